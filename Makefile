@@ -361,8 +361,8 @@ sdist: $(BUILD)/venv/ready
 # ---- tests ----
 
 # tests/unit/test_X.c: tests a file or two, linked with the archives. tests/system/test_X.c: real daemons and clients.
-UNIT_TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out $(if $(CUDA_INCLUDE),,tests/unit/test_fakecuda%), \
-	$(wildcard tests/unit/test_*.c)))
+UNIT_TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out \
+	$(if $(CUDA_INCLUDE),,tests/unit/test_fakecuda% tests/unit/test_ring.c),$(wildcard tests/unit/test_*.c)))
 SYSTEM_TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/system/test_*.c tests/adversary/test_*.c))
 TEST_LIB     := $(call objects,$(wildcard tests/lib/*.c))
 CHECK_LIBS   = $(shell $(PKG_CONFIG) --libs check)
@@ -701,7 +701,7 @@ TSAN_ENV  = TSAN_OPTIONS=halt_on_error=1 $(SHORT_ENV) $(if $(FAKECUDA),LD_LIBRAR
 ASAN_UNIT_PART = asan-unit $(ASAN_ENV) $(call asan,$(call longest_first,$(UNIT_TESTS)))
 ASAN_FAKE_PART = asan-fake $(ASAN_ENV) FAKECUDA_STRICT=1 $(call asan,$(STORMS) $(QUICK_TESTS) $(GPU_FAKE))
 # Client and workers: what has threads; and a daemon that serves while they open its pools.
-THREAD_TESTS = $(call pick,hashtable worker pool deferred_free pool_request map connection buffer defer stream_words,$(UNIT_TESTS)) \
+THREAD_TESTS = $(call pick,hashtable worker pool deferred_free pool_request map connection buffer defer stream_words ring,$(UNIT_TESTS)) \
 	$(call pick,threads buffer_state watch restart reset streams stream_waits verify,$(SYSTEM_TESTS))
 TSAN_PART    = tsan $(TSAN_ENV) $(call tsan,$(THREAD_TESTS))
 

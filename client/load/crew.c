@@ -64,8 +64,8 @@ void crew_done(struct crew *crew, uint64_t bytes, const char *file)
 	crew->done += bytes;
 }
 
-/* Keeps the first error; it belongs to the thread that calls this. */
-static void stop(struct crew *crew, int error)
+/* Keeps the first error. */
+void crew_fail(struct crew *crew, int error)
 {
 	pthread_mutex_lock(&crew->lock);
 	if (crew->error == 0) {
@@ -91,7 +91,7 @@ static void *thread_main(void *arg)
 		pthread_setaffinity_np(pthread_self(), sizeof(*work->cpus), work->cpus);
 	r = work->run(crew, number, work->user);
 	if (r < 0)
-		stop(crew, r);
+		crew_fail(crew, r);
 	pthread_mutex_lock(&crew->lock);
 	crew->running--;
 	pthread_cond_signal(&crew->ended);
@@ -133,9 +133,9 @@ static void report(struct crew *crew)
 	if (!work->progress || crew->stopped)
 		return;
 	if (work->progress(work->progress_user, &p) != 0)
-		stop(crew,
-		     gpushm_private_fail(ECANCELED, "canceled after %llu of %llu bytes",
-					 (unsigned long long)p.done, (unsigned long long)p.total));
+		crew_fail(crew, gpushm_private_fail(ECANCELED, "canceled after %llu of %llu bytes",
+						    (unsigned long long)p.done,
+						    (unsigned long long)p.total));
 }
 
 static void wait_and_report(struct crew *crew)
@@ -181,7 +181,7 @@ int crew_run(const struct crew_work *work, uint64_t *ret_elapsed_ns)
 	init(&crew, work);
 	n = start(&crew, threads);
 	if (n == 0)
-		stop(&crew, gpushm_private_fail(EAGAIN, "the system starts no more threads"));
+		crew_fail(&crew, gpushm_private_fail(EAGAIN, "the system starts no more threads"));
 	wait_and_report(&crew);
 	for (unsigned i = 0; i < n; i++)
 		pthread_join(threads[i], NULL);

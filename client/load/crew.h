@@ -44,5 +44,9 @@ uint64_t crew_take(struct crew *crew, uint64_t most, uint64_t *ret_first);
 /* Whether the work was stopped by an error or by progress: a thread asks between two long calls. */
 bool crew_stopped(const struct crew *crew);
 
+/* Stops the work with that error, which gpushm_error() describes, before the thread returns it: so
+ * that others do not wait for it. */
+void crew_fail(struct crew *crew, int error);
+
 /* Adds bytes that are done. file: what is read or written; it must live as long as the crew. */
 void crew_done(struct crew *crew, uint64_t bytes, const char *file);

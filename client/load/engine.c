@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Copies a plan's runs into a buffer. A thread takes one block at a time, reads it into a slot of
- * pinned memory in pieces that stay in the processor's cache while they are hashed, queues the
- * copies to the GPU, and goes on with its other slot. Host memory is read into where it is.
+ * Copies a plan's runs into a buffer. A thread takes one block at a time and reads it into a slot
+ * of pinned memory, in pieces that stay in the processor's cache while they are hashed. The last
+ * one that fills a slot queues its copies to the GPU. Host memory is read into where it is.
  */
 #include "client/load/engine.h"
 
@@ -53,8 +53,7 @@ int engine_new(struct gpushm *c, const struct gpushm_options *options,
 		return gpushm_private_fail(ENOMEM, "out of memory for a load");
 	if (load) {
 		e->flags = load->flags;
-		e->threads =
-			load->threads < TRANSPORT_LANES_MAX ? load->threads : TRANSPORT_LANES_MAX;
+		e->threads = load->threads < RING_THREADS_MAX ? load->threads : RING_THREADS_MAX;
 		e->progress = load->progress;
 		e->progress_user = load->user;
 	}
@@ -88,7 +87,7 @@ struct job {
 	struct load_files *files;
 	struct source *sources; /* owned; one for each file */
 	size_t n_sources;
-	bool has_stream, has_remote;
+	bool has_stream, has_remote, is_cold; /* one of its files is */
 	unsigned threads;
 	char *host;		 /* the buffer's memory, if the processor writes it; else NULL */
 	int memory;		 /* the same as a file, to write to; -1: it can't be */
@@ -101,8 +100,9 @@ struct worker {
 	struct crew *crew;
 	const struct block_hash_code *code;
 	struct block_hash *hash; /* owned */
-	struct lane *lane;	 /* if it copies to a GPU; the transport's */
-	char *room;		 /* owned; SLOT_BYTES, otherwise */
+	struct ring *ring;	 /* if it copies to a GPU; the transport's */
+	struct slot *slot;	 /* of the ring, where its block is or will be */
+	char *room;		 /* owned; SLOT_BYTES, for what is not read into a slot */
 	bool first_ended;	 /* the block goes on with what is not of the first file: */
 	uint64_t first_hash;	 /* of the bytes before that */
 
@@ -253,6 +253,17 @@ static int read_part(struct worker *w, const struct run *part, char *room, char 
 	return r;
 }
 
+/* The same, to that place. */
+static int read_to(struct worker *w, const struct run *part, char *to)
+{
+	char *from;
+	int r = read_part(w, part, w->room, to, &from);
+
+	if (r == 0 && from != to)
+		memcpy(to, from, part->bytes);
+	return r;
+}
+
 /* A large part of host memory is written as a file. */
 static int load_to_memory(struct worker *w, const struct run *part)
 {
@@ -277,18 +288,12 @@ static int load_to_host(struct worker *w, struct cursor at)
 	int r = 0;
 
 	while (r == 0 && !crew_stopped(w->crew) && at.left > 0) {
-		char *to, *from;
-
 		expect(w, at);
 		cursor_next(&at, &part);
-		if (w->job->memory >= 0 && part.bytes >= WRITE_MIN) {
+		if (w->job->memory >= 0 && part.bytes >= WRITE_MIN)
 			r = load_to_memory(w, &part);
-			continue;
-		}
-		to = w->job->host + part.buffer_offset;
-		r = read_part(w, &part, w->room, to, &from);
-		if (r == 0 && from != to)
-			memcpy(to, from, part.bytes);
+		else
+			r = read_to(w, &part, w->job->host + part.buffer_offset);
 	}
 	return r;
 }
@@ -300,12 +305,13 @@ static int copy_parts(struct worker *w, struct cursor at, uint64_t bytes, const 
 	int r = 0;
 
 	for (at.left = bytes; r == 0 && cursor_next_in_buffer(&at, &part); from += part.bytes)
-		r = gpu_copy_to_device(w->lane->queue, w->job->device + part.buffer_offset, from,
+		r = gpu_copy_to_device(w->ring->queue, w->job->device + part.buffer_offset, from,
 				       part.bytes);
 	return r;
 }
 
-/* Through a slot, and from there to the GPU, unless the job has no buffer. */
+/* Through a slot of one block, where direct reads may leave gaps, and from there to the GPU, unless
+ * the job has no buffer. */
 static int load_through(struct worker *w, struct cursor at, char *slot)
 {
 	struct cursor first = at;
@@ -324,20 +330,43 @@ static int load_through(struct worker *w, struct cursor at, char *slot)
 	return r;
 }
 
-static int load_block(struct worker *w, struct cursor at)
+/* To its place in a slot of several, from where the group is copied. */
+static int load_to_slot(struct worker *w, struct cursor at, char *to)
 {
-	char *slot = w->room;
+	struct run part;
 	int r = 0;
+
+	while (r == 0 && !crew_stopped(w->crew) && cursor_next_in_file(&at, &part)) {
+		r = read_to(w, &part, to);
+		to += part.bytes;
+	}
+	return r;
+}
+
+static int load_block(struct worker *w, uint64_t block)
+{
+	struct cursor at = blocks_cursor(&w->job->blocks, block);
 
 	if (w->job->host)
 		return load_to_host(w, at);
-	if (w->lane)
-		r = lane_next(w->lane, &slot);
-	if (r == 0)
-		r = load_through(w, at, slot);
-	if (r == 0 && w->lane)
-		r = gpu_mark(w->lane->queue, w->lane->at);
-	return r;
+	if (!w->slot)
+		return load_through(w, at, w->room);
+	if (w->ring->blocks == 1)
+		return load_through(w, at, w->slot->memory);
+	return load_to_slot(w, at, w->slot->memory + block % w->ring->blocks * (size_t)BLOCK_BYTES);
+}
+
+/* Queues what the slot's group needs beyond the copies that were queued while it was read. */
+static int copy_group(struct worker *w, uint64_t first, uint64_t blocks)
+{
+	struct cursor at = blocks_cursor(&w->job->blocks, first);
+	uint64_t left = w->job->blocks.plan->bytes - first * BLOCK_BYTES;
+	int r = 0;
+
+	if (w->ring->blocks > 1)
+		r = copy_parts(w, at, left < blocks * BLOCK_BYTES ? left : blocks * BLOCK_BYTES,
+			       w->slot->memory);
+	return r < 0 ? r : ring_mark(w->ring, w->slot);
 }
 
 /* ---- digests that are known ---- */
@@ -370,7 +399,8 @@ static int wrong_block(const struct worker *w, uint64_t block)
 }
 
 /* Loads a block until it has its digest. Bytes that had it not are in the buffer until then, which
- * nobody has seen. */
+ * nobody has seen; copies of them that are still on their way come before those of the right ones.
+ */
 static int load_right(struct worker *w, uint64_t block, uint64_t *ret_hash)
 {
 	for (unsigned i = 0; i < ATTEMPTS; i++) {
@@ -378,7 +408,7 @@ static int load_right(struct worker *w, uint64_t block, uint64_t *ret_hash)
 
 		w->code->begin(w->hash);
 		w->first_ended = false;
-		r = load_block(w, blocks_cursor(&w->job->blocks, block));
+		r = load_block(w, block);
 		if (r < 0 || crew_stopped(w->crew))
 			return r;
 		*ret_hash = w->code->end(w->hash);
@@ -400,33 +430,54 @@ static int tell_block(struct worker *w, uint64_t block)
 
 	if (!is_known(check, block) || !check->block)
 		return 0;
-	if (w->lane)
-		r = gpu_wait(w->lane->queue, w->lane->at);
+	if (w->ring)
+		r = ring_wait(w->ring, w->slot);
 	if (r == 0)
 		check->block(check->user, block);
 	return r;
 }
 
-static int worker_open(struct worker *w, struct job *job, struct crew *crew, unsigned thread)
+/* A block is where it belongs: in host memory, or in the slot. */
+static int end_block(struct worker *w, uint64_t block)
+{
+	uint64_t first = block, blocks = 1;
+	bool last;
+	int r = 0;
+
+	if (w->ring) {
+		first -= block % w->ring->blocks;
+		blocks = w->job->blocks.n - first;
+		blocks = blocks < w->ring->blocks ? blocks : w->ring->blocks;
+	}
+	last = w->ring && ring_filled(w->ring, w->slot, (unsigned)blocks);
+	if (last)
+		r = copy_group(w, first, blocks);
+	if (r == 0)
+		r = tell_block(w, block);
+	if (r == 0 && last)
+		ring_give(w->ring, w->slot);
+	return r;
+}
+
+static int worker_open(struct worker *w, struct job *job, struct crew *crew)
 {
 	int r;
 
 	*w = (struct worker){ .job = job, .crew = crew, .code = digest_code() };
 	w->hash = w->code->new ();
-	if (!job->device)
-		w->room = aligned_alloc(4096, SLOT_BYTES);
-	if (!w->hash || (!job->device && !w->room))
+	w->room = aligned_alloc(4096, SLOT_BYTES);
+	if (!w->hash || !w->room)
 		return gpushm_private_fail(ENOMEM, "out of memory for a thread of the load");
 	r = job->has_remote ? remote_reader_new(&w->reader) : 0;
 	if (r == 0 && job->device)
-		r = transport_enter(&job->e->preparer.transport, thread, &w->lane);
+		r = transport_enter(&job->e->preparer.transport, &w->ring);
 	return r;
 }
 
 /* Waits for its copies, also after an error. */
 static int worker_close(struct worker *w)
 {
-	int r = transport_leave(&w->job->e->preparer.transport, w->lane);
+	int r = transport_leave(w->ring);
 
 	remote_reader_free(w->reader);
 	w->code->free(w->hash);
@@ -444,9 +495,11 @@ static int load_numbered(struct worker *w, uint64_t block, uint64_t span)
 	int r;
 
 	w->beyond = (left < span * BLOCK_BYTES ? left : span * BLOCK_BYTES) - at.left;
-	r = load_right(w, block, &hash);
+	r = w->ring ? ring_join(w->ring, block / w->ring->blocks, &w->slot) : 0;
 	if (r == 0 && !crew_stopped(w->crew))
-		r = tell_block(w, block);
+		r = load_right(w, block, &hash);
+	if (r == 0 && !crew_stopped(w->crew))
+		r = end_block(w, block);
 	if (r == 0 && !crew_stopped(w->crew)) {
 		digest_set(&job->digest, block, hash);
 		crew_done(w->crew, at.left, path);
@@ -487,10 +540,14 @@ static int worker_run(struct crew *crew, unsigned thread, void *user)
 	struct gpushm_private_error why;
 	struct job *job = user;
 	struct worker w;
-	int closed, r = worker_open(&w, job, crew, thread);
+	int closed, r = worker_open(&w, job, crew);
 
 	if (r == 0)
 		r = job->has_stream ? read_stream(&w) : worker_loop(&w);
+	if (r < 0)
+		crew_fail(crew, r);
+	if (w.ring && crew_stopped(crew))
+		ring_stop(w.ring); /* for others, who may wait for this thread's slot */
 	gpushm_private_keep(&why);
 	closed = worker_close(&w);
 	if (r < 0)
@@ -507,24 +564,27 @@ void engine_expect(struct engine *e, uint64_t bytes)
 	preparer_tell(&e->preparer, blocks_threads(bytes / BLOCK_BYTES + 1, threads));
 }
 
-static unsigned count_threads(struct engine *e, struct job *job)
+static unsigned count_threads(const struct engine *e, const struct job *job)
 {
 	unsigned threads = transport_threads();
 
-	for (size_t i = 0; i < job->n_sources; i++) {
-		job->has_stream |= job->sources[i].file->stream;
-		job->has_remote |= job->sources[i].file->remote != NULL;
-	}
 	if (job->has_stream)
 		return 1;
 	if (e->threads > 0)
 		return blocks_threads(job->blocks.n, e->threads);
 	if (job->has_remote && threads < THREADS_REMOTE)
 		threads = THREADS_REMOTE;
-	for (size_t i = 0; i < job->n_sources; i++)
-		if (source_is_cold(&job->sources[i]))
-			threads = THREADS_COLD;
-	return blocks_threads(job->blocks.n, threads);
+	return blocks_threads(job->blocks.n, job->is_cold ? THREADS_COLD : threads);
+}
+
+static void open_source(struct job *job, struct load_file *file)
+{
+	struct source *s = &job->sources[job->n_sources++];
+
+	source_open(s, file, job->e->flags);
+	job->has_stream |= file->stream;
+	job->has_remote |= file->remote != NULL;
+	job->is_cold |= source_is_cold(s);
 }
 
 static int job_open(struct job *job, struct engine *e, struct load_files *files,
@@ -542,8 +602,8 @@ static int job_open(struct job *job, struct engine *e, struct load_files *files,
 	job->sources = calloc(files->n + 1, sizeof(*job->sources));
 	if (!job->sources)
 		return gpushm_private_fail(ENOMEM, "out of memory for %zu files", files->n);
-	for (; job->n_sources < files->n; job->n_sources++)
-		source_open(&job->sources[job->n_sources], &files->files[job->n_sources], e->flags);
+	for (size_t i = 0; i < files->n; i++)
+		open_source(job, &files->files[i]);
 	job->threads = count_threads(e, job);
 	return 0;
 }
@@ -594,6 +654,16 @@ static void drop_cache(const struct job *job)
 
 /* ---- what the loader calls ---- */
 
+/* Only files in the page cache are fast enough for it to matter. A thread that reads a server's
+ * file takes many blocks after each other, and one with digests tells of each block that it is
+ * there. */
+static unsigned blocks_of_slot(const struct job *job)
+{
+	return job->has_stream || job->has_remote || job->is_cold || job->e->check
+		       ? 1
+		       : RING_BLOCKS_MAX;
+}
+
 static int set_buffer(struct job *job, struct gpushm_buffer *b)
 {
 	int r;
@@ -603,6 +673,8 @@ static int set_buffer(struct job *job, struct gpushm_buffer *b)
 	if (job->host)
 		return 0;
 	r = preparer_transport(&job->e->preparer, b, job->threads);
+	if (r == 0)
+		r = transport_cut(&job->e->preparer.transport, job->threads, blocks_of_slot(job));
 	if (r < 0)
 		return r;
 	job->device = (uintptr_t)gpushm_buffer_device_ptr(b);

@@ -18,7 +18,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define SLOTS_MAX 8
 #define HUGE_PAGE ((size_t)2 << 20)
 
 /* member, symbol */
@@ -59,9 +58,8 @@ struct gpu {
 
 struct gpu_queue {
 	CUstream stream;
-	CUevent events[SLOTS_MAX];
-	bool marked[SLOTS_MAX];
-	unsigned slots;
+	CUevent *marks; /* owned; n_marks of them */
+	unsigned n_marks;
 };
 
 static int check(const char *call, CUresult result)
@@ -286,39 +284,45 @@ void gpu_unpin(struct gpu *g, void *memory, size_t bytes)
 
 /* ---- queues ---- */
 
-static int queue_open(struct gpu_queue *q)
+static void queue_close(struct gpu_queue *q)
 {
-	/* Non-blocking: it does not wait for the legacy default stream of the application. */
-	int r = check("cuStreamCreate", cuda.stream_create(&q->stream, CU_STREAM_NON_BLOCKING));
+	for (; q->n_marks > 0; q->n_marks--)
+		cuda.event_destroy(q->marks[q->n_marks - 1]);
+	if (q->stream)
+		cuda.stream_destroy(q->stream);
+	free(q->marks);
+	free(q);
+}
 
-	for (unsigned i = 0; r == 0 && i < q->slots; i++)
+int gpu_queue_reserve(struct gpu_queue *q, unsigned marks)
+{
+	CUevent *all;
+	int r = 0;
+
+	if (marks <= q->n_marks)
+		return 0;
+	all = realloc(q->marks, marks * sizeof(*all));
+	if (!all)
+		return gpushm_private_fail(ENOMEM, "out of memory for a queue of copies");
+	q->marks = all;
+	for (; r == 0 && q->n_marks < marks; q->n_marks += r == 0)
 		r = check("cuEventCreate",
-			  cuda.event_create(&q->events[i],
+			  cuda.event_create(&q->marks[q->n_marks],
 					    CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
 	return r;
 }
 
-static void queue_close(struct gpu_queue *q)
-{
-	for (unsigned i = 0; i < q->slots; i++)
-		if (q->events[i])
-			cuda.event_destroy(q->events[i]);
-	if (q->stream)
-		cuda.stream_destroy(q->stream);
-	free(q);
-}
-
-int gpu_queue_new(unsigned slots, struct gpu_queue **ret)
+int gpu_queue_new(unsigned marks, struct gpu_queue **ret)
 {
 	struct gpu_queue *q = calloc(1, sizeof(*q));
 	int r;
 
-	if (!q || slots > SLOTS_MAX) {
-		free(q);
+	if (!q)
 		return gpushm_private_fail(ENOMEM, "out of memory for a queue of copies");
-	}
-	q->slots = slots;
-	r = queue_open(q);
+	/* Non-blocking: it does not wait for the legacy default stream of the application. */
+	r = check("cuStreamCreate", cuda.stream_create(&q->stream, CU_STREAM_NON_BLOCKING));
+	if (r == 0)
+		r = gpu_queue_reserve(q, marks);
 	if (r < 0)
 		queue_close(q);
 	else
@@ -346,20 +350,14 @@ int gpu_copy_to_host(struct gpu_queue *q, void *host, uint64_t device, size_t by
 	return check("cuMemcpyDtoHAsync", cuda.memcpy_dtoh_async(host, device, bytes, q->stream));
 }
 
-int gpu_mark(struct gpu_queue *q, unsigned slot)
+int gpu_mark(struct gpu_queue *q, unsigned mark)
 {
-	int r = check("cuEventRecord", cuda.event_record(q->events[slot], q->stream));
-
-	q->marked[slot] = r == 0;
-	return r;
+	return check("cuEventRecord", cuda.event_record(q->marks[mark], q->stream));
 }
 
-int gpu_wait(struct gpu_queue *q, unsigned slot)
+int gpu_wait(struct gpu_queue *q, unsigned mark)
 {
-	if (!q->marked[slot])
-		return 0;
-	q->marked[slot] = false;
-	return check("cuEventSynchronize", cuda.event_synchronize(q->events[slot]));
+	return check("cuEventSynchronize", cuda.event_synchronize(q->marks[mark]));
 }
 
 int gpu_drain(struct gpu_queue *q)

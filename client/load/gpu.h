@@ -35,17 +35,19 @@ void gpu_unpin(struct gpu *g, void *memory, size_t bytes);
 int gpu_enter(struct gpu *g);
 void gpu_leave(void);
 
-/* A stream with an event for each of its slots. A thread in the context makes it and copies with
- * it; any thread may free it, once its copies are done. */
+/* A stream of copies, in which places are marked, with so many marks: 0, 1, ... Threads in the
+ * context make it and copy with it; any thread may free it, once its copies are done. */
 struct gpu_queue;
-int gpu_queue_new(unsigned slots, struct gpu_queue **ret);
+int gpu_queue_new(unsigned marks, struct gpu_queue **ret);
+/* It has at least so many marks from now on. */
+int gpu_queue_reserve(struct gpu_queue *q, unsigned marks);
 /* NULL is allowed. */
 void gpu_queue_free(struct gpu *g, struct gpu_queue *q);
 /* Queue a copy; the memory must stay until it is done. */
 int gpu_copy_to_device(struct gpu_queue *q, uint64_t device, const void *host, size_t bytes);
 int gpu_copy_to_host(struct gpu_queue *q, void *host, uint64_t device, size_t bytes);
-/* gpu_wait() waits for what was queued before gpu_mark() of that slot; at once, if there was none.
- * gpu_drain() waits for all that was queued. */
-int gpu_mark(struct gpu_queue *q, unsigned slot);
-int gpu_wait(struct gpu_queue *q, unsigned slot);
+/* gpu_wait() waits for what was queued before the last gpu_mark() of that number; it returns at
+ * once, if there was none. gpu_drain() waits for all that was queued. */
+int gpu_mark(struct gpu_queue *q, unsigned mark);
+int gpu_wait(struct gpu_queue *q, unsigned mark);
 int gpu_drain(struct gpu_queue *q);

@@ -51,7 +51,12 @@ void gpu_leave(void)
 {
 }
 
-int gpu_queue_new(unsigned slots, struct gpu_queue **ret)
+int gpu_queue_new(unsigned marks, struct gpu_queue **ret)
+{
+	return refuse();
+}
+
+int gpu_queue_reserve(struct gpu_queue *q, unsigned marks)
 {
 	return refuse();
 }
@@ -70,12 +75,12 @@ int gpu_copy_to_host(struct gpu_queue *q, void *host, uint64_t device, size_t by
 	return refuse();
 }
 
-int gpu_mark(struct gpu_queue *q, unsigned slot)
+int gpu_mark(struct gpu_queue *q, unsigned mark)
 {
 	return refuse();
 }
 
-int gpu_wait(struct gpu_queue *q, unsigned slot)
+int gpu_wait(struct gpu_queue *q, unsigned mark)
 {
 	return refuse();
 }

@@ -89,7 +89,7 @@ static void *prepare(void *arg)
 		return NULL;
 	while (sem_wait(&p->tell) < 0)
 		continue;
-	transport_lanes(&p->transport, p->lanes);
+	transport_reserve(&p->transport, p->threads);
 	return NULL;
 }
 
@@ -103,12 +103,12 @@ void preparer_start(struct preparer *p)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-void preparer_tell(struct preparer *p, unsigned lanes)
+void preparer_tell(struct preparer *p, unsigned threads)
 {
 	if (p->told)
 		return;
 	p->told = true;
-	p->lanes = lanes;
+	p->threads = threads;
 	sem_post(&p->tell);
 }
 
@@ -123,7 +123,7 @@ void preparer_await(struct preparer *p)
 /* ---- the transport ---- */
 
 /* The one that was prepared, if it is right for this buffer, or a new one. */
-int preparer_transport(struct preparer *p, const struct gpushm_buffer *b, unsigned lanes)
+int preparer_transport(struct preparer *p, const struct gpushm_buffer *b, unsigned threads)
 {
 	int device = p->device == ANY_DEVICE ? gpushm_buffer_device(b) : p->device;
 	int r = 0;
@@ -133,5 +133,5 @@ int preparer_transport(struct preparer *p, const struct gpushm_buffer *b, unsign
 		ask_pools(p);
 		r = open_transport(p, device);
 	}
-	return r < 0 ? r : transport_lanes(&p->transport, lanes);
+	return r < 0 ? r : transport_reserve(&p->transport, threads);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The transport of a load, and a thread that opens it ahead: the driver while headers are read and
- * checked, which takes longer, and the lanes while the buffer is created. What fails there is tried
+ * checked, which takes longer, and the slots while the buffer is created. What fails there is tried
  * again when it is needed, and reported then.
  */
 #pragma once
@@ -21,8 +21,8 @@ struct preparer {
 	pthread_t thread;
 	bool running; /* the thread was started and not joined */
 	bool told;
-	sem_t tell;	/* posted once `lanes` is known */
-	unsigned lanes; /* that the load will use; 0: it did not say */
+	sem_t tell;	  /* posted once `threads` is known */
+	unsigned threads; /* of the load; 0: it did not say */
 	struct transport transport;
 };
 
@@ -34,11 +34,11 @@ void preparer_clear(struct preparer *p);
 
 /* Starts the thread. Without it all is done by preparer_transport(). */
 void preparer_start(struct preparer *p);
-/* The load will use so many lanes. Only the first call counts. */
-void preparer_tell(struct preparer *p, unsigned lanes);
+/* The load will have so many threads. Only the first call counts. */
+void preparer_tell(struct preparer *p, unsigned threads);
 /* Waits for the thread. */
 void preparer_await(struct preparer *p);
 
-/* After preparer_await(): the transport has so many lanes, and copies to this buffer. 0, or
- * -ENODEV, -ENOMEM, -EIO with gpushm_error() set. */
-int preparer_transport(struct preparer *p, const struct gpushm_buffer *b, unsigned lanes);
+/* After preparer_await(): the transport has memory for so many threads, and copies to this buffer.
+ * 0, or -ENODEV, -ENOMEM, -EIO with gpushm_error() set. */
+int preparer_transport(struct preparer *p, const struct gpushm_buffer *b, unsigned threads);

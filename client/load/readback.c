@@ -14,29 +14,24 @@ struct reader {
 	void *state;
 	const char *host; /* the memory; NULL: it is a GPU's, at */
 	uint64_t device;
-	struct lane *lane; /* the transport's */
+	struct ring *ring; /* the transport's, with slots of one block */
 };
 
-/* A block in a slot. */
-struct fetched {
-	uint64_t block;
-	char *bytes; /* or NULL */
-	unsigned slot;
-};
-
-/* Queues the copies of a block to the next slot. */
-static int fetch(struct reader *w, uint64_t block, struct fetched *ret)
+/* Queues the copies of a block to a slot, whose group is its number. There is one: as many threads
+ * as the ring was cut for have two each. */
+static int fetch(struct reader *w, uint64_t block, struct slot **ret)
 {
 	struct cursor at = blocks_cursor(w->r->blocks, block);
 	struct run part;
 	char *to;
-	int r = lane_next(w->lane, &to);
+	int r = ring_join(w->ring, block, ret);
 
-	*ret = (struct fetched){ .block = block, .bytes = to, .slot = w->lane->at };
-	for (; r == 0 && cursor_next_in_buffer(&at, &part); to += part.bytes)
-		r = gpu_copy_to_host(w->lane->queue, to, w->device + part.buffer_offset,
+	if (r < 0)
+		return r;
+	for (to = (*ret)->memory; r == 0 && cursor_next_in_buffer(&at, &part); to += part.bytes)
+		r = gpu_copy_to_host(w->ring->queue, to, w->device + part.buffer_offset,
 				     part.bytes);
-	return r < 0 ? r : gpu_mark(w->lane->queue, w->lane->at);
+	return r < 0 ? r : ring_mark(w->ring, *ret);
 }
 
 static int end_block(struct reader *w, uint64_t block)
@@ -49,26 +44,29 @@ static int end_block(struct reader *w, uint64_t block)
 }
 
 /* Works on a block that was fetched, once it is there. */
-static int take(struct reader *w, struct fetched *f)
+static int take(struct reader *w, struct slot *s)
 {
-	const char *bytes = f->bytes;
+	const char *bytes;
 	struct cursor at;
 	struct run part;
 	int r;
 
-	if (!bytes)
+	if (!s)
 		return 0;
-	f->bytes = NULL;
-	at = blocks_cursor(w->r->blocks, f->block);
-	r = gpu_wait(w->lane->queue, f->slot);
+	bytes = s->memory;
+	at = blocks_cursor(w->r->blocks, s->group);
+	r = ring_wait(w->ring, s);
 	for (; r == 0 && cursor_next_in_file(&at, &part); bytes += part.bytes)
 		r = w->r->part(w->state, &part, bytes);
-	return r < 0 ? r : end_block(w, f->block);
+	if (r == 0)
+		r = end_block(w, s->group);
+	ring_give(w->ring, s);
+	return r;
 }
 
 static int read_device(struct reader *w)
 {
-	struct fetched now, next = { 0 };
+	struct slot *now, *next = NULL;
 	uint64_t block;
 	int r = 0;
 
@@ -76,9 +74,9 @@ static int read_device(struct reader *w)
 		now = next;
 		r = fetch(w, block, &next);
 		if (r == 0)
-			r = take(w, &now);
+			r = take(w, now);
 	}
-	return r == 0 && !crew_stopped(w->crew) ? take(w, &next) : r;
+	return r == 0 && !crew_stopped(w->crew) ? take(w, next) : r;
 }
 
 static int read_host(struct reader *w)
@@ -98,18 +96,18 @@ static int read_host(struct reader *w)
 	return r;
 }
 
-static int run_device(struct reader *w, unsigned thread)
+static int run_device(struct reader *w)
 {
 	struct transport *t = w->r->transport;
 	struct gpushm_private_error why;
-	int left, r = transport_enter(t, thread, &w->lane);
+	int left, r = transport_enter(t, &w->ring);
 
 	if (r < 0)
 		return r;
 	w->device = (uintptr_t)gpushm_buffer_device_ptr(w->r->buffer);
 	r = read_device(w);
 	gpushm_private_keep(&why);
-	left = transport_leave(t, w->lane);
+	left = transport_leave(w->ring);
 	if (r < 0)
 		gpushm_private_put_back(&why);
 	return r < 0 ? r : left;
@@ -122,7 +120,7 @@ static int reader_run(struct crew *crew, unsigned thread, void *user)
 	int r = back->open(back->user, &w.state);
 
 	if (r == 0 && back->transport) {
-		r = run_device(&w, thread);
+		r = run_device(&w);
 	} else if (r == 0) {
 		w.host = gpushm_buffer_host_ptr(back->buffer);
 		r = read_host(&w);
@@ -144,7 +142,10 @@ int readback_run(const struct readback *r, uint64_t *ret_elapsed_ns)
 		.progress = r->progress,
 		.progress_user = r->progress_user,
 	};
-	int result = t ? transport_lanes(t, work.threads) : 0;
+	int result = t ? transport_reserve(t, work.threads) : 0;
+
+	if (t && result == 0)
+		result = transport_cut(t, work.threads, 1);
 
 	*ret_elapsed_ns = 0;
 	return result < 0 ? result : crew_run(&work, ret_elapsed_ns);

@@ -264,7 +264,7 @@ static void close_files(struct save *s)
 static int save_all(struct save *s)
 {
 	unsigned wanted =
-		s->options.threads < TRANSPORT_LANES_MAX ? s->options.threads : TRANSPORT_LANES_MAX;
+		s->options.threads < RING_THREADS_MAX ? s->options.threads : RING_THREADS_MAX;
 	int r = open_files(s);
 
 	if (r == 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One thread opens all lanes before the others begin. Where each opened its own, they waited for
- * the driver's lock one after the other, and so did the copies of those that had begun.
+ * One thread takes all memory before the others begin. Where each took its own, they waited for the
+ * driver's lock one after the other, and so did the copies of those that had begun.
  */
 #include "client/load/transport.h"
 
@@ -44,65 +44,75 @@ void transport_close(struct transport *t)
 {
 	if (!t->gpu)
 		return;
-	for (; t->n_queues > 0; t->n_queues--)
-		lane_close(&t->lanes[t->n_queues - 1]);
-	t->n_lanes = 0;
+	ring_close(&t->ring);
+	t->threads = 0;
 	for (; t->n_pinned > 0; t->n_pinned--)
 		pinned_clear(&t->pinned[t->n_pinned - 1], t->gpu);
 	t->gpu = gpu_close(t->gpu);
 }
 
 /* In the GPU's context. The daemon, which may be creating the load's own buffer, is asked last. */
-static int open_lanes(struct transport *t, unsigned n)
+static int take_memory(struct transport *t, unsigned threads)
 {
 	struct pinned *p = &t->pinned[t->n_pinned];
-	char *memory;
-	int r = 0;
+	int r = t->ring.gpu ? 0 : ring_open(&t->ring, t->gpu);
 
-	for (; r == 0 && t->n_queues < n; t->n_queues += r == 0)
-		r = lane_open(&t->lanes[t->n_queues], t->gpu);
 	if (r == 0 && t->n_pinned == TRANSPORT_PINNED_MAX)
 		r = gpushm_private_fail(ENOMEM, "out of slots for pinned memory");
 	if (r == 0)
-		r = pinned_take(p, t->c, t->pool, t->gpu, t->device, (n - t->n_lanes) * LANE_BYTES);
+		r = pinned_take(p, t->c, t->pool, t->gpu, t->device,
+				RING_BYTES(threads - t->threads));
 	if (r < 0)
 		return r;
 	t->n_pinned++;
-	for (memory = p->memory; t->n_lanes < n; memory += LANE_BYTES)
-		t->lanes[t->n_lanes++].memory = memory;
+	t->threads = threads;
 	return 0;
 }
 
-int transport_lanes(struct transport *t, unsigned n)
+int transport_reserve(struct transport *t, unsigned threads)
 {
 	int r;
 
-	if (n <= t->n_lanes)
+	if (threads <= t->threads)
 		return 0;
 	r = gpu_enter(t->gpu);
 	if (r < 0)
 		return r;
-	r = open_lanes(t, n);
+	r = take_memory(t, threads);
 	gpu_leave();
 	return r;
 }
 
-int transport_enter(struct transport *t, unsigned thread, struct lane **ret)
+int transport_cut(struct transport *t, unsigned threads, unsigned blocks)
+{
+	struct ring_piece pieces[TRANSPORT_PINNED_MAX];
+	int r = gpu_enter(t->gpu);
+
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < t->n_pinned; i++)
+		pieces[i] = (struct ring_piece){ t->pinned[i].memory, t->pinned[i].bytes };
+	r = ring_cut(&t->ring, pieces, t->n_pinned, threads, blocks);
+	gpu_leave();
+	return r;
+}
+
+int transport_enter(struct transport *t, struct ring **ret)
 {
 	int r = gpu_enter(t->gpu);
 
 	if (r == 0)
-		*ret = &t->lanes[thread];
+		*ret = &t->ring;
 	return r;
 }
 
-int transport_leave(struct transport *t, struct lane *l)
+int transport_leave(struct ring *ring)
 {
 	int r;
 
-	if (!l)
+	if (!ring)
 		return 0;
-	r = lane_drain(l);
+	r = ring_drain(ring);
 	gpu_leave();
 	return r;
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the shape of the loader's slots does (client/load/lane.h): threads that read a file, hash
- * it, and copy it to the GPU through rings of slots of several sizes, without a daemon and a
- *buffer.
+ * What the shape of the loader's ring does (client/load/ring.h): threads that read a file, hash it,
+ * and copy it to the GPU through slots of one block of 4 MiB or of several, without a daemon and a
+ * buffer.
  *
  *	models_ring FILE [--rounds N] [--threads N] [--device-mib N] [--json FILE]
  *
- * Small slots stay in the processor's cache, so that neither the hash nor the copy reads from
- * memory; large ones need fewer copies, each of which costs the GPU some microseconds. The shapes
- * take turns; each row is the best and the median of its rounds, "alone" the best of the same
- *copies without reading a file, "floor" a copy of as many bytes from one piece of pinned memory.
+ * What fits into the processor's cache is not read from memory by the copies; large slots need
+ *fewer copies, each of which costs the GPU some microseconds. The shapes take turns; each row is
+ *the best and the median of its rounds, "alone" the best of the same copies without reading a file,
+ *"floor" a copy of as many bytes from one piece of pinned memory.
  */
 #include "client/gpushm_private.h"
 #include "client/load/digest.h"
-#include "client/load/gpu.h"
+#include "client/load/ring.h"
 #include "proto/base/libcuda.h"
 #include "proto/base/own.h"
 #include "tests/bench/sample.h"
@@ -31,19 +31,16 @@
 
 #define KIB (1ull << 10)
 #define MIB (1ull << 20)
-#define BLOCK (8 * MIB)
 #define PIECE (512 * KIB) /* that is read and hashed at a time */
-#define RING_MAX (16 * MIB)
-#define THREADS_MAX 64
+#define COPY (16 * MIB)	  /* of the floor */
 #define ROUNDS_MAX 16
 
 struct shape {
-	unsigned slots;
-	size_t bytes;
+	unsigned blocks, slots; /* blocks of a slot */
 };
-static const struct shape shapes[] = { { 2, 8 * MIB }, { 2, 4 * MIB },	{ 3, 4 * MIB },
-				       { 4, 4 * MIB }, { 2, 2 * MIB },	{ 4, 2 * MIB },
-				       { 8, MIB },     { 8, 512 * KIB } };
+static const struct shape shapes[] = { { 1, 24 }, { 1, 16 }, { 1, 36 }, { 2, 12 }, { 3, 8 },
+				       { 4, 5 },  { 4, 6 },  { 4, 8 },	{ 4, 10 } };
+#define MEMORY (40 * SLOT_BYTES) /* of the largest */
 
 #define CALLS(X) X(mem_alloc, cuMemAlloc_v2) X(mem_free, cuMemFree_v2)
 struct cuda {
@@ -69,16 +66,12 @@ static void must(int r)
 /* ---- one round ---- */
 
 struct round {
-	struct shape shape;
 	bool reads;	       /* the file; else the slots are copied as they are */
 	_Atomic uint64_t next; /* block */
+	pthread_t threads[RING_THREADS_MAX];
 };
 
-struct worker {
-	struct round *round;
-	char *ring; /* RING_MAX, pinned */
-	pthread_t thread;
-};
+static struct ring ring;
 
 static void read_all(char *to, size_t n, uint64_t at)
 {
@@ -91,80 +84,92 @@ static void read_all(char *to, size_t n, uint64_t at)
 	}
 }
 
-static void read_and_hash(char *slot, size_t n, uint64_t at, const struct block_hash_code *code,
+static void read_and_hash(char *to, uint64_t block, const struct block_hash_code *code,
 			  struct block_hash *hash)
 {
-	for (size_t done = 0; done < n; done += PIECE) {
-		size_t piece = n - done < PIECE ? n - done : PIECE;
-
-		read_all(slot + done, piece, at + done);
-		code->add(hash, slot + done, piece);
+	code->begin(hash);
+	for (size_t done = 0; done < BLOCK_BYTES; done += PIECE) {
+		read_all(to + done, PIECE, block * BLOCK_BYTES + done);
+		code->add(hash, to + done, PIECE);
 	}
+	code->end(hash);
+}
+
+static void copy(struct slot *s)
+{
+	const size_t n = ring.blocks * (size_t)BLOCK_BYTES;
+
+	must(gpu_copy_to_device(ring.queue, device + s->group * n % (device_bytes - n), s->memory,
+				n));
+	must(ring_mark(&ring, s));
+	ring_give(&ring, s);
 }
 
 static void *work(void *arg)
 {
 	const struct block_hash_code *code = digest_code();
 	struct block_hash *hash = code->new ();
-	struct worker *w = arg;
-	struct round *round = w->round;
-	const size_t n = round->shape.bytes;
-	struct gpu_queue *q;
-	unsigned slot = 0;
+	struct round *round = arg;
+	struct slot *s;
 	uint64_t block;
 
 	must(gpu_enter(gpu));
-	must(gpu_queue_new(round->shape.slots, &q));
-	while ((block = atomic_fetch_add(&round->next, 1)) < bytes / BLOCK) {
-		code->begin(hash);
-		for (uint64_t at = block * BLOCK; at < (block + 1) * BLOCK; at += n) {
-			char *memory = w->ring + slot * n;
-
-			must(gpu_wait(q, slot));
-			if (round->reads)
-				read_and_hash(memory, n, at, code, hash);
-			must(gpu_copy_to_device(q, device + at % device_bytes, memory, n));
-			must(gpu_mark(q, slot));
-			slot = (slot + 1) % round->shape.slots;
-		}
-		code->end(hash);
+	/* Whole groups: the file is cut at a multiple of them. */
+	while ((block = atomic_fetch_add(&round->next, 1)) < bytes / BLOCK_BYTES) {
+		must(ring_join(&ring, block / ring.blocks, &s));
+		if (round->reads)
+			read_and_hash(s->memory + block % ring.blocks * BLOCK_BYTES, block, code,
+				      hash);
+		if (ring_filled(&ring, s, ring.blocks))
+			copy(s);
 	}
-	must(gpu_drain(q));
-	gpu_queue_free(gpu, q);
+	must(ring_drain(&ring));
 	gpu_leave();
 	code->free(hash);
 	return NULL;
 }
 
-static double run_round(struct shape shape, bool reads, unsigned threads, char *rings)
+/* Cuts just as many slots as the shape says. */
+static void cut(struct shape shape, char *memory)
 {
-	struct worker workers[THREADS_MAX];
-	struct round round = { .shape = shape, .reads = reads };
-	double start = now_us();
+	const struct ring_piece piece = {
+		.memory = memory,
+		.bytes = shape.slots * (shape.blocks == 1 ? (size_t)SLOT_BYTES
+							  : shape.blocks * (size_t)BLOCK_BYTES),
+	};
 
-	for (unsigned i = 0; i < threads; i++) {
-		workers[i] = (struct worker){ .round = &round, .ring = rings + i * RING_MAX };
-		if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0)
-			errx(1, "no thread could be started");
-	}
+	must(gpu_enter(gpu));
+	must(ring_cut(&ring, &piece, 1, 1, shape.blocks));
+	gpu_leave();
+	if (ring.blocks != shape.blocks || ring.n != shape.slots)
+		errx(1, "the ring was cut into %u slots of %u blocks", ring.n, ring.blocks);
+}
+
+static double run_round(struct shape shape, bool reads, unsigned threads, char *memory)
+{
+	struct round round = { .reads = reads };
+	double start;
+
+	cut(shape, memory);
+	start = now_us();
 	for (unsigned i = 0; i < threads; i++)
-		pthread_join(workers[i].thread, NULL);
+		if (pthread_create(&round.threads[i], NULL, work, &round) != 0)
+			errx(1, "no thread could be started");
+	for (unsigned i = 0; i < threads; i++)
+		pthread_join(round.threads[i], NULL);
 	return now_us() - start;
 }
 
 static double copy_alone(char *memory)
 {
-	struct gpu_queue *q;
 	double start;
 
 	must(gpu_enter(gpu));
-	must(gpu_queue_new(1, &q));
 	start = now_us();
-	for (uint64_t at = 0; at < bytes; at += RING_MAX)
-		must(gpu_copy_to_device(q, device + at % device_bytes, memory, RING_MAX));
-	must(gpu_drain(q));
+	for (uint64_t at = 0; at < bytes; at += COPY)
+		must(gpu_copy_to_device(ring.queue, device + at % device_bytes, memory, COPY));
+	must(ring_drain(&ring));
 	start = now_us() - start;
-	gpu_queue_free(gpu, q);
 	gpu_leave();
 	return start;
 }
@@ -182,28 +187,29 @@ static void print(unsigned threads, struct shape shape, struct sample *s, struct
 	struct figures f = sample_figures(s);
 	double copies = rate(sample_figures(alone).min);
 
-	printf("%2u threads, %u slots of %4llu KiB %6.1f GB/s (median %5.1f)   %.2f of the floor; "
+	printf("%2u threads, %2u slots of %u x 4 MiB %6.1f GB/s (median %5.1f)   %.2f of the "
+	       "floor; "
 	       "alone %.1f\n",
-	       threads, shape.slots, shape.bytes / KIB, rate(f.min), rate(f.median),
-	       rate(f.min) / floor, copies);
+	       threads, shape.slots, shape.blocks, rate(f.min), rate(f.median), rate(f.min) / floor,
+	       copies);
 	fflush(stdout);
 	if (json)
 		fprintf(json,
-			"{\"row\": \"ring\", \"threads\": %u, \"slots\": %u, \"slot_bytes\": %zu, "
+			"{\"row\": \"ring\", \"threads\": %u, \"slots\": %u, \"blocks\": %u, "
 			"\"best_gbs\": %.3f, \"median_gbs\": %.3f, \"alone_gbs\": %.3f, "
 			"\"floor_gbs\": %.3f}\n",
-			threads, shape.slots, shape.bytes, rate(f.min), rate(f.median), copies,
+			threads, shape.slots, shape.blocks, rate(f.min), rate(f.median), copies,
 			floor);
 }
 
-static void measure(unsigned threads, char *rings, double floor)
+static void measure(unsigned threads, char *memory, double floor)
 {
 	struct sample samples[array_size(shapes)] = { 0 }, alone[array_size(shapes)] = { 0 };
 
 	for (unsigned r = 0; r < rounds; r++)
 		for (size_t i = 0; i < array_size(shapes); i++) {
-			sample_add(&samples[i], run_round(shapes[i], true, threads, rings));
-			sample_add(&alone[i], run_round(shapes[i], false, threads, rings));
+			sample_add(&samples[i], run_round(shapes[i], true, threads, memory));
+			sample_add(&alone[i], run_round(shapes[i], false, threads, memory));
 		}
 	for (size_t i = 0; i < array_size(shapes); i++) {
 		print(threads, shapes[i], &samples[i], &alone[i], floor);
@@ -215,22 +221,21 @@ static void measure(unsigned threads, char *rings, double floor)
 static void measure_all(void)
 {
 	static const unsigned counts[] = { 8, 12 };
-	const unsigned most = only_threads > 0 ? only_threads : 12;
 	struct sample alone = { 0 };
 	double floor;
-	void *rings;
+	void *memory;
 
-	must(gpu_pin(gpu, most * RING_MAX, &rings));
+	must(gpu_pin(gpu, MEMORY, &memory));
 	for (unsigned r = 0; r < rounds; r++)
-		sample_add(&alone, copy_alone(rings));
+		sample_add(&alone, copy_alone(memory));
 	floor = rate(sample_figures(&alone).min);
 	printf("%-32s %6.1f GB/s\n", "pinned memory to GPU, alone", floor);
 	sample_done(&alone);
 	if (only_threads > 0)
-		measure(only_threads, rings, floor);
+		measure(only_threads, memory, floor);
 	for (size_t i = 0; only_threads == 0 && i < array_size(counts); i++)
-		measure(counts[i], rings, floor);
-	gpu_unpin(gpu, rings, most * RING_MAX);
+		measure(counts[i], memory, floor);
+	gpu_unpin(gpu, memory, MEMORY);
 }
 
 static void open_all(void)
@@ -242,13 +247,14 @@ static void open_all(void)
 	file = open(path, O_RDONLY | O_CLOEXEC);
 	if (file < 0 || fstat(file, &st) < 0)
 		err(1, "%s", path);
-	bytes = (uint64_t)st.st_size / RING_MAX * RING_MAX;
+	bytes = (uint64_t)st.st_size / (3 * COPY) * (3 * COPY); /* whole groups of any shape */
 	if (bytes == 0)
 		errx(1, "%s: wanted is a file of some GiB", path);
 	must(gpu_open(0, &gpu));
 	if (!libcuda_load(symbols, array_size(symbols), &cuda, why, sizeof(why)))
 		errx(1, "%s", why);
 	must(gpu_enter(gpu));
+	must(ring_open(&ring, gpu));
 	if (cuda.mem_alloc(&device, device_bytes) != CUDA_SUCCESS)
 		errx(1, "the GPU has no %llu MiB left", (unsigned long long)(device_bytes / MIB));
 	gpu_leave();
@@ -259,6 +265,7 @@ static void close_all(void)
 	must(gpu_enter(gpu));
 	cuda.mem_free(device);
 	gpu_leave();
+	ring_close(&ring);
 	gpu_close(gpu);
 	close(file);
 	if (json)
@@ -281,10 +288,10 @@ int main(int argc, char **argv)
 		else if (strcmp(argv[i], "--json") == 0)
 			json = fopen(argv[i + 1], "we");
 	}
-	if (rounds < 1 || rounds > ROUNDS_MAX || only_threads > THREADS_MAX || device_bytes == 0 ||
-	    device_bytes % RING_MAX != 0)
+	if (rounds < 1 || rounds > ROUNDS_MAX || only_threads > RING_THREADS_MAX ||
+	    device_bytes == 0 || device_bytes % COPY != 0)
 		errx(2, "wanted: 1 to %u rounds, at most %u threads, and a multiple of %llu MiB",
-		     ROUNDS_MAX, THREADS_MAX, RING_MAX / MIB);
+		     ROUNDS_MAX, RING_THREADS_MAX, COPY / MIB);
 	open_all();
 	measure_all();
 	close_all();

@@ -161,6 +161,27 @@ START_TEST(a_number_of_threads_loses_bytes)
 }
 END_TEST
 
+/* Slots of four blocks, the last one of which is not full. */
+START_TEST(threads_that_share_a_slot_lose_bytes)
+{
+	static const struct safetensors_tensor large[] = { { "a", "U8", "30000001" },
+							   { "b", "U8", "77" },
+							   { "c", "U8", "60000001" } };
+	static const unsigned threads[] = { 8, 12, 16 };
+
+	safetensors_write(path, large, array_size(large), NULL);
+	for (size_t i = 0; i < array_size(threads); i++) {
+		struct gpushm_buffer *b =
+			load("gpu0", GPUSHM_LOAD_CACHED | GPUSHM_LOAD_VERIFY, threads[i]);
+
+		for (size_t t = 0; t < array_size(large); t++)
+			expect_tensor(b, &large[t]);
+		expect_digest(large, array_size(large));
+		drop(b);
+	}
+}
+END_TEST
+
 /* Tensors with gaps between them in the buffer, none where a direct read could begin. */
 START_TEST(a_way_to_read_gives_other_bytes)
 {
@@ -306,6 +327,8 @@ struct seen {
 	unsigned calls;
 	bool cancel;
 	bool truncate;
+	unsigned threads;
+	uint32_t flags;
 	struct gpushm_load_progress last;
 	pthread_t thread;
 };
@@ -338,6 +361,8 @@ static int load_seen(struct seen *seen, const char *pool, struct gpushm_buffer *
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
 	struct gpushm_load_options how = { .struct_size = sizeof(how),
+					   .flags = seen->flags,
+					   .threads = seen->threads,
 					   .progress = on_progress,
 					   .user = seen };
 	const char *source = path;
@@ -360,15 +385,21 @@ START_TEST(progress_is_not_told_the_end)
 }
 END_TEST
 
+/* Past the page cache, and through slots that threads share. */
+static const struct seen ways[] = { { .cancel = false },
+				    { .threads = 12, .flags = GPUSHM_LOAD_CACHED } };
+
 START_TEST(a_load_that_was_canceled_leaves_something)
 {
 	write_holes();
-	for (size_t i = 0; i < n_pools; i++) {
-		struct seen seen = { .cancel = true };
+	for (size_t i = 0; i < n_pools * array_size(ways); i++) {
+		const struct gpushm_pool *pool = &pools[i / array_size(ways)];
+		struct seen seen = ways[i % array_size(ways)];
 
-		if (pools[i].failed)
+		seen.cancel = true;
+		if (pool->failed)
 			continue;
-		ck_assert_int_eq(load_seen(&seen, pools[i].name, NULL), -ECANCELED);
+		ck_assert_int_eq(load_seen(&seen, pool->name, NULL), -ECANCELED);
 		ck_assert_uint_eq(seen.calls, 1);
 		expect_nothing();
 	}
@@ -378,13 +409,15 @@ END_TEST
 /* Where the first call is the last one, the file has changed after it was read. */
 START_TEST(a_file_that_is_truncated_meanwhile_is_loaded)
 {
-	for (size_t i = 0; i < n_pools; i++) {
-		struct seen seen = { .truncate = true };
+	for (size_t i = 0; i < n_pools * array_size(ways); i++) {
+		const struct gpushm_pool *pool = &pools[i / array_size(ways)];
+		struct seen seen = ways[i % array_size(ways)];
 
+		seen.truncate = true;
 		write_holes();
-		if (pools[i].failed)
+		if (pool->failed)
 			continue;
-		ck_assert_int_eq(load_seen(&seen, pools[i].name, NULL), -ESTALE);
+		ck_assert_int_eq(load_seen(&seen, pool->name, NULL), -ESTALE);
 		ck_assert_ptr_nonnull(strstr(gpushm_error(), path));
 		expect_nothing();
 	}
@@ -432,18 +465,17 @@ static void end_other(void)
 
 /* The n-th call fails, and whatever thread makes it: nothing is left, or all is right. A ring of a
  * pinned pool would stay until the end of this process where the driver can't unmap it. */
-START_TEST(a_driver_that_fails_leaves_something)
+static void fail_each_call(const struct safetensors_tensor *tensors, size_t n_tensors,
+			   uint32_t flags, unsigned threads)
 {
 	fakecuda_reset_fail_fn *reset_fail = driver_symbol("fakecuda_reset_fail");
 	fakecuda_calls_fn *calls = driver_symbol("fakecuda_calls");
 	fakecuda_handed_out_fn *handed_out = driver_symbol("fakecuda_handed_out");
 	unsigned long alive, before, failed = 0;
 
-	if (!has_fake())
-		return;
-	safetensors_write(path, two, 2, NULL);
+	safetensors_write(path, tensors, n_tensors, NULL);
 	use_other("[pool gpu0]\nkind=vmm\n");
-	drop(load("gpu0", 0, 2));
+	drop(load("gpu0", 0, threads));
 	alive = handed_out();
 	for (unsigned n = 1;; n++) {
 		struct gpushm_buffer *b = NULL;
@@ -451,12 +483,12 @@ START_TEST(a_driver_that_fails_leaves_something)
 
 		before = calls(NULL);
 		reset_fail(n);
-		r = try_load("gpu0", GPUSHM_LOAD_VERIFY, 2, &b);
+		r = try_load("gpu0", flags, threads, &b);
 		reset_fail(0);
 		failed += r < 0;
 		if (r == 0) {
-			expect_tensor(b, &two[0]);
-			expect_tensor(b, &two[1]);
+			for (size_t i = 0; i < n_tensors; i++)
+				expect_tensor(b, &tensors[i]);
 			drop(b);
 		} else {
 			expect_nothing();
@@ -467,6 +499,19 @@ START_TEST(a_driver_that_fails_leaves_something)
 	}
 	ck_assert_uint_gt(failed, 20);
 	end_other();
+}
+
+START_TEST(a_driver_that_fails_leaves_something)
+{
+	if (has_fake())
+		fail_each_call(two, 2, GPUSHM_LOAD_VERIFY, 2);
+}
+END_TEST
+
+START_TEST(a_driver_that_fails_leaves_something_of_shared_slots)
+{
+	if (has_fake())
+		fail_each_call(sizes, array_size(sizes), GPUSHM_LOAD_CACHED, 6);
 }
 END_TEST
 
@@ -489,15 +534,15 @@ START_TEST(slots_are_pinned_though_a_pool_has_them)
 }
 END_TEST
 
-/* A thread that has no block needs no slots, no stream and no memory. */
-START_TEST(a_small_model_opens_lanes_for_all_threads)
+/* A thread that has no block needs no slots: two threads have two each. */
+START_TEST(a_small_model_takes_slots_for_all_threads)
 {
 	static const struct safetensors_tensor few[] = { { "t", "U8", "4194305" } };
 
 	if (!has_fake())
 		return;
 	safetensors_write(path, few, 1, NULL);
-	ck_assert_uint_eq(count_calls("cuStreamCreate", 8), 2);
+	ck_assert_uint_eq(count_calls("cuEventCreate", 8), 4);
 }
 END_TEST
 
@@ -596,6 +641,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, bytes_are_lost_at_the_edge_of_a_block);
 	tcase_add_test(t, a_number_of_threads_loses_bytes);
+	tcase_add_test(t, threads_that_share_a_slot_lose_bytes);
 	tcase_add_test(t, a_way_to_read_gives_other_bytes);
 	tcase_add_test(t, a_file_is_read_in_another_way_than_it_should);
 	tcase_add_test(t, a_limit_of_file_sizes_counts_for_memory);
@@ -604,8 +650,9 @@ int main(void)
 	tcase_add_test(t, a_load_that_was_canceled_leaves_something);
 	tcase_add_test(t, a_file_that_is_truncated_meanwhile_is_loaded);
 	tcase_add_test(t, a_driver_that_fails_leaves_something);
+	tcase_add_test(t, a_driver_that_fails_leaves_something_of_shared_slots);
 	tcase_add_test(t, slots_are_pinned_though_a_pool_has_them);
-	tcase_add_test(t, a_small_model_opens_lanes_for_all_threads);
+	tcase_add_test(t, a_small_model_takes_slots_for_all_threads);
 	tcase_add_test(t, without_a_pinned_pool_nothing_is_loaded);
 	tcase_add_test(t, slots_take_what_a_user_has_left_for_the_model);
 	tcase_add_test(t, the_context_of_the_caller_changes);
