@@ -77,39 +77,42 @@ static int canceled(const struct nixl_file *f)
 
 /* ---- requests ---- */
 
-/* *ret: NULL, if the reply does not matter. */
-static int request_by(struct nixl_file *f, const struct gpushm_remote_options *options,
-		      const char *body, struct load_stop stop, struct remote_reply *ret)
+static struct remote_request post(const struct nixl_file *f, const char *body,
+				  struct load_stop stop)
 {
-	struct remote_reply reply = { 0 };
-	const struct remote_request q = {
+	return (struct remote_request){
 		.url = f->url,
 		.method = "POST",
 		.body = body,
 		.n_body = strlen(body),
 		.max_bytes = GRANT_BYTES_MAX,
-		.options = options,
+		.options = &f->remote,
 		.stop = stop,
 	};
-	int r = remote_request(&q, &reply);
+}
 
-	if (ret)
-		*ret = reply;
-	else
-		remote_reply_clear(&reply);
+/* The reply does not matter. */
+static int send_request(const struct remote_request *q)
+{
+	struct remote_reply reply = { 0 };
+	int r = remote_request(q, &reply);
+
+	remote_reply_clear(&reply);
 	return r;
 }
 
-static int request(struct nixl_file *f, const char *body, struct load_stop stop,
-		   struct remote_reply *ret)
+static int request(const struct nixl_file *f, const char *body, struct load_stop stop)
 {
-	return request_by(f, &f->remote, body, stop, ret);
+	const struct remote_request q = post(f, body, stop);
+
+	return send_request(&q);
 }
 
 static void end_session(struct nixl_file *f)
 {
 	/* That is not waited for long: the relay ends the session by itself. */
 	struct gpushm_remote_options brief = f->remote;
+	struct remote_request q;
 	char body[128];
 
 	if (!f->agent)
@@ -117,7 +120,9 @@ static void end_session(struct nixl_file *f)
 	f->agent = nixl_agent_free(f->agent);
 	brief.patience_s = 1;
 	snprintf(body, sizeof(body), "{\"session\":\"%s\",\"end\":true}", f->grant.session);
-	request_by(f, &brief, body, (struct load_stop){ 0 }, NULL);
+	q = post(f, body, (struct load_stop){ 0 });
+	q.options = &brief;
+	send_request(&q);
 	grant_clear(&f->grant);
 }
 
@@ -158,10 +163,13 @@ static int meet(struct nixl_file *f)
 			 f->grant.nixl[0] ? f->grant.nixl : "one of an unknown version");
 }
 
+/* A later session is begun again by those who read, and needs no patience here. The relay ends one
+ * by itself if its grant was lost. */
 static int ask_for_grant(struct nixl_file *f, struct load_stop stop)
 {
 	struct remote_reply reply = { 0 };
 	_cleanup_(free_ptr) char *body = NULL;
+	struct remote_request q;
 	int r;
 
 	/* An ETag is the relay's text: quotes around hexadecimal digits and the like. */
@@ -172,7 +180,9 @@ static int ask_for_grant(struct nixl_file *f, struct load_stop stop)
 		body = NULL;
 		return load_no_memory();
 	}
-	r = request(f, body, stop, &reply);
+	q = post(f, body, stop);
+	q.again = f->generation == 0;
+	r = remote_request(&q, &reply);
 	if (r == 0)
 		r = grant_parse(f->url, reply.body, reply.n_body, &f->grant);
 	remote_reply_clear(&reply);
@@ -300,7 +310,7 @@ static int fill_slot(struct nixl_file *f, unsigned slot, size_t n, uint64_t offs
 	snprintf(body, sizeof(body),
 		 "{\"session\":\"%s\",\"fill\":{\"slot\":%u,\"offset\":%" PRIu64 ",\"bytes\":%zu}}",
 		 f->grant.session, slot, offset, n);
-	return request(f, body, stop, NULL);
+	return request(f, body, stop);
 }
 
 /* A session that is read without a request is named from time to time, by one of the threads. */
@@ -318,7 +328,7 @@ static int keep_session(struct nixl_file *f, struct load_stop stop)
 	if (!mine)
 		return 0;
 	snprintf(body, sizeof(body), "{\"session\":\"%s\"}", f->grant.session);
-	return request(f, body, stop, NULL);
+	return request(f, body, stop);
 }
 
 static int await_read(struct nixl_file *f, struct nixl_read *read, struct load_stop stop)

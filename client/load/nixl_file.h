@@ -4,8 +4,9 @@
  * that it fills, in a session; the requests for that go over HTTPS like all others. Any number of
  * threads read, each into a slot of memory that NIXL knows, from which the bytes are copied.
  *
- * A session that breaks (the relay was restarted, a network was away) is begun again until nothing
- * has come for gpushm_remote_options' patience. Nothing is ever read another way instead.
+ * A session that breaks (the relay was restarted, a network was away), also while it begins, is
+ * begun again until nothing has come for gpushm_remote_options' patience. Nothing is ever read
+ * another way instead.
  */
 #pragma once
 

@@ -131,6 +131,7 @@ struct remote_request {
 	unsigned wait_s;	   /* Prefer: wait=N (RFC 7240); 0: none */
 	const void *body;	   /* of n_body bytes, as JSON; NULL: none */
 	size_t n_body;
+	bool again;	   /* ask again as for a range, though there is a body */
 	size_t max_bytes;  /* a longer reply is -EFBIG */
 	const char *relay; /* as for remote_set_relay(); NULL: none */
 	const struct gpushm_remote_options *options;
@@ -146,7 +147,10 @@ struct remote_reply {
 	char via[HEAD_VIA_MAX]; /* of statuses from 400 on, too; "": none */
 };
 
-/* One request, asked again as a range is. Statuses from 400 on are errors as for remote_open(); the
- * text of a JSON reply's "error" is in gpushm_error(). Clear *ret in any case. */
+/* One request, asked again as the first one for a file is; with a body only while the server is
+ * busy, because it may have been done when its reply was lost. With `again` it is asked again as
+ * one for a later range is: the server was there a moment ago, and may do it twice. Statuses from
+ * 400 on are errors as for remote_open(); the text of a JSON reply's "error" is in gpushm_error().
+ * Clear *ret in any case. */
 int remote_request(const struct remote_request *q, struct remote_reply *ret);
 void remote_reply_clear(struct remote_reply *r);

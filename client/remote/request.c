@@ -111,7 +111,6 @@ static int make_lines(const struct remote_request *q, struct lines *ret)
 	return 0;
 }
 
-/* What is sent with a body may have been done when its reply was lost. */
 static int run(struct fetch *f, struct remote *r, const struct remote_request *q,
 	       struct remote_reply *ret)
 {
@@ -130,13 +129,13 @@ static int run(struct fetch *f, struct remote *r, const struct remote_request *q
 	ask.headers[2] = lines.relay;
 	if (q->wait_s)
 		ask.stall_ms = r->stall_ms + q->wait_s * 1000u + WAIT_SLACK_MS;
-	trial_begin(&t, q->stop, true);
+	trial_begin(&t, q->stop, !q->again);
 	t.alone = true;
 	while (error == 0) {
 		error = attempt(f, r, &ask, q, ret, &t);
 		if (error == 0)
 			return 0;
-		if (t.fate == FATE_ELSEWHERE || (q->body && t.fate != FATE_BUSY))
+		if (t.fate == FATE_ELSEWHERE || (q->body && !q->again && t.fate != FATE_BUSY))
 			return error;
 		error = trial_failed(&t, r, error);
 	}

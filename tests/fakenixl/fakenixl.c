@@ -86,7 +86,7 @@ struct nixl_capi_mem_list_s {
 	enum magic magic;
 };
 
-static atomic_int alive, calls, fail_at, reads, wrong_at;
+static atomic_int alive, calls, fail_at, hang_at, reads, wrong_at;
 
 /* ---- misuse, and what goes wrong ---- */
 
@@ -101,11 +101,20 @@ static void misuse(const char *function, const char *what)
 		if (!(object) || (object)->magic != (is))                        \
 			misuse(__func__, "not a handle of this kind, or freed"); \
 	} while (0)
-#define MAY_FAIL()                                              \
-	do {                                                    \
-		if (atomic_fetch_add(&calls, 1) + 1 == fail_at) \
-			return NIXL_CAPI_ERROR_BACKEND;         \
+#define MAY_FAIL()                                      \
+	do {                                            \
+		if (fails())                            \
+			return NIXL_CAPI_ERROR_BACKEND; \
 	} while (0)
+
+static bool fails(void)
+{
+	int call = atomic_fetch_add(&calls, 1) + 1;
+
+	while (call == hang_at)
+		pause();
+	return call == fail_at;
+}
 
 API int fakenixl_fail(int n)
 {
@@ -134,6 +143,7 @@ static int number_of(const char *name)
 __attribute__((constructor)) static void begin(void)
 {
 	fail_at = number_of("FAKENIXL_FAIL");
+	hang_at = number_of("FAKENIXL_HANG");
 	wrong_at = number_of("FAKENIXL_WRONG");
 }
 

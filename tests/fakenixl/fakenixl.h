@@ -8,6 +8,7 @@
  * The environment says what goes wrong:
  *	FAKENIXL_DIR	where sockets are (/tmp)
  *	FAKENIXL_FAIL=N	the n-th call that can fail does
+ *	FAKENIXL_HANG=N	the n-th call that can fail never ends
  *	FAKENIXL_WRONG=N  the n-th read brings a wrong byte; -1: each does
  *	FAKENIXL_DELAY_MS=N  a read takes so long
  *	FAKENIXL_STALL=1  reads never end

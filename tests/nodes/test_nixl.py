@@ -58,6 +58,16 @@ def etag_of(relay: Relay, name: str) -> str:
         c.close()
 
 
+def has_session(relay: Relay) -> bool:
+    """Whether the relay has granted one that has not ended."""
+    c = http.client.HTTPConnection(relay.node.address, relay.port, timeout=60)
+    try:
+        c.request("GET", "/metrics")
+        return b"\ngpushm_relay_nixl_sessions 0\n" not in c.getresponse().read()
+    finally:
+        c.close()
+
+
 def begin(relay: Relay, name: str = "m") -> Any:
     """A session."""
     status, grant = ask(relay, name, {"version": 1, "etag": etag_of(relay, name)})
@@ -336,16 +346,35 @@ def test_a_call_of_the_puller_that_fails_ends_in_a_broken_buffer(
 def test_a_relay_that_is_killed_ends_the_pull(
     machine: Callable[..., Node], model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is restarted, and the pull goes on with another session."""
+    """It is restarted while the first session is read, and the pull goes on with another one."""
     node, other = machine(), machine()
     node.ctl("load", model(40 * MIB), "m")
     relay = node.relay("nixl=yes\n", insecure=True)
     etag_of(relay, "m")
     monkeypatch.setenv("FAKENIXL_DELAY_MS", "200")
     puller = other.start_ctl("pull", "--via", "nixl", relay.source("m"))
-    agents = 0
-    while agents < 2 and puller.poll() is None:
-        agents = len(os.listdir(os.environ["FAKENIXL_DIR"]))
+    while not has_session(relay) and puller.poll() is None:
+        time.sleep(0.01)
+    relay.end(signal.SIGKILL)
+    relay.start(relay.port)
+    _, errors = puller.communicate(timeout=TIMEOUT)
+    assert puller.returncode == 0, errors
+    assert same(node, other)
+
+
+def test_a_relay_that_dies_while_a_session_begins_ends_the_pull(
+    serving: tuple[Node, Relay], machine: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hangs in the request for the first one, in the seventh call, a registration, is killed, and restarted."""
+    node, relay = serving
+    other = machine()
+    relay.end()
+    monkeypatch.setenv("FAKENIXL_HANG", "7")
+    relay.start(relay.port)
+    monkeypatch.delenv("FAKENIXL_HANG")
+    etag_of(relay, "m")
+    puller = other.start_ctl("pull", "--via", "nixl", relay.source("m"))
+    while len(os.listdir(os.environ["FAKENIXL_DIR"])) < 2 and puller.poll() is None:
         time.sleep(0.01)
     relay.end(signal.SIGKILL)
     relay.start(relay.port)
