@@ -13,6 +13,7 @@
 #include "client/nixl/agent.h"
 #include "client/nixl/grant.h"
 #include "client/nixl/library.h"
+#include "client/remote/credentials.h"
 #include "client/remote/remote.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
@@ -496,16 +497,12 @@ int nixl_file_open(const char *url, const char *etag, uint64_t header, uint64_t 
 	pthread_cond_init(&f->changed, NULL);
 	f->header = header;
 	f->size = size;
-	/* The struct may be an older program's. */
-	if (remote)
-		memcpy(&f->remote, remote,
-		       remote->struct_size < sizeof(f->remote) ? remote->struct_size
-							       : sizeof(f->remote));
-	f->remote.struct_size = sizeof(f->remote);
+	r = credentials_read_options(remote, &f->remote);
 	f->patience_ms = (f->remote.patience_s ? f->remote.patience_s : PATIENCE_S) * 1000ull;
 	f->progress_ms = clock_monotonic_ms();
 	f->broken = true;
-	r = fill(f, url, etag);
+	if (r == 0)
+		r = fill(f, url, etag);
 	if (r == 0)
 		r = enter(f, stop, &generation);
 	if (r == 0)

@@ -13,6 +13,7 @@
 #include "client/load/fail.h"
 #include "client/load/load.h"
 #include "client/load/pulled.h"
+#include "client/remote/credentials.h"
 #include "client/remote/remote.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
@@ -320,16 +321,6 @@ static bool wait_is_over(const void *of)
 	return w->canceled || clock_left_ms(w->deadline) == 0;
 }
 
-/* The struct may be an older program's. */
-static void read_remote(const struct gpushm_remote_options *from, struct gpushm_remote_options *ret)
-{
-	*ret = (struct gpushm_remote_options){ 0 };
-	if (from)
-		memcpy(ret, from,
-		       from->struct_size < sizeof(*ret) ? from->struct_size : sizeof(*ret));
-	ret->struct_size = sizeof(*ret);
-}
-
 /* 1: there are other contents; 0: not yet. */
 static int read_news(struct wait *w, const struct remote_reply *reply)
 {
@@ -428,14 +419,14 @@ int pull_wait(const char *source, const char *content, const struct gpushm_remot
 			  .progress = progress,
 			  .user = user,
 			  .observer = observer };
-	int r;
+	int r = credentials_read_options(remote, &w.remote);
 
-	read_remote(remote, &w.remote);
 	/* The request is made again anyway, and why it fails should be known soon. */
 	if (!w.remote.patience_s || w.remote.patience_s > PATIENCE_S)
 		w.remote.patience_s = PATIENCE_S;
 	w.deadline = clock_deadline(timeout_ms);
-	r = find_place(source, &w.place);
+	if (r == 0)
+		r = find_place(source, &w.place);
 	/* An ETag: the relay itself waits until it has another one. */
 	if (r == 0 && content && content[0] == '"') {
 		w.etag = strdup(content);

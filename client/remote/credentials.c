@@ -125,7 +125,8 @@ static int set_files(const struct gpushm_remote_options *o, struct credentials *
 /* ---- the whole ---- */
 
 /* The struct may grow at its end; struct_size says what the caller has of it. */
-static int read_options(const struct gpushm_remote_options *from, struct gpushm_remote_options *ret)
+int credentials_read_options(const struct gpushm_remote_options *from,
+			     struct gpushm_remote_options *ret)
 {
 	*ret = (struct gpushm_remote_options){ .struct_size = sizeof(*ret) };
 	if (!from)
@@ -145,7 +146,7 @@ int credentials_read(const struct gpushm_remote_options *o, const struct url *u,
 {
 	struct gpushm_remote_options known;
 	unsigned patience;
-	int r = read_options(o, &known);
+	int r = credentials_read_options(o, &known);
 
 	*ret = (struct credentials){ .netrc = true };
 	if (r < 0)

@@ -20,6 +20,11 @@ struct credentials {
 	unsigned patience_ms;
 };
 
+/* The options as this library knows them; what they point to is lent. from: NULL is allowed. 0, or
+ * -EINVAL (struct_size is not set, or options of a newer library) with gpushm_error() set. */
+int credentials_read_options(const struct gpushm_remote_options *from,
+			     struct gpushm_remote_options *ret);
+
 /* o: NULL is allowed. 0; errors of open(2) for a file; -EINVAL (a file without a token, a key
  * without a certificate, options of a newer library); -ENOMEM. Clear *ret in any case. */
 int credentials_read(const struct gpushm_remote_options *o, const struct url *u,

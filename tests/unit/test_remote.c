@@ -511,6 +511,30 @@ START_TEST(options_of_a_newer_library_are_ignored)
 }
 END_TEST
 
+static int wait_with(const struct gpushm_remote_options *o)
+{
+	return gpushm_pull_wait("https://127.0.0.1:1/v1/buffers/m", NULL, o, 0, NULL, NULL);
+}
+
+START_TEST(a_wait_for_a_buffer_takes_options_that_others_refuse)
+{
+	struct {
+		struct gpushm_remote_options o;
+		unsigned more;
+	} newer = { .o.struct_size = sizeof(newer), .more = 1 };
+	struct gpushm_remote_options none = { 0 };
+
+	ck_assert_int_eq(wait_with(&none), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(gpushm_error(), "struct_size"));
+	ck_assert_int_eq(wait_with(&newer.o), -EINVAL);
+	newer.more = 0;
+	ck_assert_int_eq(wait_with(&newer.o), -ETIMEDOUT);
+	none.struct_size = offsetof(struct gpushm_remote_options, patience_s);
+	ck_assert_int_eq(wait_with(&none), -ETIMEDOUT);
+	ck_assert_int_eq(wait_with(NULL), -ETIMEDOUT);
+}
+END_TEST
+
 /* ---- places ---- */
 
 static void add(struct places *p, const char *text)
@@ -625,6 +649,7 @@ int main(void)
 	tcase_add_loop_test(tc, what_is_no_token_is_sent, 0, array_size(bad_tokens));
 	tcase_add_test(tc, a_token_of_any_length_is_read);
 	tcase_add_test(tc, options_of_a_newer_library_are_ignored);
+	tcase_add_test(tc, a_wait_for_a_buffer_takes_options_that_others_refuse);
 	tcase_add_test(tc, a_place_gets_all_readers);
 	tcase_add_test(tc, a_busy_place_is_asked);
 	tcase_add_test(tc, where_redirects_lead_to_is_forgotten);
