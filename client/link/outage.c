@@ -24,15 +24,16 @@ uint64_t outage_left(const struct gpushm *c, uint64_t *since)
 	return now - *since < limit ? limit - (now - *since) : 0;
 }
 
+int outage_error(const struct gpushm *c)
+{
+	return c->greeting ? hello_no_reply(c, ECONNRESET, hello_reply_ms())
+			   : error_set(ECONNRESET, "the daemon has gone and does not come back");
+}
+
 int outage_report(const struct gpushm *c, int r, uint64_t *since)
 {
-	uint64_t limit = hello_reply_ms();
-
-	if (r == -EAGAIN && clock_monotonic_ms() - *since < limit)
+	if (r == -EAGAIN && clock_monotonic_ms() - *since < hello_reply_ms())
 		return r;
 	*since = 0;
-	if (r != -EAGAIN)
-		return r;
-	return c->greeting ? hello_no_reply(c, ECONNRESET, limit)
-			   : error_set(ECONNRESET, "the daemon has gone and does not come back");
+	return r == -EAGAIN ? outage_error(c) : r;
 }

@@ -15,6 +15,10 @@ bool outage_has_begun(const struct gpushm *c);
 /* How long it may still last, in ms. */
 uint64_t outage_left(const struct gpushm *c, uint64_t *since);
 
+/* Sets gpushm_error(): the daemon has been away for as long as a request waits. Returns
+ * -ECONNRESET. */
+int outage_error(const struct gpushm *c);
+
 /* r: of a try to reconnect; -EAGAIN: the daemon may still come. Returns r, or -ECONNRESET with
  * gpushm_error() set if it has not come in time. */
 int outage_report(const struct gpushm *c, int r, uint64_t *since);

@@ -10,6 +10,7 @@
  */
 #include "client/base/error.h"
 #include "client/link/hello.h"
+#include "client/link/outage.h"
 #include "client/link/request.h"
 #include "client/stream/notify.h"
 #include "client/stream/pages.h"
@@ -20,15 +21,17 @@
 
 /* Where a connection could not be made again a short time ago, the end of a stream does not wait as
  * long once more: a process that ends may have many. */
-static bool finds_daemon(struct gpushm *c)
+static int find_daemon(struct gpushm *c)
 {
 	int r = 0;
 
 	pthread_mutex_lock(&c->lock);
 	if (c->broken && hello_gave_up_lately(c))
 		r = hello_resume(c, RESUME_MS);
+	if (r == -EAGAIN)
+		r = outage_error(c);
 	pthread_mutex_unlock(&c->lock);
-	return r == 0;
+	return r;
 }
 
 /* By its id: if the stream was renamed, the name may be another buffer's. */
@@ -41,7 +44,7 @@ static void free_name(struct gpushm_stream *s)
 	unlink.has_name = unlink.has_buffer = true;
 	unlink.name = connection_bytes(s->buffer->name);
 	unlink.buffer = s->buffer->id;
-	if (finds_daemon(s->buffer->connection))
+	if (find_daemon(s->buffer->connection) == 0)
 		request_ack(s->buffer->connection, request_with(UNLINK, unlink, &unlink));
 	error_put_back(&before);
 }
@@ -75,14 +78,11 @@ static void leave(struct gpushm_stream *s)
 	stream_free_arrays(s);
 }
 
-static void tell_daemon(struct gpushm_buffer *b)
+static int tell_daemon(struct gpushm_buffer *b)
 {
-	struct error before;
+	int r = find_daemon(b->connection);
 
-	error_keep(&before);
-	if (finds_daemon(b->connection))
-		pages_leave(b);
-	error_put_back(&before);
+	return r < 0 ? r : pages_leave(b);
 }
 
 static void stream_free(struct gpushm_stream *s)
@@ -100,6 +100,7 @@ static void stream_free(struct gpushm_stream *s)
 struct gpushm_stream *gpushm_stream_close(struct gpushm_stream *s)
 {
 	bool left = s && s->has_left;
+	struct error before;
 
 	/* In a forked child all of it is the parent's. */
 	if (!s || connection_check_fork(s->buffer->connection->generation) < 0)
@@ -107,8 +108,10 @@ struct gpushm_stream *gpushm_stream_close(struct gpushm_stream *s)
 	leave(s);
 	/* Its own count is the last one, unless arrays exist: then the lease goes on. A CLOSE may
 	 * be lost with the daemon, and readers would take the producer for dead. */
+	error_keep(&before);
 	if (!left && (s->is_producer || s->buffer->arrays > 1))
 		tell_daemon(s->buffer);
+	error_put_back(&before);
 	buffer_put_and_close(s->buffer);
 	stream_free(s);
 	return NULL;
@@ -123,7 +126,7 @@ int gpushm_stream_leave(struct gpushm_stream *s)
 	if (r < 0 || s->has_left)
 		return r;
 	leave(s);
-	return pages_leave(s->buffer);
+	return tell_daemon(s->buffer);
 }
 
 /* Ends what has begun, and keeps the error. A stream that was to be adopted stays without a

@@ -384,6 +384,34 @@ START_TEST(closes_wait_for_the_daemon_again_and_again)
 }
 END_TEST
 
+/* As programs do that have arrays of frames. A producer has two things to say. */
+START_TEST(each_leave_waits_for_the_daemon)
+{
+	struct gpushm_stream *more[2];
+	uint64_t begun;
+
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(streamer_create(c, i ? "b" : "a",
+						 &(struct gpushm_stream_spec){ 0 }, &more[i]),
+				 0);
+	go_away();
+	setenv("GPUSHM_RECONNECT_MS", "5000", 1);
+	begun = clock_monotonic_ms();
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(gpushm_stream_leave(more[i]), -ECONNRESET);
+		says("no daemon has answered within 5000 ms");
+	}
+	ck_assert_int_eq(gpushm_stream_leave(r), -ECONNRESET);
+	ck_assert_uint_lt(clock_monotonic_ms() - begun, 9500);
+	unsetenv("GPUSHM_RECONNECT_MS");
+	supervisor_start(&k);
+	for (int i = 0; i < 2; i++)
+		gpushm_stream_close(more[i]);
+	begins(10000);
+}
+END_TEST
+
 START_TEST(a_producer_that_closes_without_a_daemon_has_died)
 {
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4, .flags = GPUSHM_KEEP_STREAM });
@@ -586,6 +614,7 @@ int main(void)
 	tcase_add_test(t, a_wait_that_misses_the_daemon_is_longer_than_its_timeout);
 	tcase_add_test(t, each_close_waits_for_the_daemon);
 	tcase_add_test(t, closes_wait_for_the_daemon_again_and_again);
+	tcase_add_test(t, each_leave_waits_for_the_daemon);
 	tcase_add_test(t, a_producer_that_closes_without_a_daemon_has_died);
 	tcase_add_test(t, a_full_process_says_that_there_is_no_daemon);
 	tcase_add_test(t, a_late_listener_doubles_the_timeout);
