@@ -199,8 +199,9 @@ struct gpushm_stream *gpushm_stream_close(struct gpushm_stream *s);
 /* Leaves the stream as gpushm_stream_close() does, but keeps its memory mapped, for a program in
  * which arrays or DLPack tensors of frames still exist. Both functions free the frames that this
  * process holds or fills. What is left to do with the stream is gpushm_stream_close(), when those
- * are freed; other functions return -EBADF. Asks the daemon. 0, also the second time; -ENOSYS: the
- * daemon is too old. */
+ * are freed; other functions return -EBADF. Asks the daemon. 0, also the second time; -ECONNRESET:
+ * no daemon was there in time, and until the next one hears of it, by this function or the close, a
+ * reader may hold up the producer; -ENOSYS: the daemon is too old. */
 int gpushm_stream_leave(struct gpushm_stream *s);
 
 /* An fd for poll(): readable when gpushm_frame_next() would not wait for a publication (or

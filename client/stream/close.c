@@ -55,7 +55,7 @@ static void unmap_page(struct gpushm_stream *s, struct order_page *p)
 	pages_unmap(p);
 }
 
-/* All but the lease and the memory. */
+/* All but the lease and the memory, and what the daemon has to know. */
 static void leave(struct gpushm_stream *s)
 {
 	if (s->has_left)
@@ -70,19 +70,25 @@ static void leave(struct gpushm_stream *s)
 	list_move(&s->frames, &s->spare);
 	if (s->is_producer)
 		stream_store(&stream_head(s)->closed, 1);
-	if (s->is_producer && !s->keep_name)
-		free_name(s);
 	unmap_page(s, &s->follower.page);
 	unmap_page(s, &s->group);
 	unmap_page(s, &s->head);
 	stream_free_arrays(s);
 }
 
-static int tell_daemon(struct gpushm_buffer *b)
+static int tell_daemon(struct gpushm_stream *s)
 {
-	int r = find_daemon(b->connection);
+	int r;
 
-	return r < 0 ? r : pages_leave(b);
+	if (s->has_told)
+		return 0;
+	if (s->is_producer && !s->keep_name)
+		free_name(s);
+	r = find_daemon(s->buffer->connection);
+	if (r == 0)
+		r = pages_leave(s->buffer);
+	s->has_told = r != -ECONNRESET;
+	return r;
 }
 
 static void stream_free(struct gpushm_stream *s)
@@ -99,7 +105,6 @@ static void stream_free(struct gpushm_stream *s)
 
 struct gpushm_stream *gpushm_stream_close(struct gpushm_stream *s)
 {
-	bool left = s && s->has_left;
 	struct error before;
 
 	/* In a forked child all of it is the parent's. */
@@ -109,8 +114,8 @@ struct gpushm_stream *gpushm_stream_close(struct gpushm_stream *s)
 	/* Its own count is the last one, unless arrays exist: then the lease goes on. A CLOSE may
 	 * be lost with the daemon, and readers would take the producer for dead. */
 	error_keep(&before);
-	if (!left && (s->is_producer || s->buffer->arrays > 1))
-		tell_daemon(s->buffer);
+	if (s->is_producer || s->buffer->arrays > 1)
+		tell_daemon(s);
 	error_put_back(&before);
 	buffer_put_and_close(s->buffer);
 	stream_free(s);
@@ -123,10 +128,10 @@ int gpushm_stream_leave(struct gpushm_stream *s)
 
 	if (r == 0)
 		r = buffer_check(s->buffer);
-	if (r < 0 || s->has_left)
+	if (r < 0)
 		return r;
 	leave(s);
-	return tell_daemon(s->buffer);
+	return tell_daemon(s);
 }
 
 /* Ends what has begun, and keeps the error. A stream that was to be adopted stays without a

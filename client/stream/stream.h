@@ -71,6 +71,7 @@ struct gpushm_stream {
 	struct gpushm_buffer *buffer; /* counted by buffer_get() */
 	bool is_producer, keep_name;
 	bool has_left; /* only gpushm_stream_close() is left to do */
+	bool has_told; /* the daemon knows that, or never will */
 	bool on_gpu; /* the memory can be used on a GPU; else GPUSHM_ON_HOST is all that there is */
 	int device;  /* whose streams wait and write; -1 */
 	uint32_t slots, readers; /* these and the next two: as checked once */

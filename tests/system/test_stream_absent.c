@@ -412,6 +412,41 @@ START_TEST(each_leave_waits_for_the_daemon)
 }
 END_TEST
 
+static void leave_without_daemon(struct gpushm_stream *s)
+{
+	go_away();
+	setenv("GPUSHM_RECONNECT_MS", "100", 1);
+	ck_assert_int_eq(gpushm_stream_leave(s), -ECONNRESET);
+	unsetenv("GPUSHM_RECONNECT_MS");
+	supervisor_start(&k);
+}
+
+/* It would hold up the producer for as long as arrays of its frames exist. */
+START_TEST(a_leave_of_which_no_daemon_heard_says_that_all_is_well)
+{
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4, .limit_ms = 600000 });
+	leave_without_daemon(r);
+	client_await(gpushm_stream_leave(r) != -ECONNRESET);
+	ck_assert_int_eq(gpushm_stream_leave(r), 0);
+	begins(10000);
+	for (int i = 0; i < 10; i++)
+		produce();
+}
+END_TEST
+
+START_TEST(a_close_after_a_leave_of_which_no_daemon_heard_keeps_the_name)
+{
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	expect_next(r, produce());
+	leave_without_daemon(p);
+	client_status();
+	p = gpushm_stream_close(p);
+	ck_assert_int_eq(gpushm_unlink(c, "s"), -ENOENT);
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 10000, &(struct gpushm_frame *){ NULL }),
+			 -EPIPE);
+}
+END_TEST
+
 START_TEST(a_producer_that_closes_without_a_daemon_has_died)
 {
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4, .flags = GPUSHM_KEEP_STREAM });
@@ -615,6 +650,8 @@ int main(void)
 	tcase_add_test(t, each_close_waits_for_the_daemon);
 	tcase_add_test(t, closes_wait_for_the_daemon_again_and_again);
 	tcase_add_test(t, each_leave_waits_for_the_daemon);
+	tcase_add_test(t, a_leave_of_which_no_daemon_heard_says_that_all_is_well);
+	tcase_add_test(t, a_close_after_a_leave_of_which_no_daemon_heard_keeps_the_name);
 	tcase_add_test(t, a_producer_that_closes_without_a_daemon_has_died);
 	tcase_add_test(t, a_full_process_says_that_there_is_no_daemon);
 	tcase_add_test(t, a_late_listener_doubles_the_timeout);
