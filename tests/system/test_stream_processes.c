@@ -226,6 +226,8 @@ START_TEST(at_most_once_gives_a_frame_twice)
 	ck_assert_uint_eq(all->redone, 0);
 	gpushm_streams_free(all, n);
 	role_finish(&producer);
+	/* Until then it has not taken all frames. */
+	client_await(board->ended == 1);
 	finish_readers(1);
 	expect_clean();
 	for (uint64_t seq = first_done(); seq <= board->published; seq++) {
