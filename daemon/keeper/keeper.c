@@ -42,6 +42,7 @@
 #define STOP_MS 90000u	  /* from a signal or STOPPING=1 to the end: TimeoutStopSec= */
 #define GIVE_BACK_MS 200u /* from some work until the memory for it is given back */
 #define OWN_FDS 64u	  /* that the keeper and a starting daemon need beside the kept ones */
+#define FDS_LEAST 64u	  /* a daemon, which has half of them, needs some 20 without clients */
 #define DATAGRAMS_MAX \
 	8192u /* at once; the queue of a socket is shorter (net.unix.max_dgram_qlen) */
 #define NEVER UINT64_MAX
@@ -437,16 +438,31 @@ static uint64_t choose_interval(void)
 	return getenv("NOTIFY_SOCKET") ? usec / 2 : usec;
 }
 
-static int open_all(struct keeper *k)
+/* The daemon may open as many as can be kept: at least half of what this process may. */
+static int share_fds(struct keeper *k)
 {
-	uint32_t limit;
-	int r;
+	uint32_t limit, own;
 
 	fds_raise_limit();
 	limit = fds_limit();
+	own = limit / 2 < OWN_FDS ? limit / 2 : OWN_FDS;
+	k->kept.max = limit - own < KEPT_FDS_MAX ? limit - own : KEPT_FDS_MAX;
+	if (limit >= FDS_LEAST)
+		return 0;
+	log_error_id(LOG_ID_CANT_START,
+		     "only %u files may be open, and a keeper and its daemon need %u: raise the "
+		     "hard limit (ulimit -Hn)",
+		     limit, FDS_LEAST);
+	return -EMFILE;
+}
+
+static int open_all(struct keeper *k)
+{
+	int r = share_fds(k);
+
+	if (r < 0)
+		return r;
 	k->program = program_path();
-	limit = limit > OWN_FDS ? limit - OWN_FDS : 0;
-	k->kept.max = limit < KEPT_FDS_MAX ? limit : KEPT_FDS_MAX;
 	k->watchdog_us = choose_interval();
 	k->delay_ms = DELAY_MIN_MS;
 	k->start_at = k->hung_at = k->kill_at = NEVER;

@@ -158,15 +158,24 @@ START_TEST(a_client_is_refused_while_no_daemon_runs)
 }
 END_TEST
 
+static void limit_fds(rlim_t n)
+{
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ n, n }), 0);
+}
+
+static const struct {
+	rlim_t fds;
+	int buffers;
+} limits[] = { { 192, 64 }, { 64, 4 } };
+
 /* Root makes buffers until the daemon has no descriptor left. */
 START_TEST(the_keeper_drops_what_the_daemon_still_takes)
 {
-	const struct rlimit few = { 192, 192 };
 	struct gpushm_buffer *b = NULL;
 	char name[16];
 	int n;
 
-	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	limit_fds(limits[_i].fds);
 	begin();
 	for (n = 0;; n++) {
 		snprintf(name, sizeof(name), "%d", n);
@@ -176,7 +185,7 @@ START_TEST(the_keeper_drops_what_the_daemon_still_takes)
 		ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
 		ck_assert_int_eq(gpushm_close(b), 0);
 	}
-	ck_assert_int_ge(n, 64);
+	ck_assert_int_ge(n, limits[_i].buffers);
 	for (int i = 0; i < 3; i++) {
 		supervisor_end(&k, SIGKILL);
 		supervisor_spawn(&k);
@@ -196,7 +205,6 @@ END_TEST
 START_TEST(a_buffer_comes_back_with_the_contents_of_another_one)
 {
 	const struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu" };
-	const struct rlimit few = { 192, 192 };
 	struct gpushm_array_spec x = { .name = "x", .ndim = 0 };
 	struct gpushm_buffer *tables[4], *b[192];
 	char name[16];
@@ -204,7 +212,7 @@ START_TEST(a_buffer_comes_back_with_the_contents_of_another_one)
 
 	if (!fake_is_here())
 		return;
-	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	limit_fds(192);
 	write_config("[daemon]\ndefault-pool=host\n" HOST "[pool gpu]\nkind=vmm\n");
 	begin();
 	publish("a");
@@ -305,6 +313,22 @@ START_TEST(a_daemon_that_cannot_start_is_tried_again)
 				     text, sizeof(text)),
 			 2);
 	ck_assert_msg(strstr(text, ":2: ") && !strstr(text, "keeper"), "%s", text);
+}
+END_TEST
+
+START_TEST(a_daemon_that_may_open_too_few_files_does_not_say_so)
+{
+	char text[1024];
+
+	limit_fds(63);
+	ck_assert_int_eq(run_program(build_path("gpushmd"),
+				     (const char *[]){ "--config", k.config, "--socket", k.socket,
+						       NULL },
+				     text, sizeof(text)),
+			 1);
+	ck_assert_msg(strstr(text, "only 63 files may be open") && strstr(text, "need 64") &&
+			      strstr(text, "ulimit -Hn") && strstr(text, "--no-keeper"),
+		      "%s", text);
 }
 END_TEST
 
@@ -618,12 +642,13 @@ int main(void)
 	tcase_add_test(t, a_killed_daemon_loses_something);
 	tcase_add_test(t, kills_make_the_next_start_late);
 	tcase_add_test(t, a_client_is_refused_while_no_daemon_runs);
-	tcase_add_test(t, the_keeper_drops_what_the_daemon_still_takes);
+	tcase_add_loop_test(t, the_keeper_drops_what_the_daemon_still_takes, 0, array_size(limits));
 	tcase_add_test(t, a_buffer_comes_back_with_the_contents_of_another_one);
 	tcase_add_test(t, a_stopped_daemon_is_left_alone);
 	tcase_add_test(t, a_daemon_that_was_frozen_with_its_keeper_is_killed);
 	tcase_add_test(t, a_daemon_outlives_its_keeper);
 	tcase_add_test(t, a_daemon_that_cannot_start_is_tried_again);
+	tcase_add_test(t, a_daemon_that_may_open_too_few_files_does_not_say_so);
 	tcase_add_test(t, the_lock_of_a_dying_daemon_refuses_the_next_one);
 	tcase_add_test(t, a_broken_configuration_at_a_restart_loses_something);
 	tcase_add_test(t, a_new_program_file_is_not_taken);
