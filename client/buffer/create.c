@@ -13,6 +13,7 @@
 #include "client/base/spec.h"
 #include "client/buffer/buffer.h"
 #include "client/link/request.h"
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
 
 /* A request's own fields, and one array's tag and length (a varint of a number below 2^21). */
@@ -105,6 +106,7 @@ static int call_create(struct gpushm *c, const char *name, Gpushm__Proto__Create
 		       uint64_t bytes, const struct gpushm_options *o, struct gpushm_buffer **ret)
 {
 	const Gpushm__Proto__Request *request = request_with(CREATE, create, create);
+	uint64_t deadline = clock_deadline(o->wait_ms);
 	struct attr_list list;
 
 	create->has_size_bytes = true;
@@ -127,7 +129,7 @@ static int call_create(struct gpushm *c, const char *name, Gpushm__Proto__Create
 			return r;
 	}
 	create->has_wait_ms = o->wait_ms > 0;
-	create->wait_ms = o->wait_ms;
+	create->wait_ms = clock_wait_left_ms(o->wait_ms, deadline);
 	return buffer_open(c, name, request, o, ret);
 }
 
@@ -431,21 +433,28 @@ static int create_described(struct gpushm *c, const char *name, uint64_t bytes,
 }
 
 /* Layout, CREATE and DESCRIBE in one. What a daemon's end takes away between the two has no
- * contents yet: its successor makes it anew, and the caller sees a call that took longer. */
+ * contents yet: its successor makes it anew, in the same time for space, and the caller sees a call
+ * that took longer. */
 int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array_spec *specs,
 			 size_t n, const struct gpushm_options *options, struct gpushm_buffer **ret)
 {
-	uint64_t bytes;
+	struct gpushm_options o;
+	uint64_t bytes, deadline;
 	int tries = 0, r = gpushm_layout(specs, n, &bytes);
 	bool again;
 
 	if (r == 0)
 		r = admit_arrays(c, 0, n);
+	if (r == 0)
+		r = buffer_options(options, &o);
 	if (r < 0)
 		return r;
-	do
-		r = create_described(c, name, bytes, specs, n, options, ret, &again);
-	while (again && ++tries < BUFFER_CREATES_MAX);
+	o.struct_size = sizeof(o);
+	deadline = clock_deadline(o.wait_ms);
+	do {
+		r = create_described(c, name, bytes, specs, n, &o, ret, &again);
+		o.wait_ms = clock_wait_left_ms(o.wait_ms, deadline);
+	} while (again && ++tries < BUFFER_CREATES_MAX);
 	return r;
 }
 

@@ -20,12 +20,9 @@ static struct wait wait_begin(uint64_t timeout_ms)
 	return (struct wait){ timeout_ms, clock_deadline(timeout_ms) };
 }
 
-/* At least 1 for a caller that waits at all, so that the daemon says that the time is over. */
 static uint64_t wait_left(const struct wait *w)
 {
-	uint64_t left = clock_left_ms(w->deadline);
-
-	return left == 0 && w->timeout_ms > 0 ? 1 : left;
+	return clock_wait_left_ms(w->timeout_ms, w->deadline);
 }
 
 /* An older daemon also waits for a name that nobody has. So after each short wait the name is
@@ -56,6 +53,17 @@ static int open(struct gpushm *c, const char *name, enum gpushm_access access, c
 	return r == -ENOSYS ? open_in_naps(c, name, access, w, o, ret) : r;
 }
 
+/* Takes from the time for space what this create used of it, for the next one. */
+static int create(struct gpushm *c, const char *name, uint64_t bytes, struct gpushm_options *o,
+		  struct gpushm_buffer **ret)
+{
+	const struct wait w = wait_begin(o->wait_ms);
+	int r = gpushm_create(c, name, bytes, o, ret);
+
+	o->wait_ms = wait_left(&w);
+	return r;
+}
+
 int gpushm_open_or_create(struct gpushm *c, const char *name, enum gpushm_access access,
 			  uint64_t timeout_ms, uint64_t bytes, const struct gpushm_options *options,
 			  struct gpushm_buffer **ret)
@@ -72,7 +80,7 @@ int gpushm_open_or_create(struct gpushm *c, const char *name, enum gpushm_access
 		r = open(c, name, access, &w, options, ret);
 		if (r != -ENOENT)
 			return r;
-		r = gpushm_create(c, name, bytes, &creating, ret);
+		r = create(c, name, bytes, &creating, ret);
 		if (r == 0)
 			return GPUSHM_CREATED;
 		if (r != -EEXIST)

@@ -31,14 +31,11 @@ static uint64_t *wait_of(const Gpushm__Proto__Request *request)
 	}
 }
 
-/* The next daemon waits for what is left: at least 1 ms, so that it says itself that the time is
- * over. */
+/* The next daemon waits for what is left; so does the same one if it is asked again. */
 static void shorten_wait(uint64_t *wait, uint64_t deadline)
 {
-	uint64_t left = clock_left_ms(deadline);
-
 	if (wait)
-		*wait = left > 0 ? left : 1;
+		*wait = clock_wait_left_ms(*wait, deadline);
 }
 
 static int call(struct gpushm *c, const Gpushm__Proto__Request *request, Gpushm__Proto__Reply **ret,
@@ -62,6 +59,7 @@ static int call(struct gpushm *c, const Gpushm__Proto__Request *request, Gpushm_
 		sent = clock_monotonic_ms();
 		r = connection_exchange(c, request, ret);
 	}
+	shorten_wait(wait, deadline);
 	return r;
 }
 

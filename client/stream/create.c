@@ -10,6 +10,7 @@
 #include "client/stream/layout.h"
 #include "client/stream/pages.h"
 #include "client/stream/stream.h"
+#include "proto/base/clock.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -126,6 +127,7 @@ static int create_new(struct gpushm *c, const char *name, const struct gpushm_st
 		      const struct gpushm_options *options, const struct layout *l,
 		      struct gpushm_stream **ret)
 {
+	uint64_t deadline = clock_deadline(options->wait_ms);
 	struct gpushm_options o = *options;
 	struct gpushm_buffer *b;
 	int tries = 0, r;
@@ -139,6 +141,7 @@ static int create_new(struct gpushm *c, const char *name, const struct gpushm_st
 		r = gpushm_create(c, name, l->bytes, &o, &b);
 		if (r == 0)
 			r = finish(b, spec, l, false, ret, &again);
+		o.wait_ms = clock_wait_left_ms(o.wait_ms, deadline);
 	} while (again && ++tries < BUFFER_CREATES_MAX);
 	return r;
 }

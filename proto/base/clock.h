@@ -51,6 +51,15 @@ static inline uint64_t clock_left_ms(uint64_t deadline)
 	return now < deadline ? (deadline - now - 1) / 1000000u + 1 : 0;
 }
 
+/* The same for the next step of a wait of timeout_ms. At least 1 for a caller that waits at all, so
+ * that the daemon says that the time is over. */
+static inline uint64_t clock_wait_left_ms(uint64_t timeout_ms, uint64_t deadline)
+{
+	uint64_t left = clock_left_ms(deadline);
+
+	return left == 0 && timeout_ms > 0 ? 1 : left;
+}
+
 /* The same deadline for clocks in ms that are rounded down, as uv_now() is. */
 static inline uint64_t clock_deadline_ms(uint64_t timeout_ms)
 {

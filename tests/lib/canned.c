@@ -26,6 +26,7 @@ struct reply {
 	int fds[CANNED_FDS_MAX]; /* owned */
 	size_t n_fds;
 	canned_fn *respond; /* instead of data */
+	bool hangs_up;	    /* likewise */
 };
 
 struct canned {
@@ -35,7 +36,7 @@ struct canned {
 	pthread_t thread;
 	bool serving;
 	struct reply replies[CANNED_MAX];
-	size_t n;
+	size_t n, hang_ups;
 	Gpushm__Proto__Request *requests[CANNED_MAX]; /* owned */
 	size_t bytes[CANNED_MAX];
 	size_t n_requests;
@@ -96,6 +97,12 @@ void canned_respond(struct canned *s, canned_fn *respond, size_t times)
 {
 	while (times-- > 0)
 		next_reply(s)->respond = respond;
+}
+
+void canned_hang_up(struct canned *s)
+{
+	next_reply(s)->hangs_up = true;
+	s->hang_ups++;
 }
 
 static ProtobufCBinaryData text(const char *t)
@@ -203,22 +210,39 @@ static bool keep_request(struct canned *s, const struct frame *f)
 	return true;
 }
 
+/* After the last one a client that reconnects finds no server, as after the death of a daemon. */
+static int accept_next(struct canned *s, size_t *hung_up)
+{
+	int peer = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
+
+	if (*hung_up == s->hang_ups)
+		shutdown(s->listener, SHUT_RDWR);
+	++*hung_up;
+	return peer;
+}
+
+static bool answer(int peer, const struct reply *a, const Gpushm__Proto__Request *request)
+{
+	return a->respond ? send_response(peer, a, request) : send_reply(peer, a);
+}
+
 static void *serve(void *arg)
 {
 	_cleanup_(free_ptr) struct frame *f = malloc(sizeof(*f));
 	_cleanup_(close_fd) int peer = -1;
 	struct canned *s = arg;
+	size_t hung_up = 0;
 
-	peer = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
-	/* A client that reconnects finds no server, as after the death of a daemon. */
-	shutdown(s->listener, SHUT_RDWR);
+	peer = accept_next(s, &hung_up);
 	for (size_t i = 0; f && peer >= 0; i++) {
-		const struct reply *a = &s->replies[i];
-
 		if (wire_recv_bytes(peer, f, 0) < 0 || !keep_request(s, f) || i >= s->n)
 			break;
-		if (!(a->respond ? send_response(peer, a, s->requests[i]) : send_reply(peer, a)))
+		if (s->replies[i].hangs_up) {
+			close_fd(&peer);
+			peer = accept_next(s, &hung_up);
+		} else if (!answer(peer, &s->replies[i], s->requests[i])) {
 			break;
+		}
 	}
 	return NULL;
 }

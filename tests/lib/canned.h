@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A server that sends prepared replies to the library, valid or not: one connection, one thread,
- * one reply for each request, whatever the request is. It keeps the requests so that the test can
- * check them. Failures end the Check test.
+ * A server that sends prepared replies to the library, valid or not: one connection at a time, one
+ * thread, one reply for each request, whatever the request is. It keeps the requests so that the
+ * test can check them. Failures end the Check test.
  */
 #pragma once
 
@@ -25,6 +25,10 @@ void canned_raw(struct canned *s, const void *data, size_t len, const int *fds, 
 /* Replies to n requests by a function that fills *reply; its pointers must stay valid. */
 typedef void canned_fn(const Gpushm__Proto__Request *request, Gpushm__Proto__Reply *reply);
 void canned_respond(struct canned *s, canned_fn *respond, size_t times);
+
+/* Hangs up instead of a reply, and serves the client when it connects again, as the daemon's
+ * successor. */
+void canned_hang_up(struct canned *s);
 
 /* Replies that many tests need. */
 void canned_hello(struct canned *s);	 /* one host pool, id 1 */
