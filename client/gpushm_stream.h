@@ -101,8 +101,8 @@ struct gpushm_stream_spec {
 
 /* Creates a stream and publishes its name. The memory comes from the pool in `options`, whose mode,
  * gid, attrs, wait_ms and spin_us count, too; it must not be a mempool's, which has no read-only
- * mapping. With GPUSHM_ADOPT wait_ms is also how long to wait until a producer that still lives has
- * died. Asks the daemon several times.
+ * mapping. With GPUSHM_ADOPT it also waits until a producer that still lives has died; all waits
+ * together take wait_ms at most. Asks the daemon several times.
  *
  * Errors: those of gpushm_create(); -EEXIST also where GPUSHM_ADOPT finds another kind of buffer,
  * other arrays, or a stream that has ended; -EBUSY: GPUSHM_ADOPT, and the stream's producer lives

@@ -189,22 +189,27 @@ static int adopt(struct gpushm *c, const char *name, const struct gpushm_stream_
 	return r < 0 ? r : finish(b, spec, l, true, ret, &(bool){ false });
 }
 
+/* All its waits together take no longer than options say. */
 static int create_or_adopt(struct gpushm *c, const char *name,
 			   const struct gpushm_stream_spec *spec,
 			   const struct gpushm_options *options, const struct layout *l,
 			   struct gpushm_stream **ret)
 {
+	uint64_t deadline = clock_deadline(options->wait_ms);
+	struct gpushm_options o = *options;
 	int r = -ENOENT;
 
 	/* Others may create and free the name between two requests. */
 	for (int tries = 0; tries < ADOPT_TRIES_MAX; tries++) {
 		if (spec->flags & GPUSHM_ADOPT)
-			r = adopt(c, name, spec, options, l, ret);
+			r = adopt(c, name, spec, &o, l, ret);
 		if (r != -ENOENT)
 			return r;
-		r = create_new(c, name, spec, options, l, ret);
+		o.wait_ms = clock_wait_left_ms(o.wait_ms, deadline);
+		r = create_new(c, name, spec, &o, l, ret);
 		if (r != -EEXIST || !(spec->flags & GPUSHM_ADOPT))
 			return r;
+		o.wait_ms = clock_wait_left_ms(o.wait_ms, deadline);
 		r = -ENOENT;
 	}
 	return error_of("stream", name, EBUSY, "other processes create and free it");

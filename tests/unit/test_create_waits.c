@@ -124,6 +124,29 @@ START_TEST(open_or_create_waits_anew_for_space)
 }
 END_TEST
 
+START_TEST(a_stream_to_adopt_waits_anew)
+{
+	const struct gpushm_array_spec array = float_spec("x");
+	const struct gpushm_stream_spec spec = {
+		.struct_size = sizeof(spec), .arrays = &array, .n_arrays = 1, .flags = GPUSHM_ADOPT
+	};
+	struct gpushm_stream *s;
+
+	canned_hello(server);
+	canned_respond(server, refuse_name, 3);
+	canned_error(server, CODE_POOL_FULL, "full");
+	connected();
+	c->knows_streams = true;
+	ck_assert_int_eq(gpushm_stream_create(c, "a", &spec, &o, &s), -ENOSPC);
+	c = gpushm_disconnect(c);
+	canned_join(server);
+	ck_assert_uint_eq(canned_requests(server), 5);
+	ck_assert_uint_le(wait_of_create(2), WAIT_MS - TAKEN_MS);
+	ck_assert_uint_le(wait_of_create(4), WAIT_MS - 3 * TAKEN_MS);
+	ck_assert_uint_gt(wait_of_create(4), 0);
+}
+END_TEST
+
 static int run(struct deferred *d)
 {
 	return 0;
@@ -166,6 +189,7 @@ int main(void)
 	tcase_add_test(t, a_create_that_lost_its_buffer_waits_anew);
 	tcase_add_test(t, a_stream_that_lost_its_buffer_waits_anew);
 	tcase_add_test(t, open_or_create_waits_anew_for_space);
+	tcase_add_test(t, a_stream_to_adopt_waits_anew);
 	tcase_add_test(t, a_create_waits_anew_after_a_cleanup);
 	return suite_run("create_waits", t, NULL);
 }
