@@ -166,7 +166,8 @@ int gpushm_pull(struct gpushm *c, const char *source, const char *name,
 /* Waits until that relay's NAME is another file than `content`, at most so long. content: the
  * attribute "gpushm.etag" of the buffer that was pulled; a digest "xxh3:..." of what its arrays
  * have; NULL: until the name exists. 0; -ETIMEDOUT; errors as for gpushm_pull(), but neither that
- * the name does not exist, nor that the relay is away: both are waited for. timeout_ms:
+ * the name does not exist, nor that the relay is away: both are waited for. -ENOENT is a file of
+ * `remote` that is missing from the beginning; one that vanishes later is waited for. timeout_ms:
  * GPUSHM_WAIT_FOREVER is no limit.
  *
  * progress: NULL is allowed; nonzero ends the wait with -ECANCELED. Its `file` is the source while

@@ -302,7 +302,8 @@ struct wait {
 	gpushm_load_progress_fn *progress;
 	void *user;
 	const struct pull_observer *observer;
-	bool is_away;			 /* the relay does not reply: */
+	bool has_replied;		 /* the relay has, to some request */
+	bool is_away;			 /* it does not reply, or can't be asked: */
 	struct gpushm_private_error why; /* what was wrong then */
 	char *etag;			 /* owned: of the manifest that was seen last */
 	bool canceled;
@@ -342,8 +343,8 @@ static int read_news(struct wait *w, const struct remote_reply *reply)
 	return r;
 }
 
-/* 1, 0 as above, or an error. *ret_waited: the relay has waited before it replied, or will wait
- * before the next reply. */
+/* 1, 0 as above, or an error; -ENODATA: the relay does not have it. *ret_waited: the relay has
+ * waited before it replied, or will wait before the next reply. */
 static int ask(struct wait *w, bool *ret_waited)
 {
 	uint64_t left = clock_left_ms(w->deadline) / 1000 + 1;
@@ -361,6 +362,9 @@ static int ask(struct wait *w, bool *ret_waited)
 	int r = remote_request(&q, &reply);
 
 	tell_via(w->observer, r, &reply);
+	w->has_replied |= reply.status != 0;
+	if (r == -ENOENT && reply.status != 0)
+		r = -ENODATA;
 	if (r == 0)
 		r = read_news(w, &reply);
 	remote_reply_clear(&reply);
@@ -368,10 +372,12 @@ static int ask(struct wait *w, bool *ret_waited)
 	return r;
 }
 
-/* Errors that time may cure. What the user must change is an error at once. */
-static bool is_away(int r)
+/* Errors that time may cure. What the user must change is an error at once: also a file that is not
+ * there from the beginning, while one that was read before may be on its way again. */
+static bool is_away(const struct wait *w, int r)
 {
-	return r != -EINVAL && r != -ENOMEM && r != -ENOSYS && r != -EACCES;
+	return r != -EINVAL && r != -ENOMEM && r != -ENOSYS && r != -EACCES &&
+	       (r != -ENOENT || w->has_replied);
 }
 
 static int nap(struct wait *w)
@@ -394,10 +400,10 @@ static int wait_for_news(struct wait *w)
 		r = ask(w, &waited);
 		if (r > 0)
 			return 0;
-		if (r < 0 && r != -ECANCELED && !is_away(r))
+		if (r < 0 && r != -ECANCELED && !is_away(w, r))
 			return r;
 		if (r != -ECANCELED)
-			w->is_away = r < 0 && r != -ENOENT;
+			w->is_away = r < 0 && r != -ENODATA;
 		if (w->is_away && r != -ECANCELED)
 			gpushm_private_keep(&w->why);
 		if (!waited && nap(w) < 0)

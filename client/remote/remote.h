@@ -139,7 +139,7 @@ struct remote_request {
 };
 
 struct remote_reply {
-	unsigned status; /* 200, 304, ... */
+	unsigned status; /* 200, 304, ...; from 400 on it is an error, too; 0: no reply */
 	char *body;	 /* owned; with a NUL behind n_body bytes */
 	size_t n_body;
 	char *etag;		/* owned; NULL: none */

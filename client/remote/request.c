@@ -75,6 +75,8 @@ static int attempt(struct fetch *f, struct remote *r, const struct ask *a,
 		error = read_body(f, q, ret, t);
 	if (error < 0)
 		remote_reply_clear(ret);
+	if (error < 0 && f->head.status >= 400)
+		ret->status = f->head.status;
 	memcpy(ret->via, f->head.via, sizeof(ret->via));
 	fetch_end(f);
 	return error;

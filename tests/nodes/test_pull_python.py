@@ -7,7 +7,9 @@ import errno
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fake_relay import FakeRelay, Generation, Handler
@@ -115,6 +117,30 @@ def test_a_wait_is_interrupted(relay: FakeRelay) -> None:
     with pytest.raises(KeyboardInterrupt):
         gpushm.pull_wait(relay.url, relay.generation.etag, timeout=TIMEOUT)
     timer.join()
+
+
+def test_a_wait_does_not_say_what_file_is_missing(relay: FakeRelay, tmp_path: Path) -> None:
+    assert relay.generation
+    ca, begin = tmp_path / "ca.pem", time.monotonic()
+    with pytest.raises(gpushm.NotFound, match="ca.pem"):
+        gpushm.pull_wait(relay.url, relay.generation.etag, ca=str(ca), timeout=TIMEOUT)
+    assert time.monotonic() - begin < TIMEOUT / 2
+
+
+def test_a_file_that_is_replaced_meanwhile_ends_a_wait(relay: FakeRelay, tmp_path: Path) -> None:
+    assert relay.generation
+    token, asked = tmp_path / "token", threading.Event()
+    token.write_text("secret\n")
+
+    def unchanged(handler: Handler, _: int | None) -> bool:
+        asked.set()
+        handler.reply(304)
+        return True
+
+    relay.before = unchanged
+    threading.Thread(target=lambda: (asked.wait(TIMEOUT), token.unlink())).start()
+    with pytest.raises(gpushm.Timeout, match="token"):
+        gpushm.pull_wait(relay.url, relay.generation.etag, token_file=str(token), timeout=3)
 
 
 def test_a_relay_that_always_says_not_modified_is_not_asked_without_a_pause(relay: FakeRelay) -> None:
