@@ -516,7 +516,8 @@ int server_run(const char *config_path, const char *socket_path, char *const *ar
 	mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
 	r = start(s);
 	if (r < 0) {
-		log_error_id(LOG_ID_CANT_START, "gpushmd can't start: %s", strerror(-r));
+		log_error_id(LOG_ID_CANT_START, "gpushmd can't start: %s%s", strerror(-r),
+			     r == -EMFILE ? ": raise the hard limit (ulimit -Hn)" : "");
 		endpoint_close(&s->endpoint);
 		config_free(s->config);
 		return 1;
