@@ -512,8 +512,9 @@ static int worker_loop(struct worker *w)
 	uint64_t block, n = 0;
 	int r = 0;
 
-	/* Blocks one after the other are a span, which one request brings. */
-	for (; r == 0; n--, block++) {
+	/* Blocks one after the other are a span, which one request brings. After a stop the slot of
+	 * a block that is not whole is not given back, so that no further block may take one. */
+	for (; r == 0 && !crew_stopped(w->crew); n--, block++) {
 		if (n == 0)
 			n = crew_take(w->crew, w->reader ? SPAN_BLOCKS : 1, &block);
 		if (n == 0)

@@ -765,6 +765,39 @@ except KeyError:
     assert f"Bearer {SECRET}" in secrets_of(w)
 
 
+def test_a_load_to_a_gpu_is_canceled_in_the_middle_of_a_request(web: Any, tmp_path: Path) -> None:
+    """It comes to an end also where a thread has taken more blocks than there are slots of pinned memory."""
+    driver, go_on = {"LD_LIBRARY_PATH": str(BUILD / "fakecuda")}, tmp_path / "go on"
+    if not (BUILD / "fakecuda/libcuda.so.1").exists():
+        pytest.skip("no driver stands in for a GPU's")
+    write_model(tmp_path / "m", 40 * MIB, tensors=1)
+    w = web(files={NAME: File((tmp_path / "m").read_bytes())})
+    daemon = Daemon("[pool gpu0]\nkind=vmm\ndevice=0\nsize=64M\n", **driver)
+    machine = Machine(daemon, tmp_path)
+    # The thread is not waiting for the server then: it copies a block, the second of ten.
+    code = f"""
+import gpushm, pathlib
+before = 0
+def stop(done, total):
+    global before
+    if done > 0 and done == before:
+        pathlib.Path({str(go_on)!r}).touch()
+        raise KeyError
+    before = done
+try:
+    gpushm.load({w.url + NAME!r}, "m", pool="gpu0", threads=1, progress=stop)
+except KeyError:
+    print([b.name for b in gpushm.ls()])
+"""
+    hang = {"FAKECUDA_HANG": "2:cuMemcpyHtoDAsync", "FAKECUDA_HANG_UNTIL": str(go_on)}
+    env = machine.env(PYTHONPATH=str(BUILD / "python"), **driver, **hang)
+    try:
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+    finally:
+        daemon.remove()
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
 # ---- a server that is not ours ----
 
 NGINX = """
