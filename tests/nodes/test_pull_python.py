@@ -122,7 +122,7 @@ def test_a_wait_is_interrupted(relay: FakeRelay) -> None:
 def test_a_wait_does_not_say_what_file_is_missing(relay: FakeRelay, tmp_path: Path) -> None:
     assert relay.generation
     ca, begin = tmp_path / "ca.pem", time.monotonic()
-    with pytest.raises(gpushm.NotFound, match="ca.pem"):
+    with pytest.raises(gpushm.NotFound, match=r"ca\.pem"):
         gpushm.pull_wait(relay.url, relay.generation.etag, ca=str(ca), timeout=TIMEOUT)
     assert time.monotonic() - begin < TIMEOUT / 2
 
