@@ -343,6 +343,17 @@ def test_a_call_of_the_puller_that_fails_ends_in_a_broken_buffer(
     gone()
 
 
+def pull_from_one_that_dies(to: Node, relay: Relay, dies: Callable[[], bool]) -> None:
+    """The relay is killed at that moment of the pull, and restarted."""
+    puller = to.start_ctl("pull", "--via", "nixl", relay.source("m"))
+    while not dies() and puller.poll() is None:
+        time.sleep(0.01)
+    relay.end(signal.SIGKILL)
+    relay.start(relay.port)
+    _, errors = puller.communicate(timeout=TIMEOUT)
+    assert puller.returncode == 0, errors
+
+
 def test_a_relay_that_is_killed_ends_the_pull(
     machine: Callable[..., Node], model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,13 +363,7 @@ def test_a_relay_that_is_killed_ends_the_pull(
     relay = node.relay("nixl=yes\n", insecure=True)
     etag_of(relay, "m")
     monkeypatch.setenv("FAKENIXL_DELAY_MS", "200")
-    puller = other.start_ctl("pull", "--via", "nixl", relay.source("m"))
-    while not has_session(relay) and puller.poll() is None:
-        time.sleep(0.01)
-    relay.end(signal.SIGKILL)
-    relay.start(relay.port)
-    _, errors = puller.communicate(timeout=TIMEOUT)
-    assert puller.returncode == 0, errors
+    pull_from_one_that_dies(other, relay, lambda: has_session(relay))
     assert same(node, other)
 
 
@@ -373,13 +378,7 @@ def test_a_relay_that_dies_while_a_session_begins_ends_the_pull(
     relay.start(relay.port)
     monkeypatch.delenv("FAKENIXL_HANG")
     etag_of(relay, "m")
-    puller = other.start_ctl("pull", "--via", "nixl", relay.source("m"))
-    while len(os.listdir(os.environ["FAKENIXL_DIR"])) < 2 and puller.poll() is None:
-        time.sleep(0.01)
-    relay.end(signal.SIGKILL)
-    relay.start(relay.port)
-    _, errors = puller.communicate(timeout=TIMEOUT)
-    assert puller.returncode == 0, errors
+    pull_from_one_that_dies(other, relay, lambda: len(os.listdir(os.environ["FAKENIXL_DIR"])) == 2)
     assert same(node, other)
 
 
