@@ -813,7 +813,7 @@ gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN) $(if $(and $(KERNEL),$
 		$(BUILD)/gpushmctl $(BUILD)/gpushm-bench $(BUILD)/python/gpushm/*.so*
 
 # Has no prerequisites: it runs what is there. Of the system tests those that mean something else on real memory.
-GPU_SYSTEM_TESTS = $(call pick,share containers restart reset names deaths copies dirty defer flush threads ctl_scripts ctl_streams layout load load_changes load_once,$(SYSTEM_TESTS))
+GPU_SYSTEM_TESTS = $(call pick,share containers restart reset names deaths copies dirty defer flush threads ctl_scripts ctl_streams layout load load_changes load_once load_engine save verify,$(SYSTEM_TESTS))
 GPU_PATH = LD_LIBRARY_PATH=$$(tests/gpu/lacking.sh $(BUILD)):$$LD_LIBRARY_PATH
 check-gpu:
 	@rm -f $(RESULTS)
