@@ -92,11 +92,20 @@ static struct remote_request post(const struct nixl_file *f, const char *body,
 	};
 }
 
+/* -EAGAIN: the server is there and not well (5xx), such as a proxy whose relay restarts; time may
+ * cure it. */
+static int ask(const struct remote_request *q, struct remote_reply *ret)
+{
+	int r = remote_request(q, ret);
+
+	return r == -EREMOTEIO && ret->status >= 500 && ret->status != 505 ? -EAGAIN : r;
+}
+
 /* The reply does not matter. */
 static int send_request(const struct remote_request *q)
 {
 	struct remote_reply reply = { 0 };
-	int r = remote_request(q, &reply);
+	int r = ask(q, &reply);
 
 	remote_reply_clear(&reply);
 	return r;
@@ -183,7 +192,7 @@ static int ask_for_grant(struct nixl_file *f, struct load_stop stop)
 	}
 	q = post(f, body, stop);
 	q.again = f->generation == 0;
-	r = remote_request(&q, &reply);
+	r = q.again ? remote_request(&q, &reply) : ask(&q, &reply);
 	if (r == 0)
 		r = grant_parse(f->url, reply.body, reply.n_body, &f->grant);
 	remote_reply_clear(&reply);
@@ -420,8 +429,8 @@ static int read_once(struct nixl_file *f, unsigned slot, size_t n, uint64_t offs
  */
 static bool may_pass(int r)
 {
-	return r == -EIO || r == -ENOTSUP || r == -ENETRESET || r == -EHOSTUNREACH ||
-	       r == -ETIMEDOUT || r == -EBUSY;
+	return r == -EAGAIN || r == -EIO || r == -ENOTSUP || r == -ENETRESET ||
+	       r == -EHOSTUNREACH || r == -ETIMEDOUT || r == -EBUSY;
 }
 
 static bool is_patient(struct nixl_file *f)
@@ -442,7 +451,7 @@ static int read_again(struct nixl_file *f, unsigned slot, size_t n, uint64_t off
 	do
 		r = read_once(f, slot, n, offset, stop);
 	while (r < 0 && may_pass(r) && is_patient(f) && !is_stopped(stop));
-	return r;
+	return r == -EAGAIN ? -EREMOTEIO : r;
 }
 
 int nixl_file_read(struct nixl_file *f, void *to, size_t n, uint64_t offset, struct load_stop stop)

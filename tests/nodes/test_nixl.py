@@ -9,8 +9,11 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ import pytest
 from node import BUILD, TIMEOUT, Node, Relay
 
 MIB = 1 << 20
+BRIDGE = "10.83.255.254"  # the address of the tests themselves
 
 
 @pytest.fixture(autouse=True)
@@ -231,24 +235,99 @@ def test_a_pull_by_nixl_brings_other_bytes(serving: tuple[Node, Relay], machine:
     gone()
 
 
+def serve_by_a_ring(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restarts the relay so that it can't register the mapping. The seventh call would."""
+    relay.end()
+    monkeypatch.setenv("FAKENIXL_FAIL", "7")
+    relay.start()
+    monkeypatch.delenv("FAKENIXL_FAIL")
+
+
 def test_a_ring_brings_other_bytes(
     serving: tuple[Node, Relay], machine: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the mapping can't be registered. The seventh call is its registration."""
+    """Where the mapping can't be registered."""
     node, relay = serving
     other = machine()
-    relay.end()
-    monkeypatch.setenv("FAKENIXL_FAIL", "7")
-    relay.start()
-    monkeypatch.delenv("FAKENIXL_FAIL")
+    serve_by_a_ring(relay, monkeypatch)
     assert begin(relay)["slots"] > 0
-    relay.end()
-    monkeypatch.setenv("FAKENIXL_FAIL", "7")
-    relay.start()
-    monkeypatch.delenv("FAKENIXL_FAIL")
+    serve_by_a_ring(relay, monkeypatch)
     etag_of(relay, "m")
     pull(other, relay)
     assert same(node, other)
+
+
+@contextmanager
+def proxied(relay: Relay, unwell: Collection[int]) -> Iterator[tuple[str, list[int]]]:
+    """A proxy before the relay that answers 502 to the POST requests of these numbers: its URL, and all statuses."""
+    statuses: list[int] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def forward(self, body: bytes | None = None) -> None:
+            c = http.client.HTTPConnection(relay.node.address, relay.port, timeout=TIMEOUT)
+            c.request(self.command, self.path, body, dict(self.headers.items()))
+            reply = c.getresponse()
+            self.answer(reply.status, reply.read(), reply.headers.items())
+            c.close()
+
+        def answer(self, status: int, body: bytes, headers: Iterable[tuple[str, str]] = ()) -> None:
+            self.send_response_only(status)
+            for key, value in headers:
+                if key.lower() not in ("content-length", "transfer-encoding", "connection"):
+                    self.send_header(key, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            self.forward()
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            statuses.append(502 if len(statuses) + 1 in unwell else 200)
+            if statuses[-1] == 502:
+                self.answer(502, b"<html>Bad Gateway</html>")
+            else:
+                self.forward(body)
+
+    with ThreadingHTTPServer((BRIDGE, 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            yield f"http://{BRIDGE}:{server.server_port}", statuses
+        finally:
+            server.shutdown()
+
+
+def test_a_proxy_that_is_unwell_ends_a_pull(
+    serving: tuple[Node, Relay], machine: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers 502 to the request that begins, to one that fills, and to one that begins again."""
+    node, relay = serving
+    other = machine()
+    serve_by_a_ring(relay, monkeypatch)
+    etag_of(relay, "m")
+    with proxied(relay, (1, 4, 6)) as (url, statuses):
+        other.ctl("pull", "--via", "nixl", f"{url}/v1/buffers/m", "m")
+    assert statuses.count(502) == 3, statuses
+    assert same(node, other)
+
+
+def test_a_proxy_that_stays_unwell_is_asked_for_ever(
+    serving: tuple[Node, Relay], machine: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error is the proxy's, and nothing is left."""
+    _, relay = serving
+    other = machine()
+    serve_by_a_ring(relay, monkeypatch)
+    etag_of(relay, "m")
+    with proxied(relay, range(3, 1 << 20)) as (url, statuses):
+        done = other.ctl("pull", "--via", "nixl", "--patience", "2", f"{url}/v1/buffers/m", "m", check=False)
+    assert done.returncode == 1
+    assert "502 (Bad Gateway)" in done.stderr
+    assert statuses.count(502) > 1
+    assert names(other) == []
 
 
 def test_a_fill_leaves_the_ring_or_the_file(serving: tuple[Node, Relay], monkeypatch: pytest.MonkeyPatch) -> None:
