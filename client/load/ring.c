@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A thread waits for another one only if that one fills a slot, and who fills a slot waits for
- * nobody: blocks are taken in their order, so each block of a group that was begun has its thread.
+ * No circle of threads waits for each other: a thread waits only for threads that fill slots, and
+ * those wait for nobody. Blocks are taken in their order, so each block of a group that was begun
+ * has its thread; if that one leaves, it stops the ring.
  */
 #include "client/load/ring.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A ring: slots of pinned memory between threads and a GPU, and one stream of copies. Copies end in
- * the order in which they were queued, so that of the slots the one that was given back first is
- * free first.
+ * A ring: slots of pinned memory between threads and a GPU, and one stream of copies, which it
+ * owns. The memory is lent. It knows nothing of files and buffers, and queues no copy: its users
+ * do. Copies end in the order in which they were queued, and the slot that was given back first is
+ * the first one that is free.
  *
  * Each copy costs the GPU some microseconds beside its bytes, so a slot has up to four blocks,
  * which as many threads fill at the same time; but all slots together must stay in the processor's
@@ -66,8 +67,9 @@ int ring_cut(struct ring *r, const struct ring_piece *pieces, size_t n, unsigned
 
 /* The slot of a group of blocks: the one that another thread has begun to fill with that group, or
  * the next one, once its copies are done. Threads come for the groups in their order, and fill
- * what they have before they come again; with slots of one block a thread may have two. NULL: the
- * ring was stopped. 0, or -EIO with gpushm_error() set. */
+ * what they have before they come again; with slots of one block a thread may have two. A thread
+ * that does not fill what it has stops the ring. NULL: the ring was stopped. 0, or -EIO with
+ * gpushm_error() set. */
 int ring_join(struct ring *r, uint64_t group, struct slot **ret);
 /* Another block of the slot is filled. Whether all `blocks` of its group are: then this thread
  * queues the copies, marks the slot and gives it back. */

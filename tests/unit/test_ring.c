@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The ring that a load's threads share: how it is cut, which slot a thread gets, and who waits for
- * whom. Over the fake driver.
+ * The ring that a load's threads share: how it is cut, which slot a thread gets, and how long it
+ * waits for one. Over the fake driver.
  */
 #include "client/gpushm_private.h"
 #include "client/load/ring.h"
@@ -224,7 +224,7 @@ START_TEST(a_slot_has_blocks_of_two_groups)
 }
 END_TEST
 
-/* ---- who waits ---- */
+/* ---- waiting ---- */
 
 struct waiter {
 	pthread_t thread;
