@@ -485,7 +485,7 @@ static int attach(struct loading *l)
 
 /* ---- the whole ---- */
 
-/* Without one if the buffer is there most likely: pinning memory takes 20 ms. */
+/* Without one if the buffer is there most likely: it would start the driver, and pin memory. */
 static int begin_engine(struct loading *l)
 {
 	struct gpushm_stat *st;

@@ -34,7 +34,7 @@ void transport_set_pools(struct transport *t, struct gpushm *c, const struct gpu
 			 size_t n);
 
 /* Takes memory for so many threads, at most RING_THREADS_MAX, unless there is enough: 4 ms for 12
- * from a pool, 20 ms where it must be pinned first. 0, or -ENOMEM, -EIO with gpushm_error() set. */
+ * from a pool, 6 ms where it must be pinned first. 0, or -ENOMEM, -EIO with gpushm_error() set. */
 int transport_reserve(struct transport *t, unsigned threads);
 
 /* Cuts the ring for so many threads, for which there is memory, as ring_cut() does. Nobody uses it.
