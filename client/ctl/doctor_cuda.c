@@ -9,7 +9,10 @@
 #include "proto/base/own.h"
 
 #include <cuda.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CUDA_CALLS(X)                                 \
 	X(init, cuInit)                               \
@@ -207,6 +210,16 @@ static void test_device(struct doctor *d, int ordinal)
 				   .id = node < 0 ? 0 : node });
 }
 
+/* As libcuda does: by default it looks in that folder. */
+static bool uses_mps(void)
+{
+	const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/control", folder ? folder : "/tmp/nvidia-mps");
+	return access(path, F_OK) == 0;
+}
+
 void doctor_cuda(struct doctor *d)
 {
 	int count = 0;
@@ -215,9 +228,9 @@ void doctor_cuda(struct doctor *d)
 		return;
 	for (int i = 0; i < count; i++)
 		test_device(d, i);
-	if (getenv("CUDA_MPS_PIPE_DIRECTORY"))
+	if (uses_mps())
 		doctor_warn(d, "MPS", NULL,
-			    "under MPS the GPU work of a process can run on after it has exited, "
-			    "and the "
-			    "daemon cannot see that");
+			    "a process that is killed while it computes ends the GPU work of the "
+			    "others, and its own may run on after its end, which the daemon cannot "
+			    "see; start gpushmd outside MPS, as gpushm-operations(7) says");
 }

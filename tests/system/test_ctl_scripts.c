@@ -460,6 +460,12 @@ START_TEST(the_doctor_misses_a_fault_or_invents_one)
 	shell_expect(&sh, 0,
 		     "! $ctl doctor | grep -q 'cuda:0.*vmm:' || $ctl doctor | grep -q "
 		     "'cuda:0.*streams:'");
+	/* A real driver would try to connect to that folder's server. */
+	shell_expect(&sh, 0,
+		     "$ctl doctor | grep -q 'Fake H200' || exit 0\n"
+		     "mkdir mps; touch mps/control\n"
+		     "CUDA_MPS_PIPE_DIRECTORY=$PWD/mps $ctl doctor | grep -q '^warn  MPS' && "
+		     "! CUDA_MPS_PIPE_DIRECTORY=$PWD/none $ctl doctor | grep -q MPS");
 	shell_expect(&sh, 1, "$ctl --socket=$PWD/none doctor");
 	says("fail  socket ");
 	says("start the daemon");
