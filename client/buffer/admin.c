@@ -22,18 +22,22 @@ int gpushm_clean(struct gpushm *c, const char *name)
 	return r < 0 ? r : request_ack(c, request_with(CLEAN, clean, &clean));
 }
 
-static bool exists(struct gpushm *c, const char *name)
+/* 0: this user does not see it. */
+static uint64_t id_of(struct gpushm *c, const char *name)
 {
 	struct gpushm_stat *s = NULL;
-	bool found = gpushm_stat(c, name, 0, 0, &s) == 0;
+	uint64_t id = gpushm_stat(c, name, 0, 0, &s) == 0 ? s->id : 0;
 
 	gpushm_stat_free(s, 1);
-	return found;
+	return id;
 }
 
-/* A daemon that died may have renamed it before: then its successor does not find the old name. */
-static int call_rename(struct gpushm *c, const Gpushm__Proto__Request *request, const char *to)
+/* A daemon that died may have renamed it before: then its successor does not find the old name, and
+ * the new one means this buffer. Any other buffer there is the one that was to be replaced. */
+static int call_rename(struct gpushm *c, const Gpushm__Proto__Request *request, const char *from,
+		       const char *to)
 {
+	uint64_t id = id_of(c, from);
 	Gpushm__Proto__Reply *reply;
 	struct error why;
 	bool repeated;
@@ -44,7 +48,7 @@ static int call_rename(struct gpushm *c, const Gpushm__Proto__Request *request, 
 	if (r != -ENOENT || !repeated)
 		return r;
 	error_keep(&why);
-	if (exists(c, to))
+	if (id != 0 && id_of(c, to) == id)
 		return 0;
 	error_put_back(&why);
 	return r;
@@ -62,7 +66,7 @@ int gpushm_rename(struct gpushm *c, const char *from, const char *to, uint32_t f
 	if (r < 0)
 		return r;
 	rename.has_replace = rename.replace = !!(flags & GPUSHM_REPLACE);
-	return call_rename(c, request_with(RENAME, rename, &rename), to);
+	return call_rename(c, request_with(RENAME, rename, &rename), from, to);
 }
 
 int gpushm_flush(struct gpushm *c, const char *pool)

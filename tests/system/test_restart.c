@@ -452,6 +452,42 @@ START_TEST(a_process_that_proc_hides_loses_its_leases)
 }
 END_TEST
 
+/* The connection learns of the restart by this request, which nobody has carried out. */
+static void rename_after_restart(const char *from, int wanted)
+{
+	kept_crash();
+	ck_assert_int_eq(gpushm_rename(c, from, "model", GPUSHM_REPLACE), wanted);
+}
+
+static void expect_model(const struct gpushm_buffer *b)
+{
+	struct gpushm_stat *st = NULL;
+
+	ck_assert_msg(gpushm_stat(c, "model", 0, 0, &st) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(st->id, gpushm_buffer_id(b));
+	gpushm_stat_free(st, 1);
+}
+
+START_TEST(a_rename_of_nothing_is_a_success_after_a_restart)
+{
+	struct gpushm_buffer *old = make("host", "model", 100), *new = make("host", "new", 100);
+
+	ck_assert_int_eq(gpushm_publish(old, GPUSHM_SEALED), 0);
+	rename_after_restart("new", -ENOENT);
+	expect_model(old);
+	ck_assert_int_eq(gpushm_discard(new), 0);
+
+	new = make("host", "new", 100);
+	ck_assert_int_eq(gpushm_publish(new, GPUSHM_SEALED), 0);
+	rename_after_restart("new", 0);
+	expect_model(new);
+	rename_after_restart("new", -ENOENT);
+	expect_model(new);
+	ck_assert_int_eq(gpushm_close(old), 0);
+	client_close_and_unlink(new, "model");
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
 	TCase *t = tcase_create("restart"), *u = tcase_create("hidden");
@@ -466,6 +502,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_successor_does_not_know_a_mempool_that_was_made_anew);
 	tcase_add_test(t, a_default_mempool_makes_no_buffer_after_a_restart);
 	tcase_add_test(t, a_buffer_that_was_being_filled_is_published_by_the_next_daemon);
+	tcase_add_test(t, a_rename_of_nothing_is_a_success_after_a_restart);
 	tcase_add_test(t, a_create_kills_one_daemon_after_the_other);
 	tcase_add_test(t, a_close_that_died_with_the_daemon_holds_forever);
 	tcase_add_test(t, a_close_that_an_orderly_end_leaves_unread_holds_forever);
