@@ -14,6 +14,7 @@
 #include "proto/base/own.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,7 @@ struct save {
 	unsigned threads;
 	uint64_t done; /* bytes of tensors, before what is written now */
 	uint64_t start_ns;
+	atomic_bool canceled; /* progress said so */
 };
 
 /* ---- progress ---- */
@@ -47,12 +49,31 @@ static int report(struct save *s, uint64_t done)
 					  .elapsed_ns = clock_monotonic_ns() - s->start_ns,
 					  .file = s->file->path };
 
-	return s->options.progress ? s->options.progress(s->options.user, &p) : 0;
+	if (s->options.progress && s->options.progress(s->options.user, &p) != 0)
+		s->canceled = true;
+	return s->canceled;
 }
 
 static int on_progress(void *user, const struct gpushm_load_progress *p)
 {
 	return report(user, p->done);
+}
+
+/* A wait of the calling thread. */
+static bool is_stopped(const void *of)
+{
+	return report((struct save *)of, 0) != 0;
+}
+
+/* A wait of another thread: progress is called from the calling one. */
+static bool is_canceled(const void *of)
+{
+	return ((const struct save *)of)->canceled;
+}
+
+static struct load_stop stop_by(const struct save *s, bool (*asked)(const void *of))
+{
+	return (struct load_stop){ s->options.progress ? asked : NULL, s };
 }
 
 /* ---- arrays without strides ---- */
@@ -97,8 +118,10 @@ static int write_plan(struct save *s, const struct plan *plan)
 	uint64_t elapsed_ns;
 	int r = blocks_init(&blocks, plan);
 
+	s->file->stop = stop_by(s, is_canceled);
 	if (r == 0)
 		r = readback_run(&back, &elapsed_ns);
+	s->file->stop = stop_by(s, is_stopped);
 	blocks_clear(&blocks);
 	s->done += plan->bytes;
 	return r;
@@ -234,8 +257,10 @@ static int write_all(struct save *s)
 
 static int open_file(struct save *s, const char *path)
 {
-	int r = save_file_open(&s->files[s->n_files], path);
+	int r;
 
+	s->file = &s->files[s->n_files];
+	r = save_file_open(s->file, path, stop_by(s, is_stopped));
 	s->n_files += r == 0;
 	return r;
 }
@@ -265,8 +290,10 @@ static int save_all(struct save *s)
 {
 	unsigned wanted =
 		s->options.threads < RING_THREADS_MAX ? s->options.threads : RING_THREADS_MAX;
-	int r = open_files(s);
+	int r;
 
+	s->start_ns = clock_monotonic_ns();
+	r = open_files(s);
 	if (r == 0) {
 		s->threads = s->files[0].stream ? 1 : wanted > 0 ? wanted : transport_threads();
 		if (s->device >= 0 && s->layout.bytes > 0)

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <libgen.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,6 +22,7 @@
 #include <sys/vfs.h>
 
 #define MODE 0666 /* less the umask */
+#define LOOK_AGAIN_MS 100
 
 static int fail(const struct save_file *f, const char *what)
 {
@@ -92,31 +94,74 @@ static int open_in_place_of(struct save_file *f, mode_t mode)
 	return r;
 }
 
-static int open_stream(struct save_file *f)
+/* ---- pipes ---- */
+
+/* A pipe has no space while its reader does not read. */
+static int wait_for_space(const struct save_file *f)
+{
+	struct pollfd waits = { .fd = f->fd, .events = POLLOUT };
+	int r;
+
+	do {
+		r = poll(&waits, 1, f->stop.asked ? LOOK_AGAIN_MS : -1);
+		if (r <= 0 && f->stop.asked && f->stop.asked(f->stop.of))
+			return load_fail(ECANCELED, "%s: writing was stopped", f->path);
+	} while (r == 0 || (r < 0 && errno == EINTR));
+	return 0;
+}
+
+/* A named pipe is opened when it has a reader. Later writes return where they would wait. */
+static int open_pipe(struct save_file *f)
+{
+	while ((f->fd = open(f->path, O_WRONLY | O_CLOEXEC | O_NONBLOCK)) < 0 && errno == ENXIO) {
+		poll(NULL, 0, LOOK_AGAIN_MS);
+		if (f->stop.asked(f->stop.of))
+			return load_fail(ECANCELED, "%s: writing was stopped", f->path);
+	}
+	return f->fd < 0 ? fail(f, "") : 0;
+}
+
+static int open_stream(struct save_file *f, mode_t mode)
 {
 	f->stream = true;
+	if (S_ISFIFO(mode) && f->stop.asked)
+		return open_pipe(f);
 	f->fd = open(f->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
 	return f->fd < 0 ? fail(f, "") : 0;
 }
 
-int save_file_open(struct save_file *f, const char *path)
+/* A pipe is opened once more: other processes have standard output, too, and their writes are to
+ * wait. Where that is not possible, writes wait, and nothing stops them. */
+static int open_standard(struct save_file *f)
+{
+	struct stat st;
+
+	f->path = "standard output";
+	f->stream = true;
+	if (f->stop.asked && fstat(STDOUT_FILENO, &st) == 0 && S_ISFIFO(st.st_mode))
+		f->fd = open("/proc/self/fd/1", O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+	f->standard = f->fd < 0;
+	if (f->standard)
+		f->fd = STDOUT_FILENO;
+	return 0;
+}
+
+/* ---- opening what there is ---- */
+
+int save_file_open(struct save_file *f, const char *path, struct load_stop stop)
 {
 	struct stat st;
 	bool exists;
 	int r;
 
-	*f = (struct save_file){ .path = path, .fd = -1 };
-	if (strcmp(path, "-") == 0) {
-		f->path = "standard output";
-		f->stream = f->standard = true;
-		f->fd = STDOUT_FILENO;
-		return 0;
-	}
+	*f = (struct save_file){ .path = path, .fd = -1, .stop = stop };
+	if (strcmp(path, "-") == 0)
+		return open_standard(f);
 	exists = stat(path, &st) == 0;
 	if (exists && S_ISDIR(st.st_mode))
 		return load_fail(EISDIR, "%s is a folder", path);
 	if (exists && !S_ISREG(st.st_mode))
-		return open_stream(f);
+		return open_stream(f, st.st_mode);
 	/* A link stays, and what it leads to is replaced. */
 	f->target = exists ? realpath(path, NULL) : strdup(path);
 	if (!f->target)
@@ -160,20 +205,25 @@ static bool copy_to_map(struct save_file *f, const void *bytes, size_t n, uint64
 
 int save_file_write(struct save_file *f, const void *bytes, size_t n, uint64_t offset)
 {
+	int waited = 0;
+
 	if (copy_to_map(f, bytes, n, offset))
 		return 0;
-	for (size_t done = 0; done < n;) {
+	for (size_t done = 0; waited == 0 && done < n;) {
 		const char *from = (const char *)bytes + done;
 		ssize_t r = f->stream ? write(f->fd, from, n - done)
 				      : pwrite(f->fd, from, n - done, (off_t)(offset + done));
 
 		if (r < 0 && errno == EINTR)
 			continue;
-		if (r < 0)
+		if (r < 0 && errno == EAGAIN && f->stream)
+			waited = wait_for_space(f);
+		else if (r < 0)
 			return fail(f, "");
-		done += (size_t)r;
+		else
+			done += (size_t)r;
 	}
-	return 0;
+	return waited;
 }
 
 /* ---- ending ---- */

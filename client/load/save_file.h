@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include "client/remote/stop.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,12 +19,14 @@ struct save_file {
 	bool standard;	  /* standard output */
 	char *map;	  /* a file on a tmpfs: all of it, mapped; else NULL */
 	uint64_t bytes;	  /* that are mapped */
+	/* Of waits for the reader of a pipe. */
+	struct load_stop stop;
 };
 
 /* Opens a temporary file in the folder of `path`, without a name if the file system can do that;
- * for "-", and for a path that exists and is no regular file, that itself. An error of open(2),
- * with gpushm_error() set. */
-int save_file_open(struct save_file *f, const char *path);
+ * for "-", and for a path that exists and is no regular file, that itself. A pipe without a reader
+ * is waited for until `stop` says so: -ECANCELED. An error of open(2), with gpushm_error() set. */
+int save_file_open(struct save_file *f, const char *path, struct load_stop stop);
 
 /* Says how large the file will be. Without this call it is written, too; but a tmpfs lets one
  * thread at a time write to a file, and many of them copy to a mapping. An error of ftruncate(2),
@@ -30,7 +34,8 @@ int save_file_open(struct save_file *f, const char *path);
 int save_file_reserve(struct save_file *f, uint64_t bytes);
 
 /* Writes all bytes: at that offset; to a stream, where it stands. Any number of threads may write
- * to a file at the same time. An error of write(2), with gpushm_error() set. */
+ * to a file at the same time. An error of write(2), or for a pipe -ECANCELED, with gpushm_error()
+ * set. */
 int save_file_write(struct save_file *f, const void *bytes, size_t n, uint64_t offset);
 
 /* Waits until all is on disk. */

@@ -717,6 +717,65 @@ START_TEST(a_stream_that_was_closed_is_no_error)
 }
 END_TEST
 
+static int give_up(void *user, const struct gpushm_load_progress *p)
+{
+	return 1;
+}
+
+static void expect_stopped(struct gpushm_buffer *b, const char *name)
+{
+	struct gpushm_save_options o = { .struct_size = sizeof(o), .progress = give_up };
+
+	ck_assert_int_eq(gpushm_save(b, name, &o), -ECANCELED);
+}
+
+/* Other processes that have it would find that their writes do not wait any more. */
+static void expect_standard_output_stopped(struct gpushm_buffer *b, int pipe)
+{
+	int saved;
+
+	fflush(stdout);
+	saved = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+	dup2(pipe, STDOUT_FILENO);
+	expect_stopped(b, "-");
+	ck_assert_int_eq(fcntl(STDOUT_FILENO, F_GETFL) & O_NONBLOCK, 0);
+	dup2(saved, STDOUT_FILENO);
+	close(saved);
+}
+
+/* It takes a part of the first save, and nothing of the second one. */
+static void expect_pipe_stopped(struct gpushm_buffer *b)
+{
+	char name[64];
+	int ends[2];
+
+	ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", ends[1]);
+	expect_stopped(b, name);
+	expect_standard_output_stopped(b, ends[1]);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+START_TEST(a_stream_that_nobody_reads_can_not_be_stopped)
+{
+	static const int64_t shape[] = { 1000, 1000 }, fortran[] = { 4, 4000 };
+	struct gpushm_buffer *b;
+
+	add("two", "uint8", 1, two);
+	b = make(pools[0].name, 0, NULL);
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	expect_stopped(b, path);
+	expect_pipe_stopped(b);
+	drop(b);
+
+	add("strides", "float32", 2, shape)->strides = fortran;
+	b = make(pools[0].name, 4 * MIB, NULL);
+	expect_pipe_stopped(b);
+	drop(b);
+}
+END_TEST
+
 /* ---- a driver that fails ---- */
 
 static void *driver_symbol(const char *name)
@@ -793,6 +852,7 @@ int main(void)
 	tcase_add_test(t, a_save_replaces_a_link_or_ignores_the_umask);
 	tcase_add_test(t, a_stream_gets_other_bytes_than_a_file);
 	tcase_add_test(t, a_stream_that_was_closed_is_no_error);
+	tcase_add_test(t, a_stream_that_nobody_reads_can_not_be_stopped);
 	tcase_set_timeout(driver, 60);
 	tcase_add_checked_fixture(driver, setup, teardown);
 	tcase_add_test(driver, a_driver_that_fails_leaves_something);
