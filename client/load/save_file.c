@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <libgen.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <poll.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@
 
 #define MODE 0666 /* less the umask */
 #define LOOK_AGAIN_MS 100
+#define LINKS_MAX 40 /* as the kernel's */
 
 static int fail(const struct save_file *f, const char *what)
 {
@@ -37,6 +39,34 @@ static char *folder_of(const char *path)
 	_cleanup_(free_ptr) char *copy = strdup(path);
 
 	return copy ? strdup(dirname(copy)) : NULL;
+}
+
+/* What a link leads to; free() it. */
+static char *join_link(const char *link, const char *to)
+{
+	_cleanup_(free_ptr) char *folder = folder_of(link);
+	char *path;
+
+	if (to[0] == '/')
+		return strdup(to);
+	return !folder || asprintf(&path, "%s/%s", folder, to) < 0 ? NULL : path;
+}
+
+/* Where the file of a path will be that has none: links that lead nowhere yet are followed. free()
+ * it. NULL: out of memory. */
+static char *new_target(const char *path)
+{
+	char to[PATH_MAX], *at = strdup(path);
+	ssize_t n;
+
+	for (int i = 0; at && i < LINKS_MAX && (n = readlink(at, to, sizeof(to) - 1)) > 0; i++) {
+		char *link = at;
+
+		to[n] = '\0';
+		at = join_link(link, to);
+		free(link);
+	}
+	return at;
 }
 
 /* A name beside the target that no file has. NULL: out of memory. */
@@ -162,8 +192,13 @@ int save_file_open(struct save_file *f, const char *path, struct load_stop stop)
 		return load_fail(EISDIR, "%s is a folder", path);
 	if (exists && !S_ISREG(st.st_mode))
 		return open_stream(f, st.st_mode);
+	if (!exists && (errno != ENOENT || !path[0]))
+		return fail(f, "");
+	/* Its rename(2) would fail, when all is written. */
+	if (!exists && path[strlen(path) - 1] == '/')
+		return load_fail(EISDIR, "%s: a file's name does not end with '/'", path);
 	/* A link stays, and what it leads to is replaced. */
-	f->target = exists ? realpath(path, NULL) : strdup(path);
+	f->target = exists ? realpath(path, NULL) : new_target(path);
 	if (!f->target)
 		return fail(f, "");
 	r = exists ? open_in_place_of(f, st.st_mode) : open_temporary(f, MODE);

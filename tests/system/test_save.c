@@ -643,6 +643,44 @@ START_TEST(a_save_replaces_a_link_or_ignores_the_umask)
 }
 END_TEST
 
+static bool is_link(const char *name)
+{
+	struct stat st;
+
+	ck_assert_int_eq(lstat(name, &st), 0);
+	return S_ISLNK(st.st_mode);
+}
+
+START_TEST(a_link_that_leads_nowhere_yet_is_replaced)
+{
+	char there[96], first[96], second[128], wrong[128];
+	struct gpushm_buffer *b;
+
+	snprintf(there, sizeof(there), "%s/there", folder);
+	snprintf(first, sizeof(first), "%s/first", folder);
+	snprintf(second, sizeof(second), "%s/second", there);
+	snprintf(wrong, sizeof(wrong), "%s/new/", there);
+	ck_assert_int_eq(mkdir(there, 0700), 0);
+	ck_assert_int_eq(symlink("there/second", first), 0);
+	ck_assert_int_eq(symlink("../model.safetensors", second), 0);
+	add("one", "uint8", 1, one);
+	b = make(pools[0].name, 0, NULL);
+	ck_assert_msg(gpushm_save(b, first, NULL) == 0, "%s", gpushm_error());
+	ck_assert(is_link(first) && is_link(second) && !is_link(path));
+
+	ck_assert_int_eq(unlink(second), 0);
+	ck_assert_int_eq(symlink("../first", second), 0);
+	ck_assert_int_eq(gpushm_save(b, first, NULL), -ELOOP);
+	ck_assert(is_link(first) && is_link(second));
+	ck_assert_int_eq(gpushm_save(b, wrong, NULL), -EISDIR);
+	ck_assert_int_eq(gpushm_save(b, "", NULL), -ENOENT);
+	unlink(second);
+	unlink(first);
+	ck_assert_int_eq(rmdir(there), 0);
+	drop(b);
+}
+END_TEST
+
 /* ---- streams ---- */
 
 struct drain {
@@ -850,6 +888,7 @@ int main(void)
 	tcase_add_test(t, an_error_leaves_a_file_or_harms_the_old_one);
 	tcase_add_test(t, options_of_another_version_are_misread);
 	tcase_add_test(t, a_save_replaces_a_link_or_ignores_the_umask);
+	tcase_add_test(t, a_link_that_leads_nowhere_yet_is_replaced);
 	tcase_add_test(t, a_stream_gets_other_bytes_than_a_file);
 	tcase_add_test(t, a_stream_that_was_closed_is_no_error);
 	tcase_add_test(t, a_stream_that_nobody_reads_can_not_be_stopped);
