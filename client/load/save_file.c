@@ -112,13 +112,26 @@ static int open_temporary(struct save_file *f, mode_t mode)
 	return open_named(f, mode);
 }
 
-/* In the place of a file that has this mode, which stays. */
-static int open_in_place_of(struct save_file *f, mode_t mode)
+/* Both where this user may give files away, or the group alone; else they are this user's. */
+static void keep_owner(const struct save_file *f, const struct stat *was)
 {
-	int r = open_temporary(f, mode & 0700);
+	int r = fchown(f->fd, was->st_uid, was->st_gid);
 
-	if (r < 0 || fchmod(f->fd, mode & 0777) == 0)
+	if (r < 0)
+		r = fchown(f->fd, (uid_t)-1, was->st_gid);
+	(void)r;
+}
+
+/* In the place of another file, whose mode stays. */
+static int open_in_place_of(struct save_file *f, const struct stat *was)
+{
+	int r = open_temporary(f, was->st_mode & 0700);
+
+	if (r < 0)
 		return r;
+	keep_owner(f, was);
+	if (fchmod(f->fd, was->st_mode & 0777) == 0)
+		return 0;
 	r = fail(f, "");
 	save_file_close(f);
 	return r;
@@ -201,7 +214,7 @@ int save_file_open(struct save_file *f, const char *path, struct load_stop stop)
 	f->target = exists ? realpath(path, NULL) : new_target(path);
 	if (!f->target)
 		return fail(f, "");
-	r = exists ? open_in_place_of(f, st.st_mode) : open_temporary(f, MODE);
+	r = exists ? open_in_place_of(f, &st) : open_temporary(f, MODE);
 	if (r < 0)
 		free_ptr(&f->target);
 	return r;

@@ -643,6 +643,29 @@ START_TEST(a_save_replaces_a_link_or_ignores_the_umask)
 }
 END_TEST
 
+START_TEST(a_save_takes_a_file_from_its_owner)
+{
+	struct gpushm_buffer *b;
+	struct stat st;
+
+	if (geteuid() != 0) {
+		puts("skipped: needs root, who may give files away");
+		return;
+	}
+	add("one", "uint8", 1, one);
+	b = make(pools[0].name, 0, NULL);
+	save(b);
+	ck_assert_int_eq(chown(path, 65531, 65532), 0);
+	ck_assert_int_eq(chmod(path, 0640), 0);
+	save(b);
+	ck_assert_int_eq(stat(path, &st), 0);
+	ck_assert_uint_eq(st.st_uid, 65531);
+	ck_assert_uint_eq(st.st_gid, 65532);
+	ck_assert_uint_eq(st.st_mode & 07777, 0640);
+	drop(b);
+}
+END_TEST
+
 static bool is_link(const char *name)
 {
 	struct stat st;
@@ -888,6 +911,7 @@ int main(void)
 	tcase_add_test(t, an_error_leaves_a_file_or_harms_the_old_one);
 	tcase_add_test(t, options_of_another_version_are_misread);
 	tcase_add_test(t, a_save_replaces_a_link_or_ignores_the_umask);
+	tcase_add_test(t, a_save_takes_a_file_from_its_owner);
 	tcase_add_test(t, a_link_that_leads_nowhere_yet_is_replaced);
 	tcase_add_test(t, a_stream_gets_other_bytes_than_a_file);
 	tcase_add_test(t, a_stream_that_was_closed_is_no_error);
