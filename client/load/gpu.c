@@ -14,6 +14,7 @@
 #include <ctype.h>
 #include <cuda.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,14 +44,15 @@ struct cuda {
 	CALLS(LIBCUDA_MEMBER)
 };
 
-static struct cuda cuda;
-static bool loaded; /* under lock */
+static struct cuda cuda; /* written under lock, once */
+static atomic_bool loaded;
+/* Never held during a call that takes long: a child of fork() would find it locked for ever. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct gpu {
 	CUdevice device;
-	CUcontext _Atomic context; /* another one after a reset; written under lock */
-	unsigned retains;	   /* to be released, one by one; under lock */
+	CUcontext _Atomic context; /* another one after a reset */
+	atomic_uint retains;	   /* to be released, one by one */
 };
 
 struct gpu_queue {
@@ -76,18 +78,27 @@ static int check(const char *call, CUresult result)
 				   name ? name : "an error that the driver has no name for");
 }
 
-static int start(void)
+static int load(void)
 {
 	static const struct libcuda_symbol symbols[] = { CALLS(LIBCUDA_SYMBOL) };
+	struct cuda found;
 	char why[256] = "";
 
+	if (!libcuda_load(symbols, array_size(symbols), &found, why, sizeof(why)))
+		return gpushm_private_fail(ENODEV, "%s", why);
 	pthread_mutex_lock(&lock);
 	if (!loaded)
-		loaded = libcuda_load(symbols, array_size(symbols), &cuda, why, sizeof(why));
+		cuda = found;
+	loaded = true;
 	pthread_mutex_unlock(&lock);
-	if (!loaded)
-		return gpushm_private_fail(ENODEV, "%s", why);
-	return check("cuInit", cuda.init(0));
+	return 0;
+}
+
+static int start(void)
+{
+	int r = loaded ? 0 : load();
+
+	return r < 0 ? r : check("cuInit", cuda.init(0));
 }
 
 /* ---- the context ---- */
@@ -95,15 +106,12 @@ static int start(void)
 static int retain(struct gpu *g)
 {
 	CUcontext context = NULL;
-	CUresult result;
+	CUresult result = cuda.primary_ctx_retain(&context, g->device);
 
-	pthread_mutex_lock(&lock);
-	result = cuda.primary_ctx_retain(&context, g->device);
 	if (result == CUDA_SUCCESS) {
 		g->context = context;
 		g->retains++;
 	}
-	pthread_mutex_unlock(&lock);
 	return check("cuDevicePrimaryCtxRetain", result);
 }
 

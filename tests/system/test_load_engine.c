@@ -8,7 +8,9 @@
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/lib/client.h"
 #include "tests/lib/digest.h"
+#include "tests/lib/fake.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/forked.h"
 #include "tests/lib/safetensors.h"
 #include "tests/lib/suite.h"
 
@@ -633,6 +635,51 @@ START_TEST(the_context_of_the_caller_changes)
 }
 END_TEST
 
+/* The device is named: a load would find no GPU otherwise, and not ask the driver. */
+static int load_for_gpu_0(const char *name)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o),
+				    .pool = "gpu0",
+				    .flags = GPUSHM_SET_DEVICE };
+	const char *source = path;
+
+	return gpushm_load(c, &source, 1, name, &o, NULL, NULL);
+}
+
+static void *load_meanwhile(void *arg)
+{
+	ck_assert_msg(load_for_gpu_0("m") == 0, "%s", gpushm_error());
+	return NULL;
+}
+
+static int load_in_child(void *arg)
+{
+	return gpushm_connect(d.socket, &c) < 0 ? 1 : load_for_gpu_0("child");
+}
+
+START_TEST(a_load_in_a_child_waits_for_the_parents_driver)
+{
+	fakecuda_calls_fn *calls = driver_symbol("fakecuda_calls");
+	struct gpushm *own = c;
+	pthread_t loader;
+
+	if (!has_fake())
+		return;
+	safetensors_write(path, two, 2, NULL);
+	fake_hang(1, "cuDevicePrimaryCtxRetain");
+	setenv("FAKECUDA_HANG", "*:cuDevicePrimaryCtxRetain", 1);
+	ck_assert_int_eq(pthread_create(&loader, NULL, load_meanwhile, NULL), 0);
+	client_await(calls("cuDeviceGet") > 0);
+	poll(NULL, 0, 100); /* the next call hangs */
+	ck_assert_int_eq(forked(load_in_child, NULL), -ENODEV);
+	c = own;
+	fake_let_go();
+	ck_assert_int_eq(pthread_join(loader, NULL), 0);
+	fake_forget();
+	ck_assert_int_eq(gpushm_unlink(c, "m"), 0);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("load_engine"), *reset = tcase_create("reset");
@@ -656,6 +703,7 @@ int main(void)
 	tcase_add_test(t, without_a_pinned_pool_nothing_is_loaded);
 	tcase_add_test(t, slots_take_what_a_user_has_left_for_the_model);
 	tcase_add_test(t, the_context_of_the_caller_changes);
+	tcase_add_test(t, a_load_in_a_child_waits_for_the_parents_driver);
 	tcase_set_timeout(reset, 120);
 	tcase_add_checked_fixture(reset, setup_reset, teardown);
 	tcase_add_test(reset, slots_that_a_reset_has_unpinned_stay_mapped);
