@@ -87,7 +87,15 @@ static int check_exportable(const struct gpushm_array *a)
 	return 0;
 }
 
-/* In elements. Always filled in: version 1.2 forbids NULL for C order. */
+/* Whether the stride of an axis can be passed on. That of an axis of one element may be anything. */
+static bool is_exportable(int64_t length, int64_t stride, int64_t itemsize)
+{
+	return length != 1 || (stride >= 0 && stride % itemsize == 0);
+}
+
+/* In elements. Always filled in: version 1.2 forbids NULL for C order. An axis of one element keeps
+ * its stride, too: PyTorch takes (9, 1, 3, 1) of a weight (32, 1, 3, 3) for channels_last, and then
+ * computes in that order. */
 static void fill_strides(const struct gpushm_array *a, int64_t *strides)
 {
 	const struct array_layout *l = &a->layout;
@@ -99,7 +107,7 @@ static void fill_strides(const struct gpushm_array *a, int64_t *strides)
 		/* Without elements the product may overflow, and nothing uses it. */
 		if (dense && __builtin_mul_overflow(stride, l->shape[i], &stride))
 			stride = 0;
-		if (!dense && l->shape[i] != 1)
+		if (!dense && is_exportable(l->shape[i], l->strides[i], array_itemsize(l)))
 			strides[i] = l->strides[i] / array_itemsize(l);
 	}
 }

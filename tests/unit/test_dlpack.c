@@ -89,6 +89,23 @@ START_TEST(a_field_of_the_tensor_is_not_the_arrays)
 }
 END_TEST
 
+/* PyTorch finds the memory format of a weight by all strides. */
+START_TEST(an_axis_of_one_element_gets_another_stride)
+{
+	struct gpushm_array *a = array_of(&s, "float32", 4, SHAPE(8, 1, 3, 3), NULL, 0);
+	struct gpushm_array *odd = array_of(&s, "complex64", 3, SHAPE(1, 2, 1), SHAPE(4, 8, -8), 0);
+	struct DLManagedTensorVersioned *m = export(a), *n = export(odd);
+
+	ck_assert_mem_eq(m->dl_tensor.strides, SHAPE(9, 9, 3, 1), 4 * sizeof(int64_t));
+	/* What DLPack has no word for, or PyTorch refuses, is 1. */
+	ck_assert_mem_eq(n->dl_tensor.strides, SHAPE(1, 1, 1), 3 * sizeof(int64_t));
+	m->deleter(m);
+	n->deleter(n);
+	gpushm_array_free(a);
+	gpushm_array_free(odd);
+}
+END_TEST
+
 START_TEST(the_legacy_tensor_has_other_fields)
 {
 	struct gpushm_array *a = array_of(&s, "complex64", 1, SHAPE(5), NULL, 256);
@@ -302,6 +319,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_field_of_the_tensor_is_not_the_arrays);
+	tcase_add_test(tc, an_axis_of_one_element_gets_another_stride);
 	tcase_add_test(tc, the_legacy_tensor_has_other_fields);
 	tcase_add_test(tc, a_tensor_dies_with_its_array_or_is_not_counted);
 	tcase_add_test(tc, deleters_on_other_threads_lose_count);

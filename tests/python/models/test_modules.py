@@ -26,6 +26,8 @@ LAYOUTS: dict[str, Callable[[Any], Any]] = {
     "scalar": lambda t: t[1, 2],
     "transposed": lambda t: t.T,
     "channels last": lambda t: t.reshape(2, 4, 3, 4).permute(0, 3, 1, 2),
+    "depthwise": lambda t: t.reshape(8, 1, 3, 4),
+    "depthwise, channels last": lambda t: t.reshape(8, 3, 4, 1).permute(0, 3, 1, 2),
     "stepped": lambda t: t[::2, 1::3],
     "expanded": lambda t: t[:1].expand(5, -1),
     "none": lambda t: t[3:3],
