@@ -46,6 +46,15 @@ def mixtral() -> Any:
     return transformers.AutoModelForCausalLM.from_config(transformers.MixtralConfig(**values), dtype=torch.bfloat16)
 
 
+def wav2vec2() -> Any:
+    """Whose first parameter its constructor makes on the CPU, also under torch.device("meta")."""
+    values: dict[str, Any] = {"vocab_size": 32, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    values |= {"num_attention_heads": 4, "num_feat_extract_layers": 2, "conv_dim": (16, 16), "conv_stride": (5, 2)}
+    values |= {"conv_kernel": (10, 3), "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}
+    torch.manual_seed(3)
+    return transformers.Wav2Vec2ForCTC(transformers.Wav2Vec2Config(**values))
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
     """A model as save_pretrained() leaves it."""
@@ -193,6 +202,20 @@ def test_joined_experts_are_left_apart(tmp_path: Path, name: str, device: str) -
     for _ in range(2):
         check(shared(folder, device), folder, device)
     assert "gpushm.content" not in gpushm.stat("model").attrs
+
+
+def test_a_parameter_that_is_built_on_the_cpu_is_refused(tmp_path: Path, name: str, device: str) -> None:
+    folder = str(tmp_path / "wav2vec2")
+    wav2vec2().save_pretrained(folder)
+    cls = transformers.AutoModelForCTC
+    reference = cls.from_pretrained(folder, device_map={"": device})
+    sound = torch.linspace(-1, 1, 800, device=device)[None]
+    for _ in range(2):
+        model = shared(folder, device, cls=cls)
+        with torch.inference_mode():
+            assert torch.equal(model(sound).logits, reference(sound).logits)
+        with gpushm.open_many("model") as b:
+            assert is_in(b, model)
 
 
 def test_missing_weights_are_random_in_each_process(folder: str, name: str, device: str) -> None:

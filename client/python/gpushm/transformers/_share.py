@@ -181,7 +181,8 @@ def _refuse_unknown(model: Any, load_config: Any) -> None:
         raise _core.NotSupported(
             errno.ENOTSUP, "tensor parallelism: each rank has tensors of its own; share them by gpushm.torch"
         )
-    if not next(model.parameters()).is_meta:
+    # Some constructors make a tensor on the CPU in any context: Wav2Vec2's first one is such, torch.Tensor(n).
+    if not any(parameter.is_meta for parameter in model.parameters()):
         raise _core.NotSupported(
             errno.ENOTSUP, "the model was not built on the meta device (DeepSpeed's ZeRO-3?): share it by gpushm.torch"
         )
