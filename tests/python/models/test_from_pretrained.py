@@ -345,6 +345,18 @@ print(gpushm.stat("model").pool)
 # ---- what does not fit ----
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["by gpushm", "by transformers"])
+def test_a_pool_that_does_not_fit_is_filled(
+    folder: str, dtype: Any, raises: Raises, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools = [SimpleNamespace(name="gpu7", kind="vmm", device=7, allowed=True, failed=False), *gpushm.pools()]
+    monkeypatch.setattr(gpushm._core, "pools", lambda: pools)
+    for device, pool in ("cpu", "gpu7"), ("cuda:0", "host"):
+        text = raises(gpushm.LayoutError, shared, folder, device, pool=pool, dtype=dtype)
+        assert pool in text and ("the CPU" if device == "cpu" else "GPU 0") in text
+    assert gpushm.ls() == []
+
+
 def test_another_model_is_taken_for_this_one(folder: str, tmp_path: Path, name: str, raises: Raises) -> None:
     model = shared(folder, "cpu")
     assert "dtype is float32 here and bfloat16 there" in raises(

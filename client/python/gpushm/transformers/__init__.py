@@ -44,9 +44,12 @@ def from_pretrained(
     """cls.from_pretrained(), with the weights in the buffer of that name, which all processes of the machine share.
 
     cls: a model class of transformers, AutoModelForCausalLM if it is None. device_map: one device, "cpu" if it is not
-    given; it chooses the pool, or `pool` does. mode, gid, transient, wait: of the buffer, as for gpushm.create(). It
-    stays until `gpushmctl rm NAME`, unless it is transient. timeout: seconds to wait for another process that loads the
-    model, None for ever. All other arguments are those of cls.from_pretrained().
+    given. pool: one on that device; None lets device_map choose it. mode, gid, transient, wait: of the buffer, as for
+    gpushm.create(). It stays until `gpushmctl rm NAME`, unless it is transient. timeout: seconds to wait for another
+    process that loads the model, None for ever. All other arguments are those of cls.from_pretrained().
+
+    The process that loads reports the tensors that the files lack (output_loading_info=True); the others find them in
+    the buffer, and report none.
 
     If no tensor needs another dtype or layout than in the file, gpushm.load() loads the file. Else transformers loads
     the model, and its tensors are copied into the buffer: that takes twice the memory for a moment.

@@ -107,6 +107,7 @@ class Share:
                 return self._open()
             except (_core.NotFound, _core.NotPublished):
                 pass
+            self._check_pool()
             if direct is not None:
                 return self._load(files, direct)
             if self._take_lock():
@@ -126,16 +127,23 @@ class Share:
                 f'buffer "{self._name}" belongs to uid {found.uid}, which is neither this user nor root: GPUSHM_TRUST '
                 "names the users whose weights are used",
             )
-        if (found.kind in ("host", "pinned")) != (self._gpu is None):
-            where = "the CPU" if self._gpu is None else f"GPU {self._gpu}"
-            raise _core.LayoutError(
-                errno.EINVAL, f'buffer "{self._name}" is in pool "{found.pool}", and device_map asks for {where}'
-            )
+        self._check_place(f'buffer "{self._name}" is in pool "{found.pool}"', found.kind)
         buffer = _models.reopened(self._name, found.id, _models.access_to(found.kind), self._gpu)
         if buffer is None:
             raise _core.NotPublished(errno.EAGAIN, f'buffer "{self._name}" has just been replaced')
         _fingerprint.check(buffer, self._fingerprint)
         return buffer
+
+    def _check_pool(self) -> None:
+        """Before a buffer is made that this process could not use."""
+        for pool in _core.pools():
+            if pool.name == self._options["pool"]:
+                self._check_place(f'pool "{pool.name}" is of kind {pool.kind}', pool.kind)
+
+    def _check_place(self, what: str, kind: str) -> None:
+        if (kind in ("host", "pinned")) != (self._gpu is None):
+            where = "the CPU, its default" if self._gpu is None else f"GPU {self._gpu}"
+            raise _core.LayoutError(errno.EINVAL, f"{what}, and device_map asks for {where}")
 
     def _load(self, files: list[str], direct: dict[str, Any]) -> Buffer:
         options = self._options | direct
