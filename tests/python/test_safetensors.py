@@ -118,7 +118,14 @@ KEYS: list[Any] = [
 def test_a_slice_differs_from_the_originals(opener: Any, file: str, key: Any) -> None:
     with opener(file, "np") as f:
         found = f.get_slice("a")[key]
+    assert isinstance(found, np.ndarray)
     assert found.dtype == A.dtype and found.shape == A[key].shape and np.array_equal(found, A[key])
+
+
+def test_an_element_is_a_number_instead_of_an_array(opener: Any, file: str) -> None:
+    with opener(file, "np") as f:
+        for found in f.get_slice("b")[()], f.get_slice("b")[...], f.get_slice("d")[0], f.get_slice("a")[3, -1]:
+            assert isinstance(found, np.ndarray) and found.shape == ()
 
 
 REFUSED: list[tuple[Any, str]] = [

@@ -105,6 +105,7 @@ class File:
             return self._original.get_slice(name)[key]
         if self._framework != "pt":
             _slices.check(key, self.header.find(name).shape)
+            key = _slices.of_an_array(key)
         return self.tensor(name)[key]
 
     def _attached(self) -> Buffer | None:

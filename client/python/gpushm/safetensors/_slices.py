@@ -24,6 +24,12 @@ def check(key: Any, shape: list[int]) -> None:
         _check_axis(one, axis, shape, keys)
 
 
+def of_an_array(key: Any) -> Any:
+    """The same place, as an array: NumPy makes a number of an element without the ellipsis, safetensors an array."""
+    keys = key if isinstance(key, tuple) else (key,)
+    return keys if any(one is Ellipsis for one in keys) else (*keys, ...)
+
+
 def _is_integer(one: Any) -> bool:
     """Whether it is an index of one element; a bool is a mask."""
     try:
