@@ -395,6 +395,17 @@ def test_there_is_no_choice_what_happens(file: str, where: dict[str, str]) -> No
     assert "FallbackWarning" in done.stderr and "is not shared" in done.stderr
 
 
+def test_a_file_is_loaded_into_a_pool_that_the_cpu_can_not_use(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [pool for pool in gpushm.pools() if pool.kind != "host"]
+    for pool in others:
+        monkeypatch.setenv("GPUSHM_SAFETENSORS_POOL", pool.name)
+        with pytest.raises(gpushm.NotFound, match=f"of kind {pool.kind}.*GPUSHM_SAFETENSORS_POOL.*there are: host"):
+            gpushm.safetensors.load_file(file, framework="np", keep=True)
+        assert names() == []
+    if not others:
+        pytest.skip("host pools only")
+
+
 def test_a_full_pool_falls_back_silently(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: object, **options: object) -> None:
         raise gpushm.PoolFull(28, "no space")

@@ -20,7 +20,7 @@ Environment:
                                     it into the process's own memory, with a FallbackWarning; else that is an error
     GPUSHM_SAFETENSORS_KEEP=1       buffers stay when nobody uses them, for the next start: `gpushmctl rm` removes them
     GPUSHM_SAFETENSORS_MODE=0640    who may open the buffers, as of a file; 0600 if it is not set
-    GPUSHM_SAFETENSORS_POOL=NAME    the pool for tensors on the CPU; "host" if it is not set
+    GPUSHM_SAFETENSORS_POOL=NAME    the pool for tensors on the CPU, of kind host; "host" if it is not set
 
 gpushm.safetensors.torch, .numpy and .flax have load_file(), save_file(), load() and save() as safetensors' modules of
 these names. What else those modules and safetensors have is found here, too, and is theirs.

@@ -8,6 +8,7 @@ alone: then the file is loaded once for this user, under a private name.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import warnings
@@ -149,9 +150,24 @@ def _array(buffer: Buffer, name: str) -> Any:
 # ---- buffers ----
 
 
+def _check_pool(name: str) -> None:
+    """Before a file is loaded of which this process could not use the tensors, since it may write to those on the CPU."""
+    found = {pool.name: pool.kind for pool in _core.pools()}
+    if found.get(name) == "host":
+        return
+    there = ", ".join(pool for pool, kind in found.items() if kind == "host") or "none"
+    what = f'pool "{name}" is of kind {found[name]}' if name in found else f'there is no pool "{name}"'
+    raise _core.NotFound(
+        errno.ENOENT,
+        f"{what}: {_ENVIRONMENT}POOL names a pool of kind host, for tensors on the CPU; there are: {there}",
+    )
+
+
 def _load(path: str, key: str, gpu: int | None, how: Options) -> Buffer:
     """The buffer of a file, loaded if no process has it."""
     pool = _models.pool_of(gpu, how.pool)
+    if gpu is None:
+        _check_pool(pool)
     access = _models.access_to("host" if gpu is None else "vmm")
     options: dict[str, Any] = {
         "pool": pool,
