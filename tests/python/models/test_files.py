@@ -164,6 +164,8 @@ def test_a_model_is_saved_otherwise(tmp_path: Path, device: str) -> None:
     model = torch.nn.Linear(3, 4).to(device)
     with gpushm.torch.publish("model", model):
         gpushm.safetensors.save_file(gpushm.open_many("model"), tmp_path / "m.safetensors")
+        gpushm.safetensors.save_file(gpushm.torch.open("model"), tmp_path / "mapping.safetensors")
     gpushm.unlink("model")
-    found = torch_files.load_file(tmp_path / "m.safetensors")
-    assert all(torch.equal(found[k], v.cpu()) for k, v in model.state_dict().items())
+    for file in "m.safetensors", "mapping.safetensors":
+        found = torch_files.load_file(tmp_path / file)
+        assert all(torch.equal(found[k], v.cpu()) for k, v in model.state_dict().items())

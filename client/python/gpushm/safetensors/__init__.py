@@ -167,7 +167,8 @@ def save_file(
     if isinstance(tensors, _core.Buffer):
         _core.save(tensors, filename, metadata=metadata)
         return
-    _writer_of(tensors)(tensors, filename, metadata=metadata)
+    # safetensors takes a dict only; gpushm.torch.open() gives another mapping.
+    _writer_of(tensors)(dict(tensors.items()), filename, metadata=metadata)
 
 
 def _writer_of(tensors: Mapping[str, Any]) -> Any:
