@@ -19,6 +19,7 @@
 #include "proto/base/own.h"
 #include "proto/limits.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -27,6 +28,7 @@
 	(GPUSHM_LOAD_IF_MISSING | GPUSHM_LOAD_REPLACE | GPUSHM_LOAD_VERIFY | \
 	 GPUSHM_LOAD_DROP_CACHE | GPUSHM_LOAD_CACHED | GPUSHM_LOAD_DIRECT | GPUSHM_LOAD_NIXL)
 #define LOOK_AGAIN_MS 100u
+#define TURN_MS 1	   /* for other threads that have the connection */
 #define SPACE_TURN_MS 500u /* a turn loses its place in the queue for space */
 #define CREATES_MAX 16	   /* daemons that may die of one create */
 
@@ -327,6 +329,14 @@ static int wait_for_loader(struct loading *l)
 	return r == -ETIMEDOUT ? 0 : r;
 }
 
+/* Another process still loads: progress can stop the wait. Or it is a thread that has the same
+ * connection, which was busy meanwhile: then that thread gets its turn. */
+static int end_nap(const struct loading *l)
+{
+	poll(NULL, 0, TURN_MS);
+	return report_wait(l);
+}
+
 static int open_or_create(struct loading *l)
 {
 	struct turn t;
@@ -334,14 +344,14 @@ static int open_or_create(struct loading *l)
 	first_turn(l, &t);
 	for (;;) {
 		uint64_t left = left_ms(l);
-		uint64_t nap = l->load.progress && left > LOOK_AGAIN_MS ? LOOK_AGAIN_MS : left;
+		uint64_t nap = left > LOOK_AGAIN_MS ? LOOK_AGAIN_MS : left;
 		int r = gpushm_open_or_create(l->c, l->name, GPUSHM_READ, nap, l->m.bytes, t.use,
 					      &l->b);
 
 		if (r == -ENOSPC)
 			r = next_turn(l, &t, r);
 		else if (r == -ETIMEDOUT && nap < left)
-			r = report_wait(l);
+			r = end_nap(l);
 		else
 			return r;
 		if (r < 0)

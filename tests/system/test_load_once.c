@@ -14,6 +14,7 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -253,6 +254,51 @@ static int stop_later(void *user, const struct gpushm_load_progress *p)
 	return ++*calls == 3;
 }
 
+struct thread_load {
+	struct gpushm *conn; /* shared with the test's own thread */
+	const char *source;
+	pthread_t thread;
+	bool started;
+};
+
+static void *load_in_thread(void *arg)
+{
+	struct gpushm_load_options load = { .struct_size = sizeof(load), .flags = ONCE };
+	const struct thread_load *t = arg;
+	int r = gpushm_load(t->conn, &t->source, 1, "m", NULL, &load, NULL);
+
+	ck_assert_msg(r == GPUSHM_LOAD_ATTACHED, "%d: %s", r, gpushm_error());
+	return NULL;
+}
+
+/* All is copied and not yet published. */
+static int start_another(void *user, const struct gpushm_load_progress *p)
+{
+	struct thread_load *t = user;
+
+	if (t->started)
+		return 0;
+	t->started = true;
+	ck_assert_int_eq(pthread_create(&t->thread, NULL, load_in_thread, t), 0);
+	client_await(client_waiting() > 0);
+	return 0;
+}
+
+START_TEST(two_threads_of_one_connection_wait_for_each_other)
+{
+	struct thread_load t = { .source = model_write("m.safetensors", "a", "3000000") };
+	struct gpushm_load_options load = {
+		.struct_size = sizeof(load), .flags = ONCE, .progress = start_another, .user = &t
+	};
+
+	ck_assert_int_eq(gpushm_connect(d.socket, &t.conn), 0);
+	ck_assert_int_eq(gpushm_load(t.conn, &t.source, 1, "m", NULL, &load, NULL), 0);
+	ck_assert_int_eq(pthread_join(t.thread, NULL), 0);
+	gpushm_disconnect(t.conn);
+	ck_assert_int_eq(gpushm_unlink(c, "m"), 0);
+}
+END_TEST
+
 START_TEST(a_wait_for_another_loader_has_no_end)
 {
 	unsigned calls = 0;
@@ -472,6 +518,7 @@ int main(int argc, char **argv)
 	tcase_add_test(tc, two_of_fifty_processes_load);
 	tcase_add_test(tc, nobody_loads_after_the_loader_has_died);
 	tcase_add_test(tc, two_of_many_processes_replace_the_buffer);
+	tcase_add_test(tc, two_threads_of_one_connection_wait_for_each_other);
 	tcase_add_test(tc, a_wait_for_another_loader_has_no_end);
 	tcase_add_test(tc, a_buffer_of_other_files_is_attached_to);
 	tcase_add_test(tc, a_buffer_that_no_load_made_is_attached_to);
