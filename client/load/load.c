@@ -444,15 +444,27 @@ static int set_attrs(struct loading *l)
 	return r < 0 || l->n_attrs == 0 ? r : gpushm_set_attrs(l->b, l->attrs, l->n_attrs);
 }
 
-/* The driver may refuse to make this process's mapping read-only after the daemon has published. */
-static void undo_publish(struct loading *l)
+/* The driver may refuse to make this process's mapping read-only after the daemon has published.
+ * The buffer is whole, and a buffer that it has replaced does not come back: so it is opened once
+ * more.
+ */
+static int open_published(struct loading *l, int error)
 {
 	struct gpushm_private_error why;
+	struct gpushm_buffer *b = NULL;
 
 	gpushm_private_keep(&why);
-	gpushm_unlink(l->c, l->name);
 	l->created = false;
+	if (gpushm_open(l->c, l->name, GPUSHM_READ, 0, l->options, &b) < 0 && !l->under_other)
+		gpushm_unlink(l->c, l->name);
+	if (b && gpushm_buffer_id(b) == gpushm_buffer_id(l->b)) {
+		gpushm_close(l->b);
+		l->b = b;
+		return 0;
+	}
+	gpushm_close(b);
 	gpushm_private_put_back(&why);
+	return error;
 }
 
 static int publish(struct loading *l)
@@ -460,10 +472,9 @@ static int publish(struct loading *l)
 	int r = l->under_other ? gpushm_publish_as(l->b, GPUSHM_SEALED, l->name, GPUSHM_REPLACE)
 			       : gpushm_publish(l->b, GPUSHM_SEALED);
 
-	if (r == 0)
-		l->created = false;
-	else if (gpushm_buffer_state(l->b) == GPUSHM_SEALED)
-		undo_publish(l);
+	if (r < 0 && gpushm_buffer_state(l->b) == GPUSHM_SEALED)
+		return open_published(l, r);
+	l->created = r < 0;
 	return r;
 }
 

@@ -517,6 +517,48 @@ START_TEST(a_driver_that_fails_leaves_something_of_shared_slots)
 }
 END_TEST
 
+/* The n-th call fails: the name means a whole buffer all the same, which is the old one after an
+ * error. */
+START_TEST(a_driver_that_fails_while_a_buffer_is_replaced_leaves_no_name)
+{
+	fakecuda_reset_fail_fn *reset_fail = driver_symbol("fakecuda_reset_fail");
+	fakecuda_calls_fn *calls = driver_symbol("fakecuda_calls");
+	unsigned long before, failed = 0;
+	struct gpushm_buffer *b = NULL;
+	bool again = true;
+
+	if (!has_fake())
+		return;
+	safetensors_write(path, two, 2, NULL);
+	use_other("[pool gpu0]\nkind=vmm\n");
+	ck_assert_int_eq(gpushm_close(load("gpu0", 0, 2)), 0);
+	for (unsigned n = 1; again; n++) {
+		struct gpushm_stat *st = NULL;
+		uint64_t old;
+		int r;
+
+		ck_assert_int_eq(gpushm_stat(c, "m", 0, 0, &st), 0);
+		old = st->id;
+		gpushm_stat_free(st, 1);
+		before = calls(NULL);
+		reset_fail(n);
+		r = try_load("gpu0", GPUSHM_LOAD_REPLACE, 2, &b);
+		reset_fail(0);
+		failed += r < 0;
+		again = calls(NULL) - before >= n;
+		if (r == 0)
+			ck_assert_int_eq(gpushm_close(b), 0);
+		ck_assert_msg(gpushm_stat(c, "m", 0, 0, &st) == 0, "call %u, %d: %s", n, r,
+			      gpushm_error());
+		ck_assert_msg((st->id == old) == (r < 0), "call %u: %d", n, r);
+		gpushm_stat_free(st, 1);
+	}
+	ck_assert_uint_gt(failed, 10);
+	ck_assert_int_eq(gpushm_unlink(c, "m"), 0);
+	end_other();
+}
+END_TEST
+
 /* How often a load of the file into GPU 0 calls that function of the driver. */
 static unsigned long count_calls(const char *function, unsigned threads)
 {
@@ -698,6 +740,7 @@ int main(void)
 	tcase_add_test(t, a_file_that_is_truncated_meanwhile_is_loaded);
 	tcase_add_test(t, a_driver_that_fails_leaves_something);
 	tcase_add_test(t, a_driver_that_fails_leaves_something_of_shared_slots);
+	tcase_add_test(t, a_driver_that_fails_while_a_buffer_is_replaced_leaves_no_name);
 	tcase_add_test(t, slots_are_pinned_though_a_pool_has_them);
 	tcase_add_test(t, a_small_model_takes_slots_for_all_threads);
 	tcase_add_test(t, without_a_pinned_pool_nothing_is_loaded);
