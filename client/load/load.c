@@ -445,9 +445,7 @@ static int set_attrs(struct loading *l)
 }
 
 /* The driver may refuse to make this process's mapping read-only after the daemon has published.
- * The buffer is whole, and a buffer that it has replaced does not come back: so it is opened once
- * more.
- */
+ * The buffer is whole, and one that it has replaced does not come back: so it is opened anew. */
 static int open_published(struct loading *l, int error)
 {
 	struct gpushm_private_error why;
