@@ -104,8 +104,10 @@ static void fill_strides(const struct gpushm_array *a, int64_t *strides)
 
 	for (int i = l->ndim - 1; i >= 0; i--) {
 		strides[i] = stride;
-		/* Without elements the product may overflow, and nothing uses it. */
-		if (dense && __builtin_mul_overflow(stride, l->shape[i], &stride))
+		/* Without elements the product may overflow, and nothing uses it. PyTorch's own
+		 * counts an empty axis as one element. */
+		if (dense && l->shape[i] != 0 &&
+		    __builtin_mul_overflow(stride, l->shape[i], &stride))
 			stride = 0;
 		if (!dense && is_exportable(l->shape[i], l->strides[i], array_itemsize(l)))
 			strides[i] = l->strides[i] / array_itemsize(l);

@@ -31,6 +31,7 @@ LAYOUTS: dict[str, Callable[[Any], Any]] = {
     "stepped": lambda t: t[::2, 1::3],
     "expanded": lambda t: t[:1].expand(5, -1),
     "none": lambda t: t[3:3],
+    "none of three axes": lambda t: t.new_empty(3, 0, 2),
 }
 
 
