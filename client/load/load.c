@@ -545,6 +545,16 @@ static int open_sources(struct loading *l, const char *const *sources, size_t n)
 	return r < 0 ? r : pulled_check(l->pulled, &l->cp);
 }
 
+/* The buffer may have a hidden name, and it is not the caller who creates it. */
+static int explain(const struct loading *l, int r)
+{
+	if (r != -ECONNRESET || gpushm_buffer_lost(l->b) != 1)
+		return r;
+	return load_fail(ECONNRESET,
+			 "the daemon died while buffer \"%s\" was being loaded: load it again",
+			 l->name);
+}
+
 static int run(struct loading *l, const char *const *sources, size_t n)
 {
 	int r = begin_engine(l);
@@ -574,7 +584,9 @@ static int run(struct loading *l, const char *const *sources, size_t n)
 		r = fill(l);
 	if (r == 0)
 		r = set_attrs(l);
-	return r < 0 ? r : publish(l);
+	if (r == 0)
+		r = publish(l);
+	return explain(l, r);
 }
 
 static void report(const struct loading *l)

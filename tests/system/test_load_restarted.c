@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The daemon restarts between the two requests by which a load creates its buffer. This program has
- * a gpushm_describe() of its own, which the library of the loads finds first.
+ * The daemon restarts between the two requests by which a load creates its buffer, or when the
+ * files are read. This program has a gpushm_describe() and a gpushm_set_attrs() of its own, which
+ * the library of the loads finds first.
  */
 #include "client/gpushm_load.h"
 #include "proto/base/own.h"
@@ -25,6 +26,20 @@ __attribute__((visibility("default"))) int gpushm_describe(struct gpushm_buffer 
 		reexec_restart();
 	}
 	return describe(b, specs, n);
+}
+
+static bool restart_when_read;
+
+__attribute__((visibility("default"))) int gpushm_set_attrs(struct gpushm_buffer *b,
+							    const struct gpushm_attr *attrs,
+							    size_t n)
+{
+	int (*set_attrs)(struct gpushm_buffer *, const struct gpushm_attr *, size_t);
+
+	*(void **)&set_attrs = dlsym(RTLD_NEXT, "gpushm_set_attrs");
+	if (restart_when_read)
+		reexec_restart();
+	return set_attrs(b, attrs, n);
 }
 
 static void setup(void)
@@ -57,6 +72,23 @@ START_TEST(a_load_does_not_outlive_a_restart_before_it_reads)
 }
 END_TEST
 
+START_TEST(an_error_of_a_restart_names_a_hidden_buffer)
+{
+	static const uint32_t flags[] = { 0, GPUSHM_LOAD_IF_MISSING, GPUSHM_LOAD_REPLACE };
+	const char *path = model_write("a.safetensors", "x", "1000");
+
+	restart_when_read = true;
+	for (size_t i = 0; i < array_size(flags); i++) {
+		ck_assert_int_eq(model_load(c, path, "m", flags[i], NULL), -ECONNRESET);
+		ck_assert_ptr_nonnull(strstr(gpushm_error(), "\"m\""));
+		ck_assert_ptr_nonnull(strstr(gpushm_error(), "load it again"));
+	}
+	restart_when_read = false;
+	ck_assert_int_eq(model_load(c, path, "m", 0, NULL), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "m"), 0);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("load_restarted");
@@ -64,5 +96,6 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, a_load_does_not_outlive_a_restart_before_it_reads);
+	tcase_add_test(t, an_error_of_a_restart_names_a_hidden_buffer);
 	return suite_run("load_restarted", t, NULL);
 }
