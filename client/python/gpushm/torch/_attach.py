@@ -74,7 +74,7 @@ def attach(
     source: a module, best on the meta device, or a function that makes it, which is called under
     torch.device("meta"). Its parameters and all its buffers become tensors over the buffer's memory, with
     requires_grad=False; tied weights are tied again. They keep the buffer open. Writes to them are errors, see this
-    module's help.
+    module's help; a BatchNorm in training mode writes with each call, so that the function should call eval().
 
     A tensor that is a plain attribute of a module, and no buffer, is not published: a function leaves it on the meta
     device, without values. Make it a buffer, or give a module that was built as usual.
