@@ -107,7 +107,7 @@ static int print_line(const struct follower *f, const struct line *l)
 {
 	struct json j;
 
-	if (f->ctl->quiet || (f->options->out && !strcmp(f->options->out, "-")))
+	if (f->ctl->quiet || output_is_file(f->options->out))
 		return CTL_OK;
 	if (ctl_json(f->ctl, &j))
 		print_json(&j, f, l);
@@ -228,7 +228,7 @@ static int record(struct follower *f)
 		finished = frame_file_finish(&f->file);
 		r = r ? r : finished;
 	}
-	if (r == CTL_OK && strcmp(o->out, "-") != 0 && !f->ctl->quiet && !f->ctl->json)
+	if (r == CTL_OK && !output_is_file(o->out) && !f->ctl->quiet && !f->ctl->json)
 		output_line(stdout, "%s: %" PRIu64 " %s", o->out, OUTPUT_COUNT(f->file.n, "frame"));
 	frame_file_close(&f->file);
 	return r;

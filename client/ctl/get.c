@@ -66,7 +66,7 @@ static void report(const struct ctl *ctl, const struct gpushm_array *a, const ch
 	struct output_text type = output_dtype(gpushm_array_dtype(a));
 	struct json j;
 
-	if (!strcmp(file, "-") || ctl->quiet)
+	if (output_is_file(file) || ctl->quiet)
 		return;
 	if (!ctl_json(ctl, &j)) {
 		output_line(stdout, "%s: %s %s, %s", file, type.text, output_shape(a).text,

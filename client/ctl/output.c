@@ -20,6 +20,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -304,6 +305,18 @@ char *output_format(const char *format, va_list ap)
 		return output_escape(text, (size_t)n);
 	text = NULL;
 	return NULL;
+}
+
+bool output_is_file(const char *file)
+{
+	struct stat st, out;
+
+	if (!file)
+		return false;
+	if (strcmp(file, "-") == 0)
+		return true;
+	return stat(file, &st) == 0 && fstat(STDOUT_FILENO, &out) == 0 && st.st_dev == out.st_dev &&
+	       st.st_ino == out.st_ino;
 }
 
 void output_line(FILE *out, const char *format, ...)

@@ -82,6 +82,10 @@ char *output_shorten(const char *text, size_t columns);
  * least 1. */
 char *output_cut(const char *text, size_t columns);
 
+/* Whether a command's file is its standard output, as "-" and /dev/stdout: then nothing else is
+ * printed there. NULL is no file. */
+bool output_is_file(const char *file);
+
 /* Prints the text, escaped, and a newline. */
 void output_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

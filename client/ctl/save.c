@@ -19,7 +19,7 @@ static void report_save(const struct ctl *ctl, const char *name, const char *pat
 	const char *file = path;
 	struct json j;
 
-	if (!strcmp(path, "-"))
+	if (output_is_file(path))
 		return;
 	if (access(path, F_OK) < 0 && asprintf(&index, "%s.index.json", path) >= 0)
 		file = index;

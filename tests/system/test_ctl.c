@@ -278,6 +278,19 @@ START_TEST(a_link_or_a_mode_is_lost_with_the_old_file)
 }
 END_TEST
 
+START_TEST(a_line_of_text_stands_behind_the_bytes)
+{
+	shell_expect(&sh, 0,
+		     "$ctl create -q --size=3K x; head -c 3072 /dev/zero > in\n"
+		     "for json in '' --json; do\n"
+		     "	$ctl get $json --raw x /dev/stdout | cmp - in || exit 1\n"
+		     "	$ctl get $json --raw x /dev/stdout > out; cmp out in || exit 2\n"
+		     "	$ctl save $json x /dev/stdout | cmp - <($ctl save x -) || exit 3\n"
+		     "done\n"
+		     "[[ $($ctl get --raw x out) == 'out: '* && $($ctl save x s) == 's: '* ]]");
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("ctl");
@@ -295,5 +308,6 @@ int main(void)
 	tcase_add_test(tc, an_interrupted_get_leaves_a_file);
 	tcase_add_test(tc, a_copy_from_a_gpu_that_fails_midway_leaves_a_file);
 	tcase_add_test(tc, a_link_or_a_mode_is_lost_with_the_old_file);
+	tcase_add_test(tc, a_line_of_text_stands_behind_the_bytes);
 	return suite_run("ctl", tc, NULL);
 }
