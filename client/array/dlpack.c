@@ -87,7 +87,7 @@ static int check_exportable(const struct gpushm_array *a)
 	return 0;
 }
 
-/* Whether the stride of an axis can be passed on. That of an axis of one element may be anything. */
+/* Whether the stride of an axis can be passed on. That of one element may be anything. */
 static bool is_exportable(int64_t length, int64_t stride, int64_t itemsize)
 {
 	return length != 1 || (stride >= 0 && stride % itemsize == 0);

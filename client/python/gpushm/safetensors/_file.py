@@ -151,7 +151,7 @@ def _array(buffer: Buffer, name: str) -> Any:
 
 
 def _check_pool(name: str) -> None:
-    """Before a file is loaded of which this process could not use the tensors, since it may write to those on the CPU."""
+    """Before a file is loaded that is of no use: programs write to tensors on the CPU, which needs host memory."""
     found = {pool.name: pool.kind for pool in _core.pools()}
     if found.get(name) == "host":
         return
