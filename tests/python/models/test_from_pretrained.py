@@ -306,6 +306,28 @@ def test_two_load_one_model(folder: str, name: str, dtype: Any) -> None:
     assert all((got[0][0] == found).all() for found, _ in got)
 
 
+@pytest.mark.parametrize("same", [False, True], ids=["another model", "this one"])
+def test_a_loader_does_not_see_what_was_made_meanwhile(
+    folder: str, name: str, same: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = gpushm.torch.publish
+
+    def late(*args: Any, **words: Any) -> Any:
+        if same:
+            publish(*args, **words)
+        else:
+            shared(folder, "cpu")  # loaded by gpushm, without the lock
+        return publish(*args, **words)
+
+    monkeypatch.setattr(gpushm.torch, "publish", late)
+    if same:
+        check(shared(folder, "cpu", dtype=torch.float32), folder, "cpu", dtype=torch.float32)
+    else:
+        with pytest.raises(gpushm.LayoutError, match="dtype is float32 here and bfloat16 there"):
+            shared(folder, "cpu", dtype=torch.float32)
+    assert gpushm.ls("model.loading") == []
+
+
 def test_a_loader_that_fails_blocks_the_name(folder: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*args: object, **words: object) -> None:
         raise gpushm.PoolFull(28, "no space")

@@ -83,9 +83,12 @@ class Share:
         tensors = _plain_state_dict(model)
         options = self._options | {"pool": self._options["pool"] or _models.pool_of(self._gpu)}
         attrs = _fingerprint.attrs(self._fingerprint)
-        # A transient buffer ends with its last user.
-        with gpushm_torch.publish(self._name, tensors, attrs=attrs, **options):
-            buffer = self._open()
+        try:
+            # A transient buffer ends with its last user.
+            with gpushm_torch.publish(self._name, tensors, attrs=attrs, **options):
+                buffer = self._open()
+        except _core.Exists:
+            buffer = self._open_other()
         self._unlock()
         _assign(model, buffer, tensors)
         model.tie_weights()
@@ -133,6 +136,13 @@ class Share:
             raise _core.NotPublished(errno.EAGAIN, f'buffer "{self._name}" has just been replaced')
         _fingerprint.check(buffer, self._fingerprint)
         return buffer
+
+    def _open_other(self) -> Buffer:
+        """What a process made meanwhile that did not need the lock: most likely with other arguments."""
+        while True:
+            with suppress(_core.NotPublished):
+                return self._open()
+            self._wait()
 
     def _check_pool(self) -> None:
         """Before a buffer is made that this process could not use."""
