@@ -122,6 +122,19 @@ static void keep_owner(const struct save_file *f, const struct stat *was)
 	(void)r;
 }
 
+/* As fs.protected_regular of the kernel: where everybody may make files, in /tmp, a stranger may
+ * have made this one to get what others save. */
+static bool is_strangers(const struct save_file *f, const struct stat *was)
+{
+	_cleanup_(free_ptr) char *folder = folder_of(f->target);
+	struct stat st;
+
+	if (was->st_uid == geteuid())
+		return false;
+	return !folder || stat(folder, &st) < 0 ||
+	       (st.st_mode & (S_ISVTX | S_IWOTH)) == (S_ISVTX | S_IWOTH);
+}
+
 /* In the place of another file, whose mode stays. */
 static int open_in_place_of(struct save_file *f, const struct stat *was)
 {
@@ -214,7 +227,7 @@ int save_file_open(struct save_file *f, const char *path, struct load_stop stop)
 	f->target = exists ? realpath(path, NULL) : new_target(path);
 	if (!f->target)
 		return fail(f, "");
-	r = exists ? open_in_place_of(f, &st) : open_temporary(f, MODE);
+	r = exists && !is_strangers(f, &st) ? open_in_place_of(f, &st) : open_temporary(f, MODE);
 	if (r < 0)
 		free_ptr(&f->target);
 	return r;

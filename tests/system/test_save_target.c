@@ -169,6 +169,35 @@ START_TEST(a_save_takes_a_file_from_its_owner)
 }
 END_TEST
 
+START_TEST(a_stranger_gets_what_is_saved_in_a_public_folder)
+{
+	char public[96], file[128];
+	mode_t before;
+	struct stat st;
+
+	if (geteuid() != 0) {
+		puts("skipped: needs root, who may give files away");
+		return;
+	}
+	snprintf(public, sizeof(public), "%s/public", folder);
+	snprintf(file, sizeof(file), "%s/file", public);
+	ck_assert_int_eq(mkdir(public, 0), 0);
+	ck_assert_int_eq(chmod(public, 01777), 0);
+	save(file);
+	ck_assert_int_eq(chmod(file, 0666), 0);
+	ck_assert_int_eq(chown(file, 65531, 65532), 0);
+	before = umask(077);
+	save(file);
+	umask(before);
+	ck_assert_int_eq(stat(file, &st), 0);
+	ck_assert_uint_eq(st.st_uid, 0);
+	ck_assert_uint_eq(st.st_gid, getegid());
+	ck_assert_uint_eq(st.st_mode & 07777, 0600);
+	unlink(file);
+	ck_assert_int_eq(rmdir(public), 0);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("save_target");
@@ -178,5 +207,6 @@ int main(void)
 	tcase_add_test(t, a_stream_that_nobody_reads_can_not_be_stopped);
 	tcase_add_test(t, a_link_that_leads_nowhere_yet_is_replaced);
 	tcase_add_test(t, a_save_takes_a_file_from_its_owner);
+	tcase_add_test(t, a_stranger_gets_what_is_saved_in_a_public_folder);
 	return suite_run("save_target", t, NULL);
 }
