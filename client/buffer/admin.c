@@ -22,14 +22,15 @@ int gpushm_clean(struct gpushm *c, const char *name)
 	return r < 0 ? r : request_ack(c, request_with(CLEAN, clean, &clean));
 }
 
-/* 0: this user does not see it. */
-static uint64_t id_of(struct gpushm *c, const char *name)
+/* *ret is 0 where this user sees no such buffer. 0, or -ENOMEM. */
+static int find_id(struct gpushm *c, const char *name, uint64_t *ret)
 {
 	struct gpushm_stat *s = NULL;
-	uint64_t id = gpushm_stat(c, name, 0, 0, &s) == 0 ? s->id : 0;
+	int r = gpushm_stat(c, name, 0, 0, &s);
 
+	*ret = r == 0 ? s->id : 0;
 	gpushm_stat_free(s, 1);
-	return id;
+	return r == -ENOMEM ? r : 0;
 }
 
 /* A daemon that died may have renamed it before: then its successor does not find the old name, and
@@ -37,18 +38,21 @@ static uint64_t id_of(struct gpushm *c, const char *name)
 static int call_rename(struct gpushm *c, const Gpushm__Proto__Request *request, const char *from,
 		       const char *to)
 {
-	uint64_t id = id_of(c, from);
 	Gpushm__Proto__Reply *reply;
+	uint64_t id, found;
 	struct error why;
 	bool repeated;
-	int r = request_call(c, request, &reply, &repeated);
+	int r = find_id(c, from, &id);
 
+	if (r < 0)
+		return r;
+	r = request_call(c, request, &reply, &repeated);
 	if (r == 0)
 		request_done(c);
-	if (r != -ENOENT || !repeated)
+	if (r != -ENOENT || !repeated || id == 0)
 		return r;
 	error_keep(&why);
-	if (id != 0 && id_of(c, to) == id)
+	if (find_id(c, to, &found) == 0 && found == id)
 		return 0;
 	error_put_back(&why);
 	return r;

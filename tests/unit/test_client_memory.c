@@ -47,7 +47,16 @@ static uint64_t digest;
 static void fill_along(const Gpushm__Proto__Request *request, Gpushm__Proto__Reply *reply)
 {
 	static Gpushm__Proto__PublishReply published;
+	static Gpushm__Proto__Error error;
 
+	if (request->verb_case == GPUSHM__PROTO__REQUEST__VERB_STAT) {
+		gpushm__proto__error__init(&error);
+		error.has_code = true;
+		error.code = GPUSHM__PROTO__CODE__CODE_NOT_FOUND;
+		reply->result_case = GPUSHM__PROTO__REPLY__RESULT_ERROR;
+		reply->error = &error;
+		return;
+	}
 	if (request->verb_case != GPUSHM__PROTO__REQUEST__VERB_PUBLISH) {
 		count_arrays(request, reply);
 		return;
@@ -67,7 +76,7 @@ static void put_up_create(void)
 	described = 0;
 	canned_hello(server);
 	reply_to_create();
-	canned_respond(server, fill_along, 8);
+	canned_respond(server, fill_along, 9);
 }
 
 static int do_create(void)

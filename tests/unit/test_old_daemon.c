@@ -22,6 +22,7 @@ START_TEST(an_old_daemon_ignores_a_field_in_silence)
 
 	canned_old_hello(server);
 	reply_to_create();
+	canned_error(server, CODE_NOT_FOUND, "");
 	canned_done(server);
 	created(NULL);
 	expect_too_old(gpushm_rename(c, "a", "b", 0));
@@ -33,8 +34,8 @@ START_TEST(an_old_daemon_ignores_a_field_in_silence)
 	closed();
 	c = gpushm_disconnect(c);
 	canned_join(server);
-	/* HELLO, CREATE and CLOSE. */
-	ck_assert_uint_eq(canned_requests(server), 3);
+	/* HELLO, CREATE, STAT and CLOSE. */
+	ck_assert_uint_eq(canned_requests(server), 4);
 }
 END_TEST
 
