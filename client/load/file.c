@@ -11,6 +11,7 @@
 #include "client/load/fail.h"
 #include "client/load/header.h"
 #include "client/load/nixl_file.h"
+#include "client/load/pipe.h"
 #include "client/remote/remote.h"
 #include "proto/base/grow.h"
 #include "proto/base/own.h"
@@ -21,8 +22,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-
-#define LOOK_AGAIN_MS 100
 
 /* ---- opening ---- */
 
@@ -125,21 +124,14 @@ void load_files_done(struct load_files *files)
 
 /* ---- reading ---- */
 
-/* A pipe may have no data for long. A signal does not end the wait, but whether to stop is asked at
- * once then. */
+/* A pipe may have no data for long. */
 static int wait_for_data(const struct load_file *f)
 {
-	struct pollfd waits = { .fd = f->fd, .events = POLLIN };
-	int r;
-
 	if (!f->stream || f->remote || (!f->stop.asked && !f->waits))
 		return 0;
-	do {
-		r = poll(&waits, 1, f->stop.asked ? LOOK_AGAIN_MS : -1);
-		if (r <= 0 && f->stop.asked && f->stop.asked(f->stop.of))
-			return load_fail(ECANCELED, "%s: reading was stopped", f->path);
-	} while (r == 0 || (r < 0 && errno == EINTR));
-	return 0;
+	return pipe_wait(f->fd, POLLIN, f->stop)
+		       ? 0
+		       : load_fail(ECANCELED, "%s: reading was stopped", f->path);
 }
 
 /* What was kept of the file's start, then the rest by its own connection. A stream that has ranges

@@ -28,7 +28,7 @@ struct region {
 	size_t bytes;
 };
 
-/* Where the kernel can't (before Linux 5.14), whoever comes first clears a page. */
+/* Before Linux 5.14 this does nothing, and the driver clears the pages. */
 static int populate(struct crew *crew, unsigned thread, void *user)
 {
 	const struct region *all = user;

@@ -7,6 +7,7 @@
 #include "client/load/save_file.h"
 
 #include "client/load/fail.h"
+#include "client/load/pipe.h"
 #include "proto/base/own.h"
 
 #include <fcntl.h>
@@ -22,8 +23,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#define MODE 0666 /* less the umask */
-#define LOOK_AGAIN_MS 100
+#define MODE 0666    /* less the umask */
 #define LINKS_MAX 40 /* as the kernel's */
 
 static int fail(const struct save_file *f, const char *what)
@@ -152,27 +152,18 @@ static int open_in_place_of(struct save_file *f, const struct stat *was)
 
 /* ---- pipes ---- */
 
-/* A pipe has no space while its reader does not read. */
-static int wait_for_space(const struct save_file *f)
+static int fail_stopped(const struct save_file *f)
 {
-	struct pollfd waits = { .fd = f->fd, .events = POLLOUT };
-	int r;
-
-	do {
-		r = poll(&waits, 1, f->stop.asked ? LOOK_AGAIN_MS : -1);
-		if (r <= 0 && f->stop.asked && f->stop.asked(f->stop.of))
-			return load_fail(ECANCELED, "%s: writing was stopped", f->path);
-	} while (r == 0 || (r < 0 && errno == EINTR));
-	return 0;
+	return load_fail(ECANCELED, "%s: writing was stopped", f->path);
 }
 
 /* A named pipe is opened when it has a reader. Later writes return where they would wait. */
 static int open_pipe(struct save_file *f)
 {
 	while ((f->fd = open(f->path, O_WRONLY | O_CLOEXEC | O_NONBLOCK)) < 0 && errno == ENXIO) {
-		poll(NULL, 0, LOOK_AGAIN_MS);
+		poll(NULL, 0, PIPE_LOOK_AGAIN_MS);
 		if (f->stop.asked(f->stop.of))
-			return load_fail(ECANCELED, "%s: writing was stopped", f->path);
+			return fail_stopped(f);
 	}
 	return f->fd < 0 ? fail(f, "") : 0;
 }
@@ -266,25 +257,22 @@ static bool copy_to_map(struct save_file *f, const void *bytes, size_t n, uint64
 
 int save_file_write(struct save_file *f, const void *bytes, size_t n, uint64_t offset)
 {
-	int waited = 0;
-
 	if (copy_to_map(f, bytes, n, offset))
 		return 0;
-	for (size_t done = 0; waited == 0 && done < n;) {
+	for (size_t done = 0; done < n;) {
 		const char *from = (const char *)bytes + done;
 		ssize_t r = f->stream ? write(f->fd, from, n - done)
 				      : pwrite(f->fd, from, n - done, (off_t)(offset + done));
 
-		if (r < 0 && errno == EINTR)
-			continue;
-		if (r < 0 && errno == EAGAIN && f->stream)
-			waited = wait_for_space(f);
-		else if (r < 0)
-			return fail(f, "");
-		else
+		if (r >= 0)
 			done += (size_t)r;
+		else if (errno == EAGAIN && f->stream) {
+			if (!pipe_wait(f->fd, POLLOUT, f->stop))
+				return fail_stopped(f);
+		} else if (errno != EINTR)
+			return fail(f, "");
 	}
-	return waited;
+	return 0;
 }
 
 /* ---- ending ---- */
