@@ -68,24 +68,25 @@ CTL_LIBS = -lm
 # ---- sources ----
 
 CUDA_SRC = $(addprefix daemon/pool/,cuda.c backend_vmm.c backend_mempool.c) \
-	$(addprefix client/map/,cuda.c context.c window.c vmm.c mempool.c pinned.c copy.c order.c) client/load/gpu.c client/ctl/doctor_cuda.c
-NOCUDA_SRC = daemon/pool/nocuda.c client/map/nocuda.c client/load/nogpu.c client/ctl/doctor_nocuda.c
+	$(addprefix client/lib/map/,cuda.c context.c window.c vmm.c mempool.c pinned.c copy.c order.c) client/models/copy/gpu.c client/ctl/doctor_cuda.c
+NOCUDA_SRC = daemon/pool/nocuda.c client/lib/map/nocuda.c client/models/copy/nogpu.c client/ctl/doctor_nocuda.c
 # Built with libcurl's headers, or instead of them.
-CURL_SRC = $(addprefix client/remote/,curl.c fetch.c reader.c remote.c request.c status.c)
-NOCURL_SRC = client/remote/noremote.c
+CURL_SRC = $(addprefix client/models/web/,curl.c fetch.c reader.c remote.c request.c status.c)
+NOCURL_SRC = client/models/web/noremote.c
 LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_SRC),$(CUDA_SRC)) $(if $(CURL_INCLUDE),$(NOCURL_SRC),$(CURL_SRC)) client/ctl/top/$(if $(NCURSES_INCLUDE),no)screen.c
 in_folders = $(filter-out $(LEFT_OUT),$(wildcard $(addsuffix /*.c,$(1))))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
 PROTO_SRC  := $(call in_folders,proto/base proto)
 DAEMON_SRC := $(filter-out daemon/main.c,$(call in_folders,$(addprefix daemon/,util keeper config pool catalog state ipc) daemon))
-CLIENT_SRC := $(call in_folders,$(addprefix client/,base map link buffer array stream))
-LOAD_SRC   := $(call in_folders,client/load client/remote client/nixl)
-CTL_SRC    := $(call in_folders,client/ctl client/ctl/top client/metrics) client/nixl/library.c client/nixl/agent.c
+CLIENT_SRC := $(call in_folders,$(addprefix client/lib/,base map link buffer array stream))
+LOAD_SRC   := $(call in_folders,client/models $(addprefix client/models/,files copy web nixl))
+CTL_SRC    := $(call in_folders,client/ctl client/ctl/top client/ctl/model client/ctl/stream) client/common/exposition.c client/common/npy.c client/models/nixl/library.c client/models/nixl/agent.c
 # gpushm-exporter is built where libmicrohttpd is, and gpushm-relay where GnuTLS is, too.
-EXPORTER_SRC := $(call in_folders,client/exporter client/http)
+HTTP_SRC   := $(addprefix client/common/,clients.c listen.c process.c exposition.c)
+EXPORTER_SRC := $(call in_folders,client/ctl/exporter) $(HTTP_SRC) client/ctl/snapshot.c
 EXPORTER   := $(if $(shell $(PKG_CONFIG) --exists libmicrohttpd 2>/dev/null && echo yes),$(BUILD)/gpushm-exporter)
-RELAY_SRC  := $(call in_folders,client/relay)
+RELAY_SRC  := $(call in_folders,client/relay $(addprefix client/relay/,serve offer fleet)) $(HTTP_SRC)
 RELAY      := $(if $(shell $(PKG_CONFIG) --exists libmicrohttpd gnutls 2>/dev/null && echo yes),$(BUILD)/gpushm-relay)
 GEN_OBJ    := $(BUILD)/obj/gen/gpushm.pb-c.o
 JOURNAL_OBJ := $(BUILD)/obj/gen/journal.pb-c.o
@@ -148,8 +149,8 @@ $(BUILD)/libgpushm.so: $(BUILD)/libgpushm.so.$(SOVERSION)
 	@ln -sf $(<F) $@
 
 # One source, compiled for each set of instructions that makes it faster; the library chooses when it runs.
-BLOCK_HASHES := $(if $(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),$(addprefix $(BUILD)/obj/client/load/block_hash_,avx512f.o avx2.o))
-$(BLOCK_HASHES): $(BUILD)/obj/client/load/block_hash_%.o: client/load/block_hash.c
+BLOCK_HASHES := $(if $(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),$(addprefix $(BUILD)/obj/client/models/copy/block_hash_,avx512f.o avx2.o))
+$(BLOCK_HASHES): $(BUILD)/obj/client/models/copy/block_hash_%.o: client/models/copy/block_hash.c
 	@mkdir -p $(@D)
 	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -m$* -DBLOCK_HASH=block_hash_$* -MMD -MP -c -o $@ $<
 
@@ -178,12 +179,12 @@ $(BUILD)/gpushmctl: $(call objects,$(CTL_SRC)) $(BUILD)/proto.a $(BUILD)/libgpus
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib' -o $@ $(call objects,$(CTL_SRC)) $(BUILD)/proto.a -L$(BUILD) -lgpushm \
 		$(CLIENT_LIBS) $(CTL_LIBS)
 
-$(BUILD)/gpushm-exporter: $(call objects,$(EXPORTER_SRC) $(wildcard client/metrics/*.c)) $(BUILD)/proto.a $(BUILD)/libgpushm.so
+$(BUILD)/gpushm-exporter: $(call objects,$(EXPORTER_SRC)) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm \
 		-lmicrohttpd $(CLIENT_LIBS)
 
 # It uses parts of the loading library that are not exported, so it has its own copy.
-$(BUILD)/gpushm-relay: $(call objects,$(RELAY_SRC) $(wildcard client/http/*.c client/metrics/exposition.c)) $(BUILD)/libgpushm-load.a $(BUILD)/proto.a \
+$(BUILD)/gpushm-relay: $(call objects,$(RELAY_SRC)) $(BUILD)/libgpushm-load.a $(BUILD)/proto.a \
 		$(BUILD)/libgpushm.so
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib' -o $@ $(filter %.o,$^) $(filter %.a,$^) -L$(BUILD) -lgpushm \
 		-lmicrohttpd -lgnutls $(LOAD_LIBS) $(CLIENT_LIBS)
@@ -216,7 +217,7 @@ $(BUILD)/examples/graph_stage: client/examples/graph_stage.cu client/gpushm_stre
 		-lrt -ldl -lpthread && rm $@.o
 
 # The demo reads .npy files with gpushmctl's parser.
-$(BUILD)/examples/demo: $(call objects,$(wildcard client/examples/demo/*.c) client/ctl/npy.c) $(DIGITS) $(BUILD)/proto.a $(BUILD)/libgpushm.so
+$(BUILD)/examples/demo: $(call objects,$(wildcard client/examples/demo/*.c) client/common/npy.c) $(DIGITS) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	@mkdir -p $(@D)
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm -ldl -lm
 
@@ -361,26 +362,30 @@ sdist: $(BUILD)/venv/ready
 # ---- tests ----
 
 # tests/unit/test_X.c: tests a file or two, linked with the archives. tests/system/test_X.c: real daemons and clients.
-UNIT_TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out \
-	$(if $(CUDA_INCLUDE),,tests/unit/test_fakecuda% tests/unit/test_ring.c),$(wildcard tests/unit/test_*.c)))
-SYSTEM_TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/system/test_*.c tests/adversary/test_*.c))
+UNIT_SRC     := $(filter-out $(if $(CUDA_INCLUDE),,tests/unit/fakes/% tests/unit/models/test_ring.c),$(wildcard tests/unit/*/test_*.c))
+SYSTEM_SRC   := $(wildcard tests/system/*/test_*.c)
+UNIT_TESTS   := $(patsubst %.c,$(BUILD)/tests/unit/%,$(notdir $(UNIT_SRC)))
+SYSTEM_TESTS := $(patsubst %.c,$(BUILD)/tests/system/%,$(notdir $(SYSTEM_SRC))) $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/adversary/test_*.c))
 TEST_LIB     := $(call objects,$(wildcard tests/lib/*.c))
 CHECK_LIBS   = $(shell $(PKG_CONFIG) --libs check)
 .SECONDARY:
 
-$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIB) $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/libgpushm-load.a $(BUILD)/libgpushm.a
+# The sub-folders of the sources are not in the path of a program.
+$(foreach s,$(UNIT_SRC) $(SYSTEM_SRC),$(eval $(BUILD)/tests/$(word 2,$(subst /, ,$s))/$(basename $(notdir $s)): $(call objects,$s)))
+$(filter $(BUILD)/tests/adversary/%,$(SYSTEM_TESTS)): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o
+
+$(UNIT_TESTS): $(TEST_LIB) $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/libgpushm-load.a $(BUILD)/libgpushm.a
 	@mkdir -p $(@D)
-	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(DAEMON_LIBS) $(CTL_LIBS) $(LOAD_LIBS)
-$(BUILD)/tests/unit/test_manifest: $(call objects,client/relay/range.c)
-$(BUILD)/tests/unit/test_mirrors: $(call objects,$(addprefix client/relay/,announcement.c mirrors.c transfers.c))
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CHECK_LIBS) $(DAEMON_LIBS) $(CTL_LIBS) $(LOAD_LIBS)
+$(BUILD)/tests/unit/test_manifest: $(call objects,client/relay/serve/range.c)
+$(BUILD)/tests/unit/test_mirrors: $(call objects,$(addprefix client/relay/fleet/,announcement.c mirrors.c transfers.c))
 # Calls from our archives go through tests/unit/memory_fixture.h; not those of the gpushmd that one of them starts (private).
 MEMORY_TESTS := $(filter %_memory,$(UNIT_TESTS))
 $(MEMORY_TESTS): private ALL_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=reallocarray
 $(BUILD)/tests/unit/test_remote_memory: private ALL_LDFLAGS += -Wl,--wrap=strdup,--wrap=strndup,--wrap=asprintf
 $(BUILD)/tests/unit/test_remote_memory: | $(BUILD)/gpushmd
-$(BUILD)/tests/system/% $(BUILD)/tests/adversary/%: $(BUILD)/obj/tests/system/%.o
 
-$(SYSTEM_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so $(BUILD)/libgpushm-load.so
+$(SYSTEM_TESTS): $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so $(BUILD)/libgpushm-load.so
 	@mkdir -p $(@D)
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o,$^) $(filter %.a,$^) -L$(BUILD) -lgpushm-load -lgpushm \
 		$(CHECK_LIBS) $(CLIENT_LIBS)
@@ -389,7 +394,7 @@ $(SYSTEM_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(TEST_LIB) $(BUILD)/p
 $(BUILD)/tests/adversary/test_model: $(call objects,$(wildcard tests/model/*.c))
 
 # The protocol of streams, compiled with operations on words that are steps of the checker.
-STREAMS_MODEL_SRC := $(wildcard tests/model/streams/*.c) client/stream/writer.c client/stream/reader.c daemon/catalog/stream_words.c
+STREAMS_MODEL_SRC := $(wildcard tests/model/streams/*.c) client/lib/stream/writer.c client/lib/stream/reader.c daemon/catalog/stream_words.c
 STREAMS_MODEL := $(BUILD)/tests/model/streams
 $(BUILD)/obj/model/%.o: %.c
 	@mkdir -p $(@D)
@@ -572,7 +577,7 @@ QUICK_ENV   = MODEL_SEQUENCES=200
 # A part of a queue: its name, its environment, its programs. "host" has no driver, "fake" is over our own libcuda.so.1.
 UNIT_PART   = unit $(if $(FAKECUDA),$(FAKE_PATH)) $(call longest_first,$(UNIT_TESTS))
 STREAMS_QUICK = $(if $(CUDA_INCLUDE),"$(STREAMS_BIN) --quick$(1)")
-HOST_PART   = host $(QUICK_ENV) BUILD=$(BUILD) tests/system/exporter.py "python3 -B tests/bench/nodes/test_fleet.py" $(QUICK_TESTS) tests/system/protocol_client.py $(call STREAMS_QUICK, --host)
+HOST_PART   = host $(QUICK_ENV) BUILD=$(BUILD) tests/system/ctl/exporter.py "python3 -B tests/bench/nodes/test_fleet.py" $(QUICK_TESTS) tests/system/protocol_client.py $(call STREAMS_QUICK, --host)
 FAKE_PART   = $(if $(FAKECUDA),fake $(FAKE_ENV) $(QUICK_ENV) $(QUICK_TESTS) $(GPU_FAKE) $(call STREAMS_QUICK))
 # Over gpushmd's own keeper: the tests of what outlives a daemon.
 KEEPER_PART = keeper $(if $(FAKECUDA),$(FAKE_ENV)) SUPERVISOR=keeper $(call pick,fdstore reexec_kept restart versions places successors stream_processes,$(SYSTEM_TESTS))
@@ -1051,7 +1056,7 @@ print-left-out:
 version_is := $(BUILD)/gen/version-$(VERSION)
 $(if $(wildcard $(version_is)),,$(shell mkdir -p $(BUILD)/gen; rm -f $(BUILD)/gen/version-*; touch $(version_is)))
 $(call objects,daemon/main.c $(DAEMON_SRC) $(CLIENT_SRC) $(LOAD_SRC) $(CTL_SRC) $(EXPORTER_SRC) $(RELAY_SRC) \
-	$(wildcard tests/system/*.c)): $(version_is)
+	$(wildcard tests/system/*/*.c)): $(version_is)
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 

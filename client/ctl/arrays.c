@@ -5,8 +5,8 @@
  */
 #include "client/ctl/arrays.h"
 
-#include "client/base/spec.h"
-#include "client/ctl/npy.h"
+#include "client/common/npy.h"
+#include "client/lib/base/spec.h"
 
 #include <errno.h>
 #include <stdio.h>

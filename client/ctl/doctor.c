@@ -11,7 +11,7 @@
  */
 #include "client/ctl/doctor.h"
 
-#include "client/ctl/model.h"
+#include "client/ctl/model/model.h"
 #include "client/ctl/transfer.h"
 #include "proto/base/own.h"
 #include "proto/words.h"

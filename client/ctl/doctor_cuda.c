@@ -144,7 +144,7 @@ static void test_mempool(struct doctor *d, const char *check, CUdevice device)
 			    (unsigned)handles);
 }
 
-/* What client/map/order.c asks of a GPU. */
+/* What client/lib/map/order.c asks of a GPU. */
 static void test_streams(struct doctor *d, const char *check, CUdevice device)
 {
 	const char *lacks =

@@ -5,8 +5,8 @@
  * needs.
  */
 #include "client/ctl/doctor.h"
-#include "client/nixl/agent.h"
-#include "client/nixl/library.h"
+#include "client/models/nixl/agent.h"
+#include "client/models/nixl/library.h"
 
 #include <stdlib.h>
 

@@ -9,7 +9,7 @@
  */
 #include "client/ctl/arrays.h"
 #include "client/ctl/ctl.h"
-#include "client/ctl/model.h"
+#include "client/ctl/model/model.h"
 #include "client/ctl/new_file.h"
 #include "client/ctl/transfer.h"
 #include "proto/base/own.h"

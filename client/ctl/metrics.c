@@ -3,7 +3,7 @@
  * `gpushmctl metrics`: prints what the daemon counts, as gpushm-exporter serves it.
  */
 #include "client/ctl/ctl.h"
-#include "client/metrics/snapshot.h"
+#include "client/ctl/snapshot.h"
 
 #include <string.h>
 

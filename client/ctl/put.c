@@ -5,12 +5,12 @@
  * file, and publishes it last. So other processes see all of it or nothing, and a put that fails or
  * is interrupted leaves nothing behind. Safetensors files it hands to the loader.
  */
-#include "client/base/spec.h"
+#include "client/common/npy.h"
 #include "client/ctl/ctl.h"
-#include "client/ctl/model.h"
+#include "client/ctl/model/model.h"
 #include "client/ctl/new_buffer.h"
-#include "client/ctl/npy.h"
 #include "client/ctl/transfer.h"
+#include "client/lib/base/spec.h"
 #include "proto/base/own.h"
 
 #include <fcntl.h>

@@ -6,8 +6,8 @@
  */
 #include "client/ctl/arrays.h"
 #include "client/ctl/ctl.h"
-#include "client/ctl/model.h"
-#include "client/ctl/stream_view.h"
+#include "client/ctl/model/model.h"
+#include "client/ctl/stream/stream_view.h"
 #include "proto/base/own.h"
 #include "proto/base/utf8.h"
 #include "proto/words.h"

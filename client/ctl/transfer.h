@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "client/ctl/progress.h"
+#include "client/ctl/model/progress.h"
 #include "client/gpushm.h"
 
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A stage of a pipeline that runs as one CUDA graph: it takes a frame of the stream "numbers",
- * squares its numbers into a frame of the stream "squares", and hands that on, all inside the graph.
- * The host only says, before each launch, which frames are next.
+ * squares its numbers into a frame of the stream "squares", and hands that on, all inside the
+ * graph. The host only says, before each launch, which frames are next.
  *
  * In a pipeline the frames of "numbers" come from another process, and "squares" goes to a third
  * one. Here this program is all three of them, so that it can check the result. Needs a running
@@ -17,16 +17,16 @@
 #define N 4096
 #define FRAMES 1000u
 
-#define CUDA(call)                                                                  \
-	do {                                                                        \
-		cudaError_t error_ = (call);                                        \
-		if (error_ != cudaSuccess)                                          \
-			give_up(#call, cudaGetErrorString(error_));                 \
+#define CUDA(call)                                                  \
+	do {                                                        \
+		cudaError_t error_ = (call);                        \
+		if (error_ != cudaSuccess)                          \
+			give_up(#call, cudaGetErrorString(error_)); \
 	} while (0)
-#define GPUSHM(call)                                                                \
-	do {                                                                        \
-		if ((call) < 0)                                                     \
-			give_up(#call, gpushm_error());                             \
+#define GPUSHM(call)                                    \
+	do {                                            \
+		if ((call) < 0)                         \
+			give_up(#call, gpushm_error()); \
 	} while (0)
 
 [[noreturn]] static void give_up(const char *call, const char *why)
@@ -35,7 +35,8 @@
 	exit(1);
 }
 
-/* `in` and `out` are written by the graph before the kernel runs: each frame has another address. */
+/* `in` and `out` are written by the graph before the kernel runs: each frame has another address.
+ */
 static __global__ void square(char *const *in, uint64_t in_offset, char *const *out,
 			      uint64_t out_offset)
 {

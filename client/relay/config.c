@@ -5,8 +5,8 @@
 #include "client/relay/config.h"
 
 #include "client/gpushm.h"
-#include "client/load/pull.h"
-#include "client/relay/announcement.h"
+#include "client/models/pull.h"
+#include "client/relay/fleet/announcement.h"
 #include "proto/base/grow.h"
 #include "proto/base/ini.h"
 #include "proto/base/own.h"

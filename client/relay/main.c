@@ -3,14 +3,14 @@
  * gpushm-relay: sealed buffers of this machine as files for others, over HTTP. It reads, and its
  * daemon may come and go.
  */
-#include "client/http/clients.h"
-#include "client/http/listen.h"
-#include "client/http/process.h"
-#include "client/relay/copier.h"
-#include "client/relay/nixl.h"
-#include "client/relay/pulls.h"
-#include "client/relay/server.h"
-#include "client/relay/tls.h"
+#include "client/common/clients.h"
+#include "client/common/listen.h"
+#include "client/common/process.h"
+#include "client/relay/fleet/pulls.h"
+#include "client/relay/offer/copier.h"
+#include "client/relay/serve/nixl.h"
+#include "client/relay/serve/server.h"
+#include "client/relay/serve/tls.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -4,11 +4,11 @@
  */
 #include "client/relay/metrics.h"
 
-#include "client/http/clients.h"
-#include "client/metrics/exposition.h"
-#include "client/relay/nixl.h"
-#include "client/relay/pulls.h"
-#include "client/relay/tls.h"
+#include "client/common/clients.h"
+#include "client/common/exposition.h"
+#include "client/relay/fleet/pulls.h"
+#include "client/relay/serve/nixl.h"
+#include "client/relay/serve/tls.h"
 
 #include <stdlib.h>
 #include <string.h>

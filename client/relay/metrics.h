@@ -4,6 +4,6 @@
  */
 #pragma once
 
-#include "client/relay/exchange.h"
+#include "client/relay/serve/exchange.h"
 
 enum MHD_Result metrics_get(const struct exchange *x);

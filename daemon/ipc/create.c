@@ -2,7 +2,7 @@
  *
  * CREATE, DESCRIBE and PUBLISH: a buffer until its name can be opened. CREATE may have to wait for
  * a driver; its session is busy until then, and nothing is leaked if the client goes first. The
- * client's half is client/buffer/create.c.
+ * client's half is client/lib/buffer/create.c.
  */
 #include "daemon/ipc/request.h"
 

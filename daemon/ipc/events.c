@@ -3,7 +3,7 @@
  * EVENTS: the client says which event it saw last, and gets those that came since, or waits for
  * one. The daemon remembers nothing about a follower but its one request. A request that waits
  * looks at each event once; it is woken at most every WAITER_EVENTS_MS, however much happens, and
- * works in its user's turns. The client's half is client/buffer/events.c.
+ * works in its user's turns. The client's half is client/lib/buffer/events.c.
  */
 #include "daemon/ipc/request.h"
 #include "daemon/ipc/service.h"

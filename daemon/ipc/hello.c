@@ -3,7 +3,7 @@
  * HELLO and RECLAIM: the beginning of a connection, and of one that continues an earlier one. A
  * client that lost its connection, because the daemon died or hung up, lists on the new connection
  * which leases it still holds. The daemon believes it only if the kernel shows the same process as
- * before: the same pid, start time and user. The client's half is client/link/hello.c.
+ * before: the same pid, start time and user. The client's half is client/lib/link/hello.c.
  */
 #include "daemon/ipc/request.h"
 #include "daemon/ipc/service.h"

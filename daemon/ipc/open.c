@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * OPEN and CLOSE: the beginning and the end of a lease. OPEN makes no CUDA call: the memory was
- * exported when it was created. The client's half is client/buffer/open.c.
+ * exported when it was created. The client's half is client/lib/buffer/open.c.
  */
 #include "daemon/ipc/request.h"
 

@@ -3,7 +3,7 @@
  * STAT, LIST, POOLS and STATUS: requests that change nothing. Their replies are built in the
  * service's build arena, which is larger than a frame: the frame is full first. What a client may
  * not see is left out here: holders go to a buffer's owner and to administrators only, and other
- * users' accounts to administrators only. The client's half is client/buffer/query.c.
+ * users' accounts to administrators only. The client's half is client/lib/buffer/query.c.
  */
 #include "daemon/ipc/request.h"
 #include "daemon/ipc/service.h"

@@ -2,7 +2,7 @@
  *
  * A request: one frame from a client, decoded, checked and carried out. Each request has its
  * handler in the file that is named behind it; the client's half is in the file of the same name in
- * client/link or client/buffer.
+ * client/lib/link or client/lib/buffer.
  */
 #pragma once
 

@@ -2,7 +2,7 @@
  *
  * STREAM, JOIN, PAGE, DROP and STREAMS: how processes come to a stream and leave it. No request is
  * made for a frame. STREAMS reads the words of the pages, which their processes may change at the
- * same time. The client's half is client/stream.
+ * same time. The client's half is client/lib/stream.
  */
 #include "daemon/ipc/request.h"
 #include "daemon/ipc/service.h"

@@ -3,7 +3,7 @@
  * WATCH: the client says what it knows of names and buffers, and gets a reply as soon as something
  * differs. So it misses nothing that happens between two requests, and the daemon remembers nothing
  * about a watcher but its one request. A client that may not see a buffer gets the same reply as if
- * the buffer did not exist. The client's half is client/buffer/watch.c.
+ * the buffer did not exist. The client's half is client/lib/buffer/watch.c.
  */
 #include "daemon/ipc/request.h"
 #include "daemon/ipc/service.h"

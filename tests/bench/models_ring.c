@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the shape of the loader's ring does (client/load/ring.h): threads that read a file, hash it,
- * and copy it to the GPU through slots of one block of 4 MiB or of several, without a daemon and a
- * buffer.
+ * What the shape of the loader's ring does (client/models/copy/ring.h): threads that read a file,
+ *hash it, and copy it to the GPU through slots of one block of 4 MiB or of several, without a
+ *daemon and a buffer.
  *
  *	models_ring FILE [--rounds N] [--threads N] [--device-mib N] [--json FILE]
  *
@@ -12,8 +12,8 @@
  *"floor" a copy of as many bytes from one piece of pinned memory.
  */
 #include "client/gpushm_private.h"
-#include "client/load/digest.h"
-#include "client/load/ring.h"
+#include "client/models/copy/digest.h"
+#include "client/models/copy/ring.h"
 #include "proto/base/libcuda.h"
 #include "proto/base/own.h"
 #include "tests/bench/sample.h"

@@ -5,7 +5,7 @@
  */
 #include "tests/fakenixl/fakenixl.h"
 
-#include "client/nixl/library.h"
+#include "client/models/nixl/library.h"
 
 #include <errno.h>
 #include <pthread.h>

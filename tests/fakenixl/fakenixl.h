@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A libnixl_capi.so of our own, for tests: what client/nixl uses of it, over Unix sockets, so that
- * reads cross processes and network namespaces. Misuse ends the process with SIGABRT and a line on
- * standard error: memory that is registered twice or used after its end, a request that is posted
- * twice, handles of another kind, and at the process's end whatever was not freed.
+ * A libnixl_capi.so of our own, for tests: what client/models/nixl uses of it, over Unix sockets,
+ *so that reads cross processes and network namespaces. Misuse ends the process with SIGABRT and a
+ *line on standard error: memory that is registered twice or used after its end, a request that is
+ *posted twice, handles of another kind, and at the process's end whatever was not freed.
  *
  * The environment says what goes wrong:
  *	FAKENIXL_DIR	where sockets are (/tmp)

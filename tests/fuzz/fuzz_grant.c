@@ -3,7 +3,7 @@
  * Any bytes as what a relay grants by NIXL. What is accepted covers the file's data, and no part of
  * a read leaves the memory that it names. The corpus is tests/fuzz/corpus/grant.
  */
-#include "client/nixl/grant.h"
+#include "client/models/nixl/grant.h"
 #include "proto/base/own.h"
 
 #include <assert.h>

@@ -4,8 +4,8 @@
  * is the same when it is read again, and its host can't be another one for somebody else; what is
  * kept of a header can be sent back. The corpus is tests/fuzz/corpus/http.
  */
-#include "client/remote/head.h"
-#include "client/remote/url.h"
+#include "client/models/web/head.h"
+#include "client/models/web/url.h"
 #include "proto/base/own.h"
 
 #include <assert.h>

@@ -4,7 +4,7 @@
  * accepted agrees with itself, and is the same after it was written and read again. The corpus is
  * tests/fuzz/corpus/manifest.
  */
-#include "client/remote/manifest.h"
+#include "client/models/web/manifest.h"
 #include "proto/base/own.h"
 
 #include <assert.h>

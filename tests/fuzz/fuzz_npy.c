@@ -3,7 +3,7 @@
  * Any bytes as the start of a .npy file. What the parser accepts is consistent, and is the same
  * array when we write it and read it again. The corpus is tests/fuzz/corpus/npy.
  */
-#include "client/ctl/npy.h"
+#include "client/common/npy.h"
 #include "proto/base/own.h"
 
 #include <assert.h>

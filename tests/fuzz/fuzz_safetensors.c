@@ -4,7 +4,7 @@
  * array can have, sizes that follow from shapes, tensors that cover the data without a hole. The
  * corpus is tests/fuzz/corpus/safetensors.
  */
-#include "client/load/header.h"
+#include "client/models/files/header.h"
 #include "proto/base/own.h"
 #include "proto/name.h"
 

@@ -19,24 +19,30 @@ daemon/state       proto/base proto daemon/util daemon/config daemon/pool daemon
 daemon/ipc         proto/base proto daemon/util daemon/config daemon/pool daemon/catalog daemon/state
 daemon             proto/base proto daemon/util daemon/keeper daemon/config daemon/pool daemon/catalog daemon/state daemon/ipc
 client
-client/base        proto/base proto client
-client/map         proto/base proto client client/base
-client/link        proto/base proto client client/base client/map
-client/buffer      proto/base proto client client/base client/map client/link
-client/array       proto/base proto client client/base client/map client/link client/buffer
-client/stream      proto/base proto client client/base client/map client/link client/buffer client/array
-client/remote      proto/base proto client
-client/nixl        proto/base proto client
-client/load        proto/base proto client client/remote client/nixl
-client/metrics     proto/base proto client
-client/http        proto/base proto client
-client/exporter    proto/base proto client client/metrics client/http
-client/relay       proto/base proto client client/remote client/load client/nixl client/metrics client/http
-client/ctl         proto/base proto client client/base/spec.h client/metrics client/nixl
+client/lib/base    proto/base proto client
+client/lib/map     proto/base proto client client/lib/base
+client/lib/link    proto/base proto client client/lib/base client/lib/map
+client/lib/buffer  proto/base proto client client/lib/base client/lib/map client/lib/link
+client/lib/array   proto/base proto client client/lib/base client/lib/map client/lib/link client/lib/buffer
+client/lib/stream  proto/base proto client client/lib/base client/lib/map client/lib/link client/lib/buffer client/lib/array
+client/models/web  proto/base proto client
+client/models/files proto/base proto client client/models client/models/web client/models/nixl
+client/models/copy proto/base proto client client/models client/models/web client/models/files client/models/nixl
+client/models/nixl proto/base proto client client/models client/models/web client/models/files
+client/models      proto/base proto client client/models/web client/models/files client/models/copy client/models/nixl
+client/common      proto/base proto client
+client/relay/serve proto/base proto client client/common client/models client/models/web client/models/files client/models/copy client/models/nixl client/relay client/relay/offer client/relay/fleet
+client/relay/offer proto/base proto client client/common client/models client/models/web client/models/files client/models/copy client/relay client/relay/serve client/relay/fleet
+client/relay/fleet proto/base proto client client/common client/models client/models/web client/relay client/relay/offer client/relay/serve
+client/relay       proto/base proto client client/common client/models client/relay/serve client/relay/offer client/relay/fleet
+client/ctl         proto/base proto client client/lib/base/spec.h client/common client/models/nixl client/ctl/model client/ctl/stream
+client/ctl/model   proto/base proto client client/ctl client/common
+client/ctl/stream  proto/base proto client client/ctl client/lib/base/spec.h client/common
 client/ctl/top     proto/base proto client client/ctl
-client/python/core proto/base proto client client/array/dlpack_abi.h
+client/ctl/exporter proto/base proto client client/common client/ctl
+client/python/core proto/base proto client
 client/examples    client proto/base proto
-client/examples/demo client client/examples client/ctl proto/base proto
+client/examples/demo client client/examples client/common proto/base proto
 '
 
 git ls-files --cached --others --exclude-standard -- 'proto/*.[ch]' 'daemon/*.[ch]' 'client/*.[ch]' |

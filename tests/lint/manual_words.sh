@@ -48,8 +48,8 @@ fi
 grep '^\.It Ic' man/gpushm-relay.8 | grep -oE 'Ic [a-z-]+ Ns = ' | sed 's/Ic //; s/ Ns = //' >"$folder/told"
 same "gpushm-relay's key" man/gpushm-relay.8
 # Each metric, without _total and the like. A macro adds "gpushm_owner_" and most of "gpushm_pool_".
-sed -n 's/.*BYTES("\([a-z_]*\)", .*/gpushm_pool_\1/p; s/.*OWNERS("\([a-z_]*\)", .*/gpushm_owner_\1/p' client/metrics/*.c >"$folder/there"
-grep -ohE '"gpushm_[a-z_]*[a-z]"' client/metrics/*.c | tr -d '"' >>"$folder/there"
+sed -n 's/.*BYTES("\([a-z_]*\)", .*/gpushm_pool_\1/p; s/.*OWNERS("\([a-z_]*\)", .*/gpushm_owner_\1/p' client/ctl/snapshot.c client/common/exposition.c >"$folder/there"
+grep -ohE '"gpushm_[a-z_]*[a-z]"' client/ctl/snapshot.c client/common/exposition.c | tr -d '"' >>"$folder/there"
 grep -oE '\<gpushm_[a-z_]+' man/gpushm-exporter.8 | sed 's/_total$//; s/_info$//' >"$folder/told"
 same "metric" man/gpushm-exporter.8
 grep -ohE '"gpushm_relay_[a-z_]*[a-z]"' client/relay/metrics.c | tr -d '"' >"$folder/there"

@@ -9,7 +9,7 @@
  */
 #include "client/examples/demo/data.h"
 
-#include "client/ctl/npy.h"
+#include "client/common/npy.h"
 #include "client/examples/digits.h"
 #include "proto/base/own.h"
 

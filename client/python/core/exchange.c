@@ -10,9 +10,9 @@
  * The CUDA Array Interface has no field for an owner: a library that wraps the pointer must keep
  * the Array alive; Numba and CuPy do.
  */
-#include "client/array/dlpack_abi.h"
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
+#include "proto/dlpack_abi.h"
 #include "proto/words.h"
 
 #define VERSIONED "dltensor_versioned"

@@ -7,9 +7,9 @@
  * These functions order no streams. _tensors() does it once for all, and the package does it for
  * the copies.
  */
-#include "client/array/dlpack_abi.h"
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
+#include "proto/dlpack_abi.h"
 
 #define CAPSULE "dltensor_versioned"
 #define CUDA_MANAGED 13		 /* kDLCUDAManaged */

@@ -5,8 +5,8 @@
  * cannot be closed while a memoryview is alive. Types without a format character (bfloat16, float8,
  * records) are given as plain bytes only; NumPy gets them over _span().
  */
-#include "client/array/dlpack_abi.h"
 #include "client/python/core/array.h"
+#include "proto/dlpack_abi.h"
 
 _Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "a memoryview points to libgpushm's shapes");
 

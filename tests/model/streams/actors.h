@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the threads and the GPUs of the model do. They call the library's code and the daemon's;
- * what is here stands for client/stream and daemon/ipc, and for the users.
+ * what is here stands for client/lib/stream and daemon/ipc, and for the users.
  */
 #pragma once
 

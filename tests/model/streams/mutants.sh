@@ -9,7 +9,7 @@ build=$(realpath "$1")
 cd "$(dirname "$0")/../../.." || exit 1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-writer=client/stream/writer.c reader=client/stream/reader.c daemon=daemon/catalog/stream_words.c
+writer=client/lib/stream/writer.c reader=client/lib/stream/reader.c daemon=daemon/catalog/stream_words.c
 mutants=0 missed=0
 
 # mutant NAME PLAN FILE SED-EXPRESSION: the plan is one that finds it.

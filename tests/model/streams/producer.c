@@ -173,7 +173,7 @@ static void add_word(struct sleep_word *words, uint32_t *n, const _Atomic uint32
 	++*n;
 }
 
-/* As producer_words() in client/stream/producer.c. */
+/* As producer_words() in client/lib/stream/producer.c. */
 static void prepare(void)
 {
 	struct sleep_word words[READERS + 1] = { 0 };

@@ -5,8 +5,8 @@
  */
 #pragma once
 
-#include "client/stream/reader.h"
-#include "client/stream/writer.h"
+#include "client/lib/stream/reader.h"
+#include "client/lib/stream/writer.h"
 #include "daemon/catalog/stream_words.h"
 
 #define SLOTS_MAX 3u

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `gpushmctl pull`: makes a buffer of one that another machine's relay offers. With --follow it
+ * stays, and replaces the buffer by each that the name has there later. It outlives the relay's and
+ * the daemon's absence: what is wrong is said once, and tried again.
+ */
+#include "client/ctl/model/model.h"
+#include "client/ctl/transfer.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#define AGAIN_MS 1000u /* after something went wrong */
+#define AGAIN_MAX 5u   /* doublings of that, for a relay that sends what is wrong */
+#define LOOK_MS 1000u  /* between two looks whether the buffer is still there */
+#define STEP_MS 100
+
+struct options {
+	struct new_buffer new_buffer; /* first: more_args; wait may be MODEL_NO_WAIT */
+	struct model_remote remote;
+	const char *via, *progress;
+	bool if_missing, replace, verify, follow;
+	uint64_t threads;
+};
+
+struct pull {
+	struct ctl *ctl;
+	const struct options *options;
+	const char *source, *name; /* name: NULL is that of the source */
+	struct model_library library;
+	struct new_buffer_options new_buffer;
+	struct gpushm_remote_options remote;
+
+	/* --follow */
+	struct gpushm_buffer *kept; /* owned: with --transient the lease that keeps it */
+	char *here;		    /* owned: the buffer's name */
+	uint64_t id;		    /* its id; 0: nothing was pulled yet */
+	char etag[128];		    /* of its contents; "" */
+	unsigned failures;	    /* one after the other, of pulls that cost a transfer */
+	uint64_t look;		    /* ms, CLOCK_MONOTONIC: of the next look */
+	char *said;		    /* owned: the last complaint; NULL: all is well */
+	bool away;		    /* it is that the relay does not reply to a wait */
+	bool ended;
+};
+
+/* ---- once ---- */
+
+static uint32_t flags_of(const struct options *o)
+{
+	uint32_t flags = 0;
+
+	flags |= o->if_missing || o->follow ? GPUSHM_LOAD_IF_MISSING : 0;
+	flags |= o->replace || o->follow ? GPUSHM_LOAD_REPLACE : 0;
+	flags |= o->verify ? GPUSHM_LOAD_VERIFY : 0;
+	flags |= o->via && !strcmp(o->via, "nixl") ? GPUSHM_LOAD_NIXL : 0;
+	return flags;
+}
+
+/* A -errno of the library. */
+static int pull(struct pull *p, struct model_loaded *ret)
+{
+	const struct options *o = p->options;
+	struct model_progress progress = { .asked = o->progress,
+					   .label = p->name ? p->name : p->source,
+					   .quiet = p->ctl->quiet };
+	struct gpushm_load_options l = { .struct_size = sizeof(l),
+					 .flags = flags_of(o),
+					 .threads = model_threads(o->threads),
+					 .wait_ms = model_wait_for_loader(&o->new_buffer),
+					 .progress = model_on_progress,
+					 .user = &progress,
+					 .report = &ret->report,
+					 .remote = &p->remote };
+	int r = p->library.pull(p->ctl->connection, p->source, p->name, &p->new_buffer.options, &l,
+				&ret->buffer);
+
+	model_progress_end(&progress, r >= 0 && !o->new_buffer.transient && !o->follow);
+	ret->attached = r == GPUSHM_LOAD_ATTACHED;
+	return r;
+}
+
+/* Whether the daemon is away, rather than the relay. */
+static bool is_daemon_away(const struct ctl *ctl)
+{
+	struct gpushm_status *status;
+	bool away = gpushm_status(ctl->connection, &status) < 0;
+
+	if (!away)
+		gpushm_status_free(status);
+	return away;
+}
+
+/* The exit code for an error of the library. */
+static int pull_result(const struct pull *p, int r)
+{
+	_cleanup_(free_ptr) char *text = strdup(gpushm_error());
+
+	if (r == -ECANCELED && transfer_interrupted())
+		return ctl_error(CTL_FAILED, "interrupted");
+	if (r == -EEXIST && !p->options->replace)
+		return ctl_error(CTL_FAILED, "%s; --replace takes the name over%s", text,
+				 p->options->if_missing
+					 ? ""
+					 : ", --if-missing uses a buffer of the same contents");
+	return ctl_error(ctl_exit_code(r), "%s", text);
+}
+
+static int pull_once(struct pull *p)
+{
+	struct model_loaded l = { 0 };
+	int r = ctl_connect(p->ctl);
+
+	if (r)
+		return r;
+	r = pull(p, &l);
+	if (r < 0)
+		return pull_result(p, r);
+	model_report_loaded(p->ctl, &l);
+	r = new_buffer_keep(p->ctl, &p->options->new_buffer, l.buffer);
+	gpushm_close(l.buffer);
+	return r;
+}
+
+/* ---- following ---- */
+
+/* On stderr, once for each thing that is wrong. */
+static void complain(struct pull *p, const char *text, const char *then)
+{
+	if (p->said && !strcmp(p->said, text))
+		return;
+	free(p->said);
+	p->said = strdup(text);
+	if (!p->ctl->quiet)
+		ctl_error(CTL_OK, "%s; %s", text, then);
+}
+
+static void calm_down(struct pull *p)
+{
+	if (p->said && !p->ctl->quiet)
+		ctl_error(CTL_OK, "%s: %s", p->source,
+			  p->away ? "it can be reached again" : "that has passed");
+	free(p->said);
+	p->said = NULL;
+	p->away = false;
+}
+
+/* Whether the buffer may be gone here: the daemon has died, or the name is free. */
+static bool is_gone(struct pull *p)
+{
+	struct gpushm_stat *st;
+	int r;
+
+	if (!p->here || clock_monotonic_ms() < p->look)
+		return false;
+	p->look = clock_monotonic_ms() + LOOK_MS;
+	r = gpushm_stat(p->ctl->connection, p->here, 0, 0, &st);
+	if (r == 0)
+		gpushm_stat_free(st, 1);
+	return r == -ENOENT || r == -ECONNRESET || r == -ECONNREFUSED;
+}
+
+/* A gpushm_load_progress_fn of the wait for another generation. It begins as if the relay replied,
+ * and what was wrong with a pull, a full pool for example, is not over when the relay does. */
+static int on_wait(void *user, const struct gpushm_load_progress *progress)
+{
+	struct pull *p = user;
+
+	if (!progress->file) {
+		complain(p, gpushm_error(), "waiting for it");
+		p->away = true;
+	} else if (p->away) {
+		calm_down(p);
+	}
+	p->ended = output_is_closed(STDOUT_FILENO);
+	return p->ended || is_gone(p);
+}
+
+/* Errors that end with what they are about: a relay or a daemon that is away, a pool that is full,
+ * a relay's file that is broken. */
+static bool is_passing(int r)
+{
+	bool daemon = *gpushm_error_code();
+
+	switch (-r) {
+	case ENOENT: /* the daemon means the pool, the relay the name */
+	case ETIMEDOUT:
+		return !daemon;
+	case ENOSPC:
+	case EBUSY:
+	case EAGAIN:
+	case ESTALE:
+	case EBADMSG:
+	case EREMOTEIO:
+	case ENOTSUP:
+	case EPIPE:
+	case ECONNRESET:
+	case ECONNREFUSED:
+	case ENETRESET:
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+	case EIO:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Remembers the generation, and keeps its lease for --transient. */
+static int note(struct pull *p, struct gpushm_buffer *b)
+{
+	const void *value;
+	size_t size;
+
+	p->etag[0] = '\0';
+	if (gpushm_buffer_attr(b, "gpushm.etag", &value, &size) < 0 &&
+	    gpushm_buffer_attr(b, "gpushm.content", &value, &size) < 0)
+		size = 0;
+	snprintf(p->etag, sizeof(p->etag), "%.*s", (int)size, size ? (const char *)value : "");
+	p->id = gpushm_buffer_id(b);
+	free(p->here);
+	p->here = strdup(gpushm_buffer_name(b));
+	p->look = clock_monotonic_ms() + LOOK_MS;
+	gpushm_close(p->kept);
+	p->kept = p->options->new_buffer.transient ? b : NULL;
+	if (!p->kept)
+		gpushm_close(b);
+	return p->here ? CTL_OK : ctl_error(CTL_FAILED, "out of memory");
+}
+
+/* A connection does not outlive a daemon that keeps nothing. */
+static int reach_daemon(struct ctl *ctl)
+{
+	int r;
+
+	if (ctl->connection && is_daemon_away(ctl))
+		ctl->connection = gpushm_disconnect(ctl->connection);
+	r = ctl->connection ? 0 : gpushm_connect(ctl->socket, &ctl->connection);
+	/* There is no socket: another ENOENT than that of a pool. */
+	return r == -ENOENT ? -ECONNREFUSED : r;
+}
+
+/* 0, or a -errno. */
+static int pull_generation(struct pull *p)
+{
+	struct model_loaded l = { 0 };
+	int r = reach_daemon(p->ctl);
+
+	if (r == 0)
+		r = pull(p, &l);
+	if (r < 0)
+		return r;
+	calm_down(p);
+	p->failures = 0;
+	/* What it has seen already is no news; what another process has pulled is. */
+	if (gpushm_buffer_id(l.buffer) != p->id)
+		model_report_loaded(p->ctl, &l);
+	return note(p, l.buffer);
+}
+
+static int wait_for_generation(struct pull *p)
+{
+	int r = p->library.pull_wait(p->source, p->etag[0] ? p->etag : NULL, &p->remote,
+				     GPUSHM_WAIT_FOREVER, on_wait, p);
+
+	return r == -ECANCELED ? 0 : r;
+}
+
+/* A pull that was whole and wrong is not tried each second: it costs both machines a transfer. */
+static void nap(struct pull *p, int r)
+{
+	bool wrong = r == -EBADMSG || r == -EREMOTEIO || r == -ENOTSUP || r == -ESTALE;
+
+	p->failures = wrong ? p->failures + 1 : 0;
+	for (unsigned ms = 0, end = AGAIN_MS << (p->failures < AGAIN_MAX ? p->failures : AGAIN_MAX);
+	     ms < end; ms += STEP_MS)
+		poll(NULL, 0, STEP_MS);
+}
+
+static int follow(struct pull *p)
+{
+	int r = 0;
+
+	while (!p->ended) {
+		r = pull_generation(p);
+		if (transfer_interrupted())
+			return ctl_error(CTL_FAILED, "interrupted");
+		if (r < 0 && !is_passing(r))
+			return pull_result(p, r);
+		if (r > 0)
+			return r;
+		if (r < 0) {
+			complain(p, gpushm_error(), "trying again");
+			p->away = false;
+			nap(p, r);
+		}
+		r = wait_for_generation(p);
+		if (r < 0)
+			return pull_result(p, r);
+	}
+	return CTL_OK;
+}
+
+/* ---- the command ---- */
+
+static int run(struct ctl *ctl, const void *options, size_t n, char **words)
+{
+	const struct options *o = options;
+	struct pull p = { .ctl = ctl,
+			  .options = o,
+			  .source = words[0],
+			  .name = n > 1 ? words[1] : NULL,
+			  .remote = model_remote_options(&o->remote) };
+	int r = new_buffer_options(&o->new_buffer, &p.new_buffer);
+
+	if (o->new_buffer.wait == MODEL_NO_WAIT)
+		p.new_buffer.options.wait_ms = 0;
+	if (r == CTL_OK)
+		r = model_library_open(&p.library);
+	if (r == CTL_OK)
+		r = o->follow ? follow(&p) : pull_once(&p);
+	gpushm_close(p.kept);
+	new_buffer_options_free(&p.new_buffer);
+	free(p.here);
+	free(p.said);
+	return r;
+}
+
+const struct command command_pull = {
+	.name = "pull",
+	.synopsis = "[OPTIONS] HOST[:PORT]/NAME [NEW]",
+	.about = "load a buffer that another machine has, from its gpushm-relay",
+	.more = "Makes a sealed buffer NEW, or NAME, with the arrays and attributes that NAME has "
+		"there.\n"
+		"Each block is compared with its digest. The buffer appears when all of it is "
+		"here.\n"
+		"The relay is asked by HTTPS at port 19401; an http:// or https:// URL is taken as "
+		"it is.",
+	.args = ARGS({ "if-missing", ARG_FLAG, 0, NULL,
+		       "do nothing if NEW has these contents, and wait if it is loading them",
+		       offsetof(struct options, if_missing) },
+		     { "replace", ARG_FLAG, 0, NULL,
+		       "take NEW over when it is loaded; users of the old buffer keep it",
+		       offsetof(struct options, replace) },
+		     { "follow", ARG_FLAG, 'f', NULL,
+		       "stay, and replace NEW by each buffer that NAME becomes there",
+		       offsetof(struct options, follow) },
+		     { "verify", ARG_FLAG, 0, NULL, "read back what was copied, and compare",
+		       offsetof(struct options, verify) },
+		     { "via", ARG_CHOICE, 0, "https|nixl",
+		       "how the bytes come: nixl uses RDMA where there is some (https)",
+		       offsetof(struct options, via) },
+		     ARGS_REMOTE(struct options, remote),
+		     { "threads", ARG_COUNT, 0, "N", "read with so many threads (12)",
+		       offsetof(struct options, threads) },
+		     ARG_PROGRESS(struct options)),
+	.more_args = new_buffer_args,
+	.options_size = sizeof(struct options),
+	.defaults = &(const struct options){ .new_buffer.wait = MODEL_NO_WAIT },
+	.min_words = 1,
+	.max_words = 2,
+	.connects_itself = true,
+	.run = run,
+};

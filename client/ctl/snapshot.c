@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Names and labels follow Prometheus' rules: base units, and no label whose values have no bound.
+ * The label UUID has the form and the case of dcgm-exporter's, so that both can be joined.
+ *
+ * After a restart two mempools may have one name: the earlier one, in which nothing is created any
+ * more, and its successor. They are one pool here, of the successor's size.
+ */
+#include "client/ctl/snapshot.h"
+
+#include "proto/base/own.h"
+#include "proto/base/uuid.h"
+#include "proto/code.h"
+#include "proto/words.h"
+
+#include <inttypes.h>
+#include <pwd.h>
+#include <string.h>
+
+/* ---- reading ---- */
+
+void snapshot_done(struct snapshot *s)
+{
+	s->status = gpushm_status_free(s->status);
+	s->metrics = gpushm_metrics_free(s->metrics);
+	free_ptr(&s->pools);
+	s->streams = gpushm_streams_free(s->streams, s->n_streams);
+	s->n_pools = s->n_streams = 0;
+}
+
+static void join(struct gpushm_pool_metrics *to, const struct gpushm_pool_metrics *from)
+{
+	const struct gpushm_pool *b = &from->pool;
+	struct gpushm_pool *a = &to->pool;
+
+	if (a->failed && !b->failed)
+		a->bytes = b->bytes;
+	a->failed = a->failed && b->failed;
+	a->used_bytes += b->used_bytes;
+	a->pending_bytes += b->pending_bytes;
+	a->suspect_bytes += b->suspect_bytes;
+	a->pending += b->pending;
+	to->filling += from->filling;
+	to->sealed += from->sealed;
+	to->shared += from->shared;
+}
+
+static void add_pool(struct snapshot *s, const struct gpushm_pool_metrics *from)
+{
+	for (size_t i = 0; i < s->n_pools; i++) {
+		if (strcmp(s->pools[i].pool.name, from->pool.name) != 0)
+			continue;
+		join(&s->pools[i], from);
+		return;
+	}
+	s->pools[s->n_pools++] = *from;
+}
+
+static int read_old_pools(struct gpushm *c, struct snapshot *s)
+{
+	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	size_t n = 0;
+	int r = gpushm_pools(c, &pools, &n);
+
+	s->pools = r < 0 ? NULL : calloc(n + 1, sizeof(*s->pools));
+	if (!s->pools)
+		return r < 0 ? r : -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		add_pool(s, &(struct gpushm_pool_metrics){ .pool = pools[i] });
+	return 0;
+}
+
+static int read_pools(struct gpushm *c, struct snapshot *s)
+{
+	const struct gpushm_metrics *m = s->metrics;
+
+	if (!m)
+		return read_old_pools(c, s);
+	s->pools = calloc(m->n_pools + 1, sizeof(*s->pools));
+	if (!s->pools)
+		return -ENOMEM;
+	for (size_t i = 0; i < m->n_pools; i++)
+		add_pool(s, &m->pools[i]);
+	return 0;
+}
+
+/* A daemon without streams has none. */
+static int read_streams(struct gpushm *c, struct snapshot *s)
+{
+	int r = gpushm_streams(c, NULL, &s->streams, &s->n_streams);
+
+	return r == -ENOSYS ? 0 : r;
+}
+
+int snapshot_read(struct gpushm *c, unsigned by, struct snapshot *ret)
+{
+	struct snapshot s = { 0 };
+	int r = gpushm_status(c, &s.status);
+
+	if (r == 0)
+		r = gpushm_metrics(c, &s.metrics);
+	if (r == 0 || r == -ENOSYS)
+		r = read_pools(c, &s);
+	if (r == 0 && by & SNAPSHOT_BY_STREAM)
+		r = read_streams(c, &s);
+	if (r < 0)
+		snapshot_done(&s);
+	*ret = s;
+	return r;
+}
+
+/* ---- families ---- */
+
+static void write_one(struct exposition *e, enum exposition_type type, const char *name,
+		      const char *unit, const char *help, uint64_t value)
+{
+	exposition_family(e, type, name, unit, help);
+	exposition_begin(e, type == EXPOSITION_COUNTER ? "_total" : "");
+	exposition_number(e, value);
+}
+
+#define GAUGE(name, help, value) write_one(e, EXPOSITION_GAUGE, name, NULL, help, value)
+#define COUNTER(name, help, value) write_one(e, EXPOSITION_COUNTER, name, NULL, help, value)
+
+static void write_build(struct exposition *e, const struct gpushm_status *s)
+{
+	const char *version = strchr(s->software, ' ');
+
+	exposition_family(e, EXPOSITION_INFO, "gpushm_build", NULL, "The daemon's version.");
+	exposition_begin(e, "_info");
+	exposition_label(e, "version", version ? version + 1 : s->software);
+	exposition_number(e, 1);
+}
+
+static void write_daemon(struct exposition *e, const struct gpushm_status *s)
+{
+	write_build(e, s);
+	GAUGE("gpushm_peers", "Connections.", s->peers);
+	GAUGE("gpushm_suspects",
+	      "Processes that closed their connection, still live, and hold leases.", s->suspects);
+	GAUGE("gpushm_waiting_requests", "Requests that wait for a name or a change.", s->waiting);
+	GAUGE("gpushm_retained_buffers",
+	      "Buffers that were freed and that processes still have open or mapped.", s->retained);
+	write_one(e, EXPOSITION_GAUGE, "gpushm_retained_bytes", "bytes",
+		  "Memory and tables of these buffers.", s->retained_bytes);
+	GAUGE("gpushm_open_fds", "File descriptors that the daemon has open; 0: not known.",
+	      s->fds);
+	GAUGE("gpushm_max_fds", "The most that it may have open.", s->fds_max);
+	COUNTER("gpushm_violations", "Connections that were closed for breaking the protocol.",
+		s->violations);
+}
+
+static uint64_t count_of(const struct gpushm_status *s, const char *code)
+{
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < s->n_refusals; i++)
+		if (strcmp(s->refusals[i].code, code) == 0)
+			count += s->refusals[i].count;
+	return count;
+}
+
+/* All codes from the beginning: Prometheus does not see that a counter which appears has grown. */
+static void write_refusals(struct exposition *e, const struct gpushm_status *s)
+{
+	exposition_family(e, EXPOSITION_COUNTER, "gpushm_refusals", NULL,
+			  "Requests that were refused, by cause, over restarts of the daemon.");
+	for (int code = CODE_OK + 1; code <= CODE_COUNT; code++) {
+		exposition_begin(e, "_total");
+		exposition_label(e, "code", code_name(code)); /* the last: UNKNOWN */
+		exposition_number(e, count_of(s, code_name(code)));
+	}
+}
+
+/* ---- pools ---- */
+
+static void pool_labels(struct exposition *e, const struct gpushm_pool *p)
+{
+	char uuid[UUID_TEXT + 4] = "GPU-";
+
+	uuid_format(p->device_uuid, uuid + 4);
+	exposition_begin(e, "");
+	exposition_label(e, "pool", p->name);
+	exposition_label(e, "kind", kind_word(p->kind));
+	if (p->kind == GPUSHM_VMM || p->kind == GPUSHM_MEMPOOL)
+		exposition_label(e, "UUID", uuid);
+}
+
+static void write_pools(struct exposition *e, const struct snapshot *s)
+{
+	static const struct {
+		const char *name, *unit, *help;
+		size_t offset;
+	} families[] = {
+#define BYTES(name, member, help) \
+	{ "gpushm_pool_" name, "bytes", help, offsetof(struct gpushm_pool, member) }
+		BYTES("size_bytes", bytes, "The most that the pool may hold."),
+		BYTES("used_bytes", used_bytes, "Memory of buffers that exist."),
+		BYTES("pending_bytes", pending_bytes,
+		      "Memory that was freed, and is kept for the next buffer."),
+		BYTES("suspect_bytes", suspect_bytes,
+		      "Memory that only processes hold which closed their connection."),
+#undef BYTES
+	};
+
+	for (size_t i = 0; i < array_size(families); i++) {
+		exposition_family(e, EXPOSITION_GAUGE, families[i].name, families[i].unit,
+				  families[i].help);
+		for (size_t j = 0; j < s->n_pools; j++) {
+			const char *pool = (const char *)&s->pools[j].pool;
+
+			pool_labels(e, &s->pools[j].pool);
+			exposition_number(e, *(const uint64_t *)(pool + families[i].offset));
+		}
+	}
+	exposition_family(e, EXPOSITION_GAUGE, "gpushm_pool_failed", NULL,
+			  "1 if nothing can be created in the pool; gpushmctl pools says why.");
+	for (size_t j = 0; j < s->n_pools; j++) {
+		pool_labels(e, &s->pools[j].pool);
+		exposition_number(e, s->pools[j].pool.failed != 0);
+	}
+}
+
+static void write_buffers(struct exposition *e, const struct snapshot *s)
+{
+	exposition_family(e, EXPOSITION_GAUGE, "gpushm_buffers", NULL, "Buffers, by state.");
+	for (size_t i = 0; i < s->n_pools; i++) {
+		const struct gpushm_pool_metrics *p = &s->pools[i];
+		const uint32_t counts[] = { [GPUSHM_FILLING] = p->filling,
+					    [GPUSHM_SEALED] = p->sealed,
+					    [GPUSHM_SHARED] = p->shared };
+
+		for (unsigned state = GPUSHM_FILLING; state <= GPUSHM_SHARED; state++) {
+			exposition_begin(e, "");
+			exposition_label(e, "pool", p->pool.name);
+			exposition_label(e, "state", state_word(state));
+			exposition_number(e, counts[state]);
+		}
+	}
+}
+
+/* ---- requests ---- */
+
+static void write_requests(struct exposition *e, const struct gpushm_metrics *m)
+{
+	exposition_family(e, EXPOSITION_COUNTER, "gpushm_requests", NULL,
+			  "Requests that got a reply, by verb and result.");
+	for (size_t i = 0; i < m->n_verbs; i++) {
+		const struct gpushm_verb_metrics *v = &m->verbs[i];
+
+		for (size_t j = 0; j < v->n_results; j++) {
+			exposition_begin(e, "_total");
+			exposition_label(e, "verb", v->verb);
+			exposition_label(e, "result", v->results[j].code);
+			exposition_number(e, v->results[j].count);
+		}
+	}
+}
+
+static void write_times_of(struct exposition *e, const struct gpushm_metrics *m,
+			   const struct gpushm_verb_metrics *v)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i <= m->n_bounds; i++) {
+		sum += v->buckets[i];
+		exposition_begin(e, "_bucket");
+		exposition_label(e, "verb", v->verb);
+		exposition_bound(e, i < m->n_bounds ? m->bounds_ns[i] : UINT64_MAX);
+		exposition_number(e, sum);
+	}
+	exposition_begin(e, "_count");
+	exposition_label(e, "verb", v->verb);
+	exposition_number(e, sum);
+	exposition_begin(e, "_sum");
+	exposition_label(e, "verb", v->verb);
+	exposition_seconds(e, v->ns);
+}
+
+/* The _count and _sum of a summary without quantiles. */
+static void write_summary(struct exposition *e, const char *label, const char *value,
+			  uint64_t count, uint64_t ns)
+{
+	exposition_begin(e, "_count");
+	exposition_label(e, label, value);
+	exposition_number(e, count);
+	exposition_begin(e, "_sum");
+	exposition_label(e, label, value);
+	exposition_seconds(e, ns);
+}
+
+static void write_times(struct exposition *e, const struct gpushm_metrics *m)
+{
+	exposition_family(e, EXPOSITION_HISTOGRAM, "gpushm_request_seconds", "seconds",
+			  "Time from reading a request to its reply, without those that waited "
+			  "for a name or a change.");
+	for (size_t i = 0; i < m->n_verbs; i++)
+		write_times_of(e, m, &m->verbs[i]);
+	exposition_family(e, EXPOSITION_SUMMARY, "gpushm_wait_seconds", "seconds",
+			  "Time of requests that waited for a name or a change.");
+	for (size_t i = 0; i < m->n_verbs; i++)
+		if (m->verbs[i].waits)
+			write_summary(e, "verb", m->verbs[i].verb, m->verbs[i].waits,
+				      m->verbs[i].waited_ns);
+}
+
+static void write_driver_calls(struct exposition *e, const struct gpushm_metrics *m)
+{
+	exposition_family(e, EXPOSITION_SUMMARY, "gpushm_driver_calls_seconds", "seconds",
+			  "Time of the daemon's calls of the CUDA driver, by function.");
+	for (size_t i = 0; i < m->n_driver_calls; i++)
+		write_summary(e, "call", m->driver_calls[i].call, m->driver_calls[i].count,
+			      m->driver_calls[i].ns);
+	exposition_family(e, EXPOSITION_COUNTER, "gpushm_driver_errors", NULL,
+			  "Calls of these that returned an error.");
+	for (size_t i = 0; i < m->n_driver_calls; i++) {
+		exposition_begin(e, "_total");
+		exposition_label(e, "call", m->driver_calls[i].call);
+		exposition_number(e, m->driver_calls[i].failed);
+	}
+}
+
+/* ---- lives ---- */
+
+static void write_words(struct exposition *e, const char *suffix, const char *label,
+			const char *const *words, const uint64_t *numbers, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		exposition_begin(e, suffix);
+		exposition_label(e, label, words[i]);
+		exposition_number(e, numbers[i]);
+	}
+}
+
+static void write_lives(struct exposition *e, const struct gpushm_metrics *m)
+{
+	static const char *const accesses[] = { "read", "write" };
+	static const char *const roles[] = { "reader", "writer", "creator" };
+	const uint64_t leases[] = { m->read_leases, m->write_leases };
+	const uint64_t deaths[] = { m->reader_deaths, m->writer_deaths, m->creator_deaths };
+
+	exposition_family(e, EXPOSITION_GAUGE, "gpushm_start_time_seconds", "seconds",
+			  "When the daemon started, in seconds since 1970.");
+	exposition_begin(e, "");
+	exposition_seconds(e, m->started_ns);
+	exposition_family(e, EXPOSITION_GAUGE, "gpushm_leases", NULL,
+			  "Buffers that processes have open, each process and buffer once.");
+	write_words(e, "", "access", accesses, leases, array_size(leases));
+	exposition_family(e, EXPOSITION_COUNTER, "gpushm_deaths", NULL,
+			  "Processes that ended while they had buffers open: for reading, for "
+			  "writing, or not published yet.");
+	write_words(e, "_total", "role", roles, deaths, array_size(deaths));
+	COUNTER("gpushm_restarts", "Daemons that took over from an earlier one.", m->restarts);
+	COUNTER("gpushm_restored", "Buffers that these daemons found again.", m->restored);
+	COUNTER("gpushm_lost", "Buffers that they did not find, or whose memory was gone.",
+		m->lost);
+}
+
+/* ---- streams ---- */
+
+static void write_stream_counts(struct exposition *e, const struct gpushm_stream_metrics *m)
+{
+	static const char *const states[] = { "running", "ended", "orphaned" };
+	static const char *const follows[] = { "every", "latest", "share" };
+	static const char *const roles[] = { "reader", "producer" };
+	const uint64_t streams[] = { m->running, m->ended, m->orphaned };
+	const uint64_t readers[] = { m->every, m->latest, m->share };
+	const uint64_t deaths[] = { m->reader_deaths, m->producer_deaths };
+
+	exposition_family(e, EXPOSITION_GAUGE, "gpushm_streams", NULL,
+			  "Streams, by the state of their producer.");
+	write_words(e, "", "state", states, streams, array_size(streams));
+	exposition_family(e, EXPOSITION_GAUGE, "gpushm_streams_readers", NULL,
+			  "Readers that have joined a stream, by how they follow it.");
+	write_words(e, "", "follow", follows, readers, array_size(readers));
+	exposition_family(e, EXPOSITION_COUNTER, "gpushm_streams_deaths", NULL,
+			  "Processes that ended while they were readers or producers.");
+	write_words(e, "_total", "role", roles, deaths, array_size(deaths));
+}
+
+static void write_streams(struct exposition *e, const struct gpushm_stream_metrics *m)
+{
+	if (!m->known)
+		return;
+	write_stream_counts(e, m);
+	GAUGE("gpushm_streams_waiting",
+	      "Producers that have waited for a reader for a second or longer.", m->waiting);
+	COUNTER("gpushm_streams_frames", "Frames that were published.", m->frames);
+	exposition_family(e, EXPOSITION_SUMMARY, "gpushm_streams_stall_seconds", "seconds",
+			  "Time that producers have waited for readers.");
+	write_summary(e, "stream", NULL, m->stalls, m->stalled_ns);
+	COUNTER("gpushm_streams_dropped",
+		"Readers that were dropped, because they held up their producer.", m->dropped);
+	COUNTER("gpushm_streams_redone",
+		"Frames of dead readers with share that other readers got.", m->redone);
+	COUNTER("gpushm_streams_lost", "Frames of dead readers with share that nobody got.",
+		m->lost);
+}
+
+/* ---- each stream ---- */
+
+static void begin_stream(struct exposition *e, const char *suffix,
+			 const struct gpushm_stream_info *s)
+{
+	char id[24];
+
+	snprintf(id, sizeof(id), "%" PRIu64, s->buffer);
+	exposition_begin(e, suffix);
+	exposition_label(e, "stream", s->name[0] ? s->name : NULL);
+	/* A name may be another stream's later, or have been one's that has lost it. */
+	exposition_label(e, "id", id);
+}
+
+static uint64_t frames_of(const struct gpushm_stream_info *s)
+{
+	return s->newest;
+}
+
+static uint64_t stalled_of(const struct gpushm_stream_info *s)
+{
+	return s->stalled_ns;
+}
+
+static uint64_t readers_of(const struct gpushm_stream_info *s)
+{
+	return s->n_readers;
+}
+
+static uint64_t lag_of(const struct gpushm_stream_info *s)
+{
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < s->n_readers; i++)
+		if (s->readers[i].lag > most)
+			most = s->readers[i].lag;
+	return most;
+}
+
+static uint64_t held_of(const struct gpushm_stream_info *s)
+{
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < s->n_readers; i++)
+		if (s->readers[i].held && s->readers[i].oldest_ms > most)
+			most = s->readers[i].oldest_ms;
+	return most < UINT64_MAX / 1000000 ? most * 1000000 : UINT64_MAX;
+}
+
+static void write_each_stream(struct exposition *e, const struct snapshot *s)
+{
+	static const struct {
+		enum exposition_type type;
+		const char *name, *unit, *help;
+		uint64_t (*of)(const struct gpushm_stream_info *s);
+	} families[] = {
+		{ EXPOSITION_COUNTER, "gpushm_stream_frames", NULL,
+		  "Frames that were published, over restarts.", frames_of },
+		{ EXPOSITION_COUNTER, "gpushm_stream_stalled_seconds", "seconds",
+		  "Time that the producer has waited for readers, over restarts.", stalled_of },
+		{ EXPOSITION_GAUGE, "gpushm_stream_readers", NULL, "Readers that have joined.",
+		  readers_of },
+		{ EXPOSITION_GAUGE, "gpushm_stream_lag_frames", NULL,
+		  "Frames by which the slowest reader is behind.", lag_of },
+		{ EXPOSITION_GAUGE, "gpushm_stream_held_seconds", "seconds",
+		  "For how long a reader has held a frame, the longest.", held_of },
+	};
+	size_t n = s->n_streams < SNAPSHOT_STREAMS_MAX ? s->n_streams : SNAPSHOT_STREAMS_MAX;
+
+	for (size_t i = 0; i < array_size(families); i++) {
+		exposition_family(e, families[i].type, families[i].name, families[i].unit,
+				  families[i].help);
+		for (size_t k = 0; k < n; k++) {
+			begin_stream(e, families[i].type == EXPOSITION_COUNTER ? "_total" : "",
+				     &s->streams[k]);
+			if (families[i].unit)
+				exposition_seconds(e, families[i].of(&s->streams[k]));
+			else
+				exposition_number(e, families[i].of(&s->streams[k]));
+		}
+	}
+}
+
+/* ---- owners ---- */
+
+static void owner_labels(struct exposition *e, uid_t uid)
+{
+	const struct passwd *user = getpwuid(uid);
+	char number[16];
+
+	snprintf(number, sizeof(number), "%u", uid);
+	exposition_begin(e, "");
+	exposition_label(e, "uid", number);
+	exposition_label(e, "user", user ? user->pw_name : NULL);
+}
+
+static void write_owners(struct exposition *e, const struct gpushm_status *s)
+{
+#define OWNERS(name, unit, help, member)                                                  \
+	do {                                                                              \
+		exposition_family(e, EXPOSITION_GAUGE, "gpushm_owner_" name, unit, help); \
+		for (size_t i = 0; i < s->n_usage; i++) {                                 \
+			owner_labels(e, s->usage[i].uid);                                 \
+			exposition_number(e, s->usage[i].member);                         \
+		}                                                                         \
+	} while (0)
+	OWNERS("bytes", "bytes", "Memory of a user's buffers.", bytes);
+	OWNERS("buffers", NULL, "A user's buffers.", buffers);
+	OWNERS("leases", NULL, "Buffers that a user's processes have open.", leases);
+	OWNERS("peers", NULL, "A user's connections.", peers);
+#undef OWNERS
+}
+
+void snapshot_write(const struct snapshot *s, struct exposition *e, unsigned by)
+{
+	GAUGE("gpushm_up", "1 if the daemon replies.", s->status != NULL);
+	if (s->status) {
+		write_daemon(e, s->status);
+		write_refusals(e, s->status);
+		write_pools(e, s);
+	}
+	if (s->metrics) {
+		write_buffers(e, s);
+		write_requests(e, s->metrics);
+		write_times(e, s->metrics);
+		write_driver_calls(e, s->metrics);
+		write_lives(e, s->metrics);
+		write_streams(e, &s->metrics->streams);
+	}
+	if (s->status && by & SNAPSHOT_BY_STREAM)
+		write_each_stream(e, s);
+	if (s->status && by & SNAPSHOT_BY_OWNER)
+		write_owners(e, s->status);
+	exposition_end(e);
+}

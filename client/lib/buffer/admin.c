@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * UNLINK, CLEAN, RENAME, FLUSH and RESTART: requests of owners and administrators, whose reply says
+ * nothing but success.
+ */
+#include "client/lib/base/error.h"
+#include "client/lib/link/request.h"
+
+int gpushm_unlink(struct gpushm *c, const char *name)
+{
+	Gpushm__Proto__Unlink unlink = GPUSHM__PROTO__UNLINK__INIT;
+	int r = request_set_name(name, &unlink.has_name, &unlink.name);
+
+	return r < 0 ? r : request_ack(c, request_with(UNLINK, unlink, &unlink));
+}
+
+int gpushm_clean(struct gpushm *c, const char *name)
+{
+	Gpushm__Proto__Clean clean = GPUSHM__PROTO__CLEAN__INIT;
+	int r = request_set_name(name, &clean.has_name, &clean.name);
+
+	return r < 0 ? r : request_ack(c, request_with(CLEAN, clean, &clean));
+}
+
+/* *ret is 0 where this user sees no such buffer. 0, or -ENOMEM. */
+static int find_id(struct gpushm *c, const char *name, uint64_t *ret)
+{
+	struct gpushm_stat *s = NULL;
+	int r = gpushm_stat(c, name, 0, 0, &s);
+
+	*ret = r == 0 ? s->id : 0;
+	gpushm_stat_free(s, 1);
+	return r == -ENOMEM ? r : 0;
+}
+
+/* A daemon that died may have renamed it before: then its successor does not find the old name, and
+ * the new one means this buffer. Any other buffer there is the one that was to be replaced. */
+static int call_rename(struct gpushm *c, const Gpushm__Proto__Request *request, const char *from,
+		       const char *to)
+{
+	Gpushm__Proto__Reply *reply;
+	uint64_t id, found;
+	struct error why;
+	bool repeated;
+	int r = find_id(c, from, &id);
+
+	if (r < 0)
+		return r;
+	r = request_call(c, request, &reply, &repeated);
+	if (r == 0)
+		request_done(c);
+	if (r != -ENOENT || !repeated || id == 0)
+		return r;
+	error_keep(&why);
+	if (find_id(c, to, &found) == 0 && found == id)
+		return 0;
+	error_put_back(&why);
+	return r;
+}
+
+int gpushm_rename(struct gpushm *c, const char *from, const char *to, uint32_t flags)
+{
+	Gpushm__Proto__Rename rename = GPUSHM__PROTO__RENAME__INIT;
+	int r = request_set_name(from, &rename.has_name, &rename.name);
+
+	if (r == 0)
+		r = request_set_name(to, &rename.has_to, &rename.to);
+	if (r == 0)
+		r = request_check_replace(flags);
+	if (r < 0)
+		return r;
+	rename.has_replace = rename.replace = !!(flags & GPUSHM_REPLACE);
+	return call_rename(c, request_with(RENAME, rename, &rename), from, to);
+}
+
+int gpushm_flush(struct gpushm *c, const char *pool)
+{
+	Gpushm__Proto__Flush flush = GPUSHM__PROTO__FLUSH__INIT;
+
+	flush.has_pool = pool != NULL;
+	flush.pool = connection_bytes(pool ? pool : "");
+	return request_ack(c, request_with(FLUSH, flush, &flush));
+}
+
+int gpushm_restart(struct gpushm *c)
+{
+	Gpushm__Proto__Restart restart = GPUSHM__PROTO__RESTART__INIT;
+
+	return request_restart(c, request_with(RESTART, restart, &restart));
+}

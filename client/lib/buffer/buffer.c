@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a buffer is and what it can be asked: the numbers that it was opened with, its table and
+ * attributes, and its status word, which gpushm_buffer_wait() sleeps on. None of this makes a
+ * request.
+ *
+ * The table of an opened buffer is the daemon's and never changes. While a buffer is being filled,
+ * its creator's table grows: a lookup makes the image anew if arrays were added since. Attributes
+ * are set at create and must not move with the table, so they have an image of their own.
+ *
+ * In a forked child the getters still return the numbers, but no address: the GPU's mapping did not
+ * survive the fork, and the lease that keeps the host's memory is the parent's.
+ */
+#include "client/lib/buffer/buffer.h"
+
+#include "client/gpushm_private.h"
+#include "client/lib/base/error.h"
+#include "client/lib/link/hello.h"
+#include "client/lib/link/outage.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+#include "proto/base/userns.h"
+
+#include <inttypes.h>
+
+#define NAP_MS 1000u
+
+_Static_assert(GPUSHM_NOTICE_SEALED == STATUS_PAGE_SEALED &&
+		       GPUSHM_NOTICE_SHARED == STATUS_PAGE_SHARED &&
+		       GPUSHM_NOTICE_DIRTY == STATUS_PAGE_DIRTY &&
+		       GPUSHM_NOTICE_UNLINKED == STATUS_PAGE_UNLINKED &&
+		       GPUSHM_NOTICE_GONE == STATUS_PAGE_GONE,
+	       "the word's flags are the public ones");
+
+void buffer_free(struct gpushm_buffer *b)
+{
+	if (!b)
+		return;
+	pthread_mutex_lock(&b->connection->lock);
+	list_drop(&b->lease.link);
+	pthread_mutex_unlock(&b->connection->lock);
+	table_builder_free(b->builder);
+	image_done(&b->table);
+	image_done(&b->attrs);
+	close_fd(&b->memory);
+	pthread_mutex_destroy(&b->lock);
+	connection_unref(b->connection);
+	free(b);
+}
+
+struct gpushm_buffer *buffer_new(struct gpushm *c, const char *name)
+{
+	struct gpushm_buffer *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	b->connection = connection_ref(c);
+	b->table = b->attrs = IMAGE_NONE;
+	b->memory = -1;
+	pthread_mutex_init(&b->lock, NULL);
+	list_init(&b->lease.link);
+	strncpy(b->created_name, name, sizeof(b->created_name) - 1);
+	b->name = b->created_name;
+	return b;
+}
+
+int gpushm_private_memory(const struct gpushm_buffer *b)
+{
+	return b->memory;
+}
+
+void buffer_get(struct gpushm_buffer *b)
+{
+	b->arrays++;
+}
+
+static int put(struct gpushm_buffer *b)
+{
+	if (--b->arrays > 0 || !b->ends_unused || buffer_check(b) < 0)
+		return 0;
+	return buffer_end(b);
+}
+
+void buffer_put(struct gpushm_buffer *b)
+{
+	put(b);
+}
+
+int buffer_put_and_close(struct gpushm_buffer *b)
+{
+	b->ends_unused = true;
+	return put(b);
+}
+
+/* ---- status ---- */
+
+uint32_t buffer_word(const struct gpushm_buffer *b)
+{
+	const struct status_page_cell *cell = b->lease.cell;
+
+	if (cell)
+		return status_page_read(cell, b->id);
+	return (b->state == GPUSHM_SEALED ? STATUS_PAGE_SEALED : 0) |
+	       (b->state == GPUSHM_SHARED ? STATUS_PAGE_SHARED : 0) |
+	       (b->dirty ? STATUS_PAGE_DIRTY : 0);
+}
+
+uint32_t gpushm_buffer_notice(const struct gpushm_buffer *b)
+{
+	if (error_null(b, "buffer") < 0)
+		return 0;
+	return buffer_word(b);
+}
+
+/* The next call goes on with what this one begins. Where no other daemon follows, one try ends the
+ * connection. */
+static int come_back(struct gpushm_buffer *b, uint64_t ms)
+{
+	struct gpushm *c = b->connection;
+	uint64_t left = outage_left(c, &b->missed_since);
+	int r = hello_resume(c, !c->wait_for_successor ? 0 : ms < left ? ms : left);
+
+	r = outage_report(c, r, &b->missed_since);
+	return r == -EAGAIN ? 0 : r;
+}
+
+/* A thread that has the lock is in a request, and finds a hang-up itself. */
+static int check_connection(struct gpushm_buffer *b, uint64_t ms)
+{
+	struct gpushm *c = b->connection;
+	int r = 0;
+
+	if (pthread_mutex_trylock(&c->lock) != 0)
+		return 0;
+	if (outage_has_begun(c))
+		r = come_back(b, ms);
+	else
+		b->missed_since = 0;
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+/* The living daemon wakes the sleeper, and so does its successor. A daemon that has gone is noticed
+ * on the socket: this looks there between naps, and reconnects as a request would. */
+static int sleep_until(struct gpushm_buffer *b, uint32_t seen, uint64_t deadline)
+{
+	const struct status_page_cell *cell = b->lease.cell;
+	uint64_t left = clock_left_ms(deadline);
+
+	if (!cell)
+		return buffer_error(b, ENOTSUP, "the daemon tells no changes of it");
+	if (left == 0)
+		return error_set(ETIMEDOUT, "nothing has happened to buffer \"%s\"", b->name);
+	status_map_sleep(cell, seen, left < NAP_MS ? left : NAP_MS);
+	return buffer_word(b) == seen ? check_connection(b, clock_left_ms(deadline)) : 0;
+}
+
+int gpushm_buffer_wait(struct gpushm_buffer *b, uint32_t seen, uint64_t timeout_ms,
+		       uint32_t *ret_notice)
+{
+	uint64_t deadline = clock_deadline(timeout_ms);
+	uint32_t word;
+	int r = buffer_check(b);
+
+	if (r < 0)
+		return r;
+	while ((word = buffer_word(b)) == seen) {
+		if (seen & GPUSHM_NOTICE_GONE)
+			return error_set(EIDRM, "buffer \"%s\" has gone", b->name);
+		r = sleep_until(b, seen, deadline);
+		if (r < 0)
+			return r;
+	}
+	*ret_notice = word;
+	return 0;
+}
+
+/* ---- numbers and addresses ---- */
+
+uint64_t gpushm_buffer_id(const struct gpushm_buffer *b)
+{
+	if (error_null(b, "buffer") < 0)
+		return 0;
+	return b->id;
+}
+
+uint64_t gpushm_buffer_bytes(const struct gpushm_buffer *b)
+{
+	if (error_null(b, "buffer") < 0)
+		return 0;
+	return b->bytes;
+}
+
+uint64_t gpushm_buffer_digest(const struct gpushm_buffer *b)
+{
+	if (error_null(b, "buffer") < 0)
+		return 0;
+	return b->digest;
+}
+
+enum gpushm_state gpushm_buffer_state(const struct gpushm_buffer *b)
+{
+	uint32_t word;
+
+	if (error_null(b, "buffer") < 0)
+		return 0;
+	word = buffer_word(b);
+	/* The word of a buffer that has gone has no state. */
+	return word & STATUS_PAGE_SEALED   ? GPUSHM_SEALED
+	       : word & STATUS_PAGE_SHARED ? GPUSHM_SHARED
+					   : b->state;
+}
+
+enum gpushm_access gpushm_buffer_access(const struct gpushm_buffer *b)
+{
+	if (error_null(b, "buffer") < 0)
+		return 0;
+	return b->access;
+}
+
+int gpushm_buffer_copy_on_write(const struct gpushm_buffer *b)
+{
+	int r = error_null(b, "buffer");
+
+	return r < 0 ? r : b->copy_on_write;
+}
+
+enum gpushm_kind gpushm_buffer_kind(const struct gpushm_buffer *b)
+{
+	if (error_null(b, "buffer") < 0)
+		return 0;
+	return b->pool->map.kind;
+}
+
+const char *gpushm_buffer_pool(const struct gpushm_buffer *b)
+{
+	if (error_null(b, "buffer") < 0)
+		return NULL;
+	return b->pool->name;
+}
+
+int gpushm_buffer_lost(const struct gpushm_buffer *b)
+{
+	if (error_null(b, "buffer") < 0)
+		return -EINVAL;
+	return b->lease.lost || (buffer_word(b) & STATUS_PAGE_GONE);
+}
+
+int gpushm_buffer_dirty(const struct gpushm_buffer *b)
+{
+	uint32_t word;
+
+	if (error_null(b, "buffer") < 0)
+		return -EINVAL;
+	word = buffer_word(b);
+	return word & STATUS_PAGE_GONE ? b->dirty : !!(word & STATUS_PAGE_DIRTY);
+}
+
+int gpushm_buffer_kept(const struct gpushm_buffer *b)
+{
+	if (error_null(b, "buffer") < 0)
+		return -EINVAL;
+	if (b->state == GPUSHM_FILLING || !b->connection->wait_for_successor)
+		return 0;
+	if (!b->not_kept)
+		return 1;
+	return error_set(ENOSPC,
+			 "buffer \"%s\" does not survive the daemon's death: its user's places at "
+			 "systemd are taken (max-share in gpushmd.conf): put many arrays into one "
+			 "buffer",
+			 b->name);
+}
+
+const char *gpushm_buffer_name(const struct gpushm_buffer *b)
+{
+	if (error_null(b, "buffer") < 0)
+		return NULL;
+	return b->name;
+}
+
+/* A daemon of the parent namespace has other numbers than this process. Where it is elsewhere, only
+ * this process itself and, where both see it by the same number, others are known. */
+uid_t gpushm_buffer_uid(const struct gpushm_buffer *b)
+{
+	uid_t self = geteuid();
+
+	if (error_null(b, "buffer") < 0)
+		return (uid_t)-1;
+	if (b->uid == b->own_uid)
+		return self;
+	if (userns_uid_inside(b->own_uid) == self)
+		return userns_uid_inside(b->uid);
+	return b->own_uid == self ? b->uid : (uid_t)-1;
+}
+
+int gpushm_buffer_device(const struct gpushm_buffer *b)
+{
+	if (error_null(b, "buffer") < 0)
+		return -EINVAL;
+	return b->map->device;
+}
+
+int gpushm_current_device(void)
+{
+	return map_current_device();
+}
+
+void *gpushm_buffer_device_ptr(const struct gpushm_buffer *b)
+{
+	return buffer_check(b) < 0 ? NULL : b->map->device_ptr;
+}
+
+void *gpushm_buffer_host_ptr(const struct gpushm_buffer *b)
+{
+	return buffer_check(b) < 0 ? NULL : b->map->host_ptr;
+}
+
+/* ---- table and attributes ---- */
+
+/* A getter of a const buffer may need the lock; the buffer itself was never const. */
+static struct gpushm_buffer *unconst(const struct gpushm_buffer *b)
+{
+	return (struct gpushm_buffer *)b;
+}
+
+static int refresh(struct gpushm_buffer *b)
+{
+	_cleanup_(image_done) struct image fresh = IMAGE_NONE;
+	struct image old = b->table;
+	uint64_t digest;
+	int r;
+
+	if (b->table.memory && b->table.view.arrays == table_builder_arrays(b->builder))
+		return 0;
+	r = image_finish(b->builder, b->bytes, &fresh, &digest);
+	if (r < 0)
+		return r;
+	b->digest = digest;
+	b->table = fresh;
+	fresh = old;
+	return 0;
+}
+
+int buffer_table(struct gpushm_buffer *b, bool whole, const struct table_view **ret)
+{
+	int r;
+
+	pthread_mutex_lock(&b->lock);
+	if (b->builder)
+		r = refresh(b);
+	else if (!image_is(&b->table))
+		r = error_set(ENOENT, "buffer \"%s\" has no arrays", b->name);
+	else
+		r = whole ? image_load(&b->table) : image_lookup(&b->table);
+	if (r < 0) {
+		pthread_mutex_unlock(&b->lock);
+		return r;
+	}
+	*ret = &b->table.view;
+	return 0;
+}
+
+void buffer_table_done(struct gpushm_buffer *b)
+{
+	pthread_mutex_unlock(&b->lock);
+}
+
+size_t gpushm_buffer_arrays(const struct gpushm_buffer *b)
+{
+	size_t n = 0;
+
+	if (buffer_check(b) < 0)
+		return 0;
+	pthread_mutex_lock(&unconst(b)->lock);
+	if (b->builder)
+		n = table_builder_arrays(b->builder);
+	else if (image_is(&b->table))
+		n = b->table.view.arrays;
+	pthread_mutex_unlock(&unconst(b)->lock);
+	return n;
+}
+
+static int find_attr(const struct table_view *v, const char *key, struct table_attr *ret)
+{
+	size_t len = strlen(key);
+
+	for (uint32_t i = 0; i < v->attrs; i++) {
+		int r = table_view_attr_at(v, i, ret);
+
+		if (r < 0)
+			return r;
+		if (ret->key_len == len && memcmp(ret->key, key, len) == 0)
+			return 0;
+	}
+	return -ENOENT;
+}
+
+int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const void **ret_value,
+		       size_t *ret_size)
+{
+	struct image *i;
+	struct table_attr attr = { 0 };
+	int r = buffer_check(b), found = -ENOENT;
+
+	if (r == 0 && !key)
+		r = buffer_error(b, EINVAL, "an attribute needs a key");
+	if (r < 0)
+		return r;
+	/* While the buffer is being filled, its attributes are in b->attrs. */
+	i = image_is(&b->attrs) ? &unconst(b)->attrs : &unconst(b)->table;
+	pthread_mutex_lock(&unconst(b)->lock);
+	/* The value points into memory that stays until the buffer is closed. */
+	r = image_load(i);
+	if (r == 0 && image_is(i))
+		found = find_attr(&i->view, key, &attr);
+	pthread_mutex_unlock(&unconst(b)->lock);
+	if (r < 0)
+		return r;
+	if (found == -EBADMSG)
+		return buffer_error(b, EPROTO, "the daemon's table makes no sense");
+	if (found < 0)
+		return error_set(-found, "buffer \"%s\" has no attribute \"%s\"", b->name, key);
+	*ret_value = attr.value;
+	*ret_size = attr.value_len;
+	return 0;
+}
+
+/* ---- options ---- */
+
+/* struct gpushm_options grows at its end from version to version, and struct_size says with which
+ * version a caller was compiled. A field that an older caller lacks has its default. A field that
+ * this library does not know is refused, unless it is zero. */
+
+#define STRUCT_SIZE_MAX 4096u /* a larger one is a mistake */
+
+#define SPIN_US_MAX 1000000u
+
+#define FLAGS_KNOWN                                                                    \
+	(GPUSHM_TRANSIENT | GPUSHM_SET_GID | GPUSHM_SET_DEVICE | GPUSHM_REFUSE_DIRTY | \
+	 GPUSHM_COPY_ON_WRITE)
+
+static int check_options(const struct gpushm_options *o)
+{
+	if (o->flags & ~FLAGS_KNOWN)
+		return error_set(EINVAL, "options: this libgpushm does not know the flags 0x%x",
+				 o->flags & ~FLAGS_KNOWN);
+	if (o->n_attrs > 0 && !o->attrs)
+		return error_set(EINVAL, "options: n_attrs is %zu, and attrs is NULL", o->n_attrs);
+	if (o->flags & GPUSHM_SET_DEVICE && o->device < GPUSHM_CURRENT_DEVICE)
+		return error_set(EINVAL, "options: %d is no GPU", o->device);
+	if (!(o->flags & GPUSHM_SET_DEVICE) && o->device != 0 && o->device != GPUSHM_OWN_DEVICE)
+		return error_set(EINVAL,
+				 "options: device is set, and GPUSHM_SET_DEVICE is not in flags");
+	if (o->spin_us > SPIN_US_MAX)
+		return error_set(EINVAL, "options: spin_us is %" PRIu64 "; at most %u is possible",
+				 o->spin_us, SPIN_US_MAX);
+	return 0;
+}
+
+/* Whether all fields that this library does not know are zero. */
+static bool is_known(const struct gpushm_options *from)
+{
+	const char *bytes = (const char *)from;
+
+	if (from->struct_size > STRUCT_SIZE_MAX)
+		return false;
+	for (size_t i = sizeof(*from); i < from->struct_size; i++)
+		if (bytes[i])
+			return false;
+	return true;
+}
+
+int buffer_options(const struct gpushm_options *from, struct gpushm_options *ret)
+{
+	struct gpushm_options o = { 0 };
+	int r;
+
+	if (from && from->struct_size < offsetof(struct gpushm_options, pool))
+		return error_set(EINVAL, "options: struct_size is not set");
+	if (from && !is_known(from))
+		return error_set(EINVAL, "options: made for a newer libgpushm than %s",
+				 gpushm_version());
+	if (from)
+		memcpy(&o, from, from->struct_size < sizeof(o) ? from->struct_size : sizeof(o));
+	r = check_options(&o);
+	if (r < 0)
+		return r;
+	if (!(o.flags & GPUSHM_SET_DEVICE))
+		o.device = GPUSHM_OWN_DEVICE;
+	*ret = o;
+	return 0;
+}

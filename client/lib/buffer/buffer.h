@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A buffer as this process has it: the lease, the mapping, the table, and a count of its arrays.
+ */
+#pragma once
+
+#include "client/gpushm.h"
+#include "client/lib/base/defer.h"
+#include "client/lib/base/error.h"
+#include "client/lib/buffer/image.h"
+#include "client/lib/link/connection.h"
+#include "client/lib/map/map.h"
+#include "proto/table.h"
+
+struct gpushm_buffer {
+	struct lease lease;	   /* in the connection's list, for a RECLAIM */
+	struct gpushm *connection; /* a reference */
+	pthread_mutex_t lock;	   /* builder, table, and what publish changes */
+	uint64_t id, bytes;
+	_Atomic uint64_t digest; /* written under the lock, as the two below; read without it */
+	_Atomic enum gpushm_state state;
+	_Atomic enum gpushm_access access;
+	bool dirty; /* at the attach; used where the buffer has no cell on the status page */
+	const char *_Atomic name; /* created_name, or published_name */
+	char created_name[BUFFER_NAME_MAX + 1];
+	char published_name[BUFFER_NAME_MAX + 1]; /* if gpushm_publish_as() gave it another one */
+	uid_t uid, own_uid;	       /* the owner and this process, as the daemon sees them */
+	const struct pool_info *pool;  /* the connection's */
+	struct map *map;	       /* a reference; other opens of this buffer share it */
+	int memory;		       /* owned: host memory's memfd, while filling; -1 */
+	bool copy_on_write;	       /* the map is this open's own; the lease is for reading */
+	int device;		       /* ordinal of the GPU that uses it; -1: none */
+	_Atomic unsigned arrays;       /* arrays, views and DLPack tensors that exist */
+	struct table_builder *builder; /* while filling: builds the same table as the daemon */
+	struct image table;	       /* the arrays, as of the last use while filling */
+	struct image attrs;	       /* the creator's attributes; must not move, as the table does
+					  while the buffer is being filled */
+	uint64_t missed_since;	       /* gpushm_buffer_wait() finds no daemon since, in ms of
+					  CLOCK_MONOTONIC; 0: it does; under connection->lock */
+	bool not_kept;		       /* the daemon has no place for it at systemd */
+	bool discard;		       /* it is closed unpublished on purpose */
+	_Atomic bool ends_unused;      /* buffer_put_and_close(): buffer_put() ends it */
+	struct deferred deferred;      /* once closed */
+};
+
+/* A buffer with a name and nothing else. NULL where memory is exhausted. */
+struct gpushm_buffer *buffer_new(struct gpushm *c, const char *name);
+/* Frees what the buffer has but the lease and the map. NULL is allowed. */
+void buffer_free(struct gpushm_buffer *b);
+
+/* Daemons that may die of one create, which begins anew with the next one. */
+#define BUFFER_CREATES_MAX 16
+
+/* Makes the request, a CREATE or an OPEN, and maps what its reply brings as the options say. Where
+ * there is no space, runs the deferred cleanup and tries once more. 0 or -errno with gpushm_error()
+ * set. */
+int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request *request,
+		const struct gpushm_options *o, struct gpushm_buffer **ret);
+
+/* gpushm_open() in another way; -ENOSYS: the daemon does not know it. */
+enum buffer_open_how {
+	BUFFER_OPEN_PLAIN,
+	/* A name that nobody has is -ENOENT at once, also if it becomes free during the wait. */
+	BUFFER_OPEN_WHILE_FILLING,
+	/* Continues a stream whose producer died, and waits until it has. */
+	BUFFER_OPEN_PRODUCE
+};
+int buffer_open_name(struct gpushm *c, const char *name, enum gpushm_access access,
+		     uint64_t timeout_ms, enum buffer_open_how how,
+		     const struct gpushm_options *options, struct gpushm_buffer **ret);
+
+/* r of a request for a buffer that is being filled: -EBADF becomes -ECONNRESET with gpushm_error()
+ * set where the buffer was lost with its daemon. repeated: as of request_call(). */
+int buffer_lost_with_daemon(const struct gpushm_buffer *b, int r, bool repeated);
+
+/* gpushm_discard() that is never deferred. */
+int buffer_discard(struct gpushm_buffer *b);
+
+/* For an object that has a buffer of its own, and counts itself with buffer_get(): uncounts it, and
+ * closes the buffer, with or without the arrays that exist: then the last of them closes it. Never
+ * deferred. 0 or -errno as of gpushm_close(). */
+int buffer_put_and_close(struct gpushm_buffer *b);
+
+/* The buffer's word on the status page now; where it has no cell there, the flags as this process
+ * knows them, without a count of changes. */
+uint32_t buffer_word(const struct gpushm_buffer *b);
+
+/* Counts an array of the buffer; buffer_put() uncounts it. Any thread. */
+void buffer_get(struct gpushm_buffer *b);
+void buffer_put(struct gpushm_buffer *b);
+/* Unmaps the memory, ends the lease and frees the buffer. 0 or -errno as of gpushm_close(). */
+int buffer_end(struct gpushm_buffer *b);
+
+/* The table as it is now, with all arrays that have been described. Holds b->lock from success
+ * until buffer_table_done(); what is looked up in *ret is valid as long: copy the name and the
+ * descr. whole: the table is in memory and complete; else it may serve to find names only. 0;
+ * -ENOENT where nothing was described; -ENOMEM; -EPROTO where the daemon's table is inconsistent;
+ * with gpushm_error() set. Does not check for a fork. */
+int buffer_table(struct gpushm_buffer *b, bool whole, const struct table_view **ret);
+void buffer_table_done(struct gpushm_buffer *b);
+
+#define buffer_error(b, number, ...) error_of("buffer", (b)->name, number, __VA_ARGS__)
+
+/* -EINVAL for NULL, -ECHILD where the buffer was made before fork(); with gpushm_error() set. No
+ * system call. */
+static inline int buffer_check(const struct gpushm_buffer *b)
+{
+	int r = error_null(b, "buffer");
+
+	return r < 0 ? r : connection_check_fork(b->connection->generation);
+}
+
+/* Copies what the caller gave (NULL: the defaults), with whichever version of the header the caller
+ * was compiled. 0, or -EINVAL with gpushm_error() set. */
+int buffer_options(const struct gpushm_options *from, struct gpushm_options *ret);

@@ -1,0 +1,580 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * CREATE, DESCRIBE and PUBLISH: a buffer from its creation until others can open it.
+ *
+ * The creator builds the same table as the daemon, with the same checks: wrong attributes and
+ * arrays are found before anything is sent. Arrays go to the daemon in batches that fit a frame,
+ * each of which it takes as a whole or not at all. Where it refuses one, the local table drops that
+ * batch and the following ones, and so stays equal to the daemon's.
+ *
+ * Where a step fails after the daemon has made the buffer, closing its only lease removes it.
+ */
+#include "client/lib/base/error.h"
+#include "client/lib/base/spec.h"
+#include "client/lib/buffer/buffer.h"
+#include "client/lib/link/request.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+
+/* A request's own fields, and one array's tag and length (a varint of a number below 2^21). */
+#define REQUEST_BYTES 64u
+#define ARRAY_BYTES 4u
+
+/* Bounds what a batch unpacks to as well: an array costs the daemon at least some 300 bytes. */
+#define BATCH_MAX 1024u
+_Static_assert(BATCH_MAX * 400u < UNPACK_MAX, "a batch of small arrays unpacks");
+
+/* ---- CREATE ---- */
+
+static void free_builder(struct table_builder **b)
+{
+	*b = table_builder_free(*b);
+}
+
+static int convert_attr(const struct gpushm_attr *from, struct table_attr *ret)
+{
+	*ret = (struct table_attr){ .key = from->key ? from->key : "",
+				    .value = from->value,
+				    .value_len = from->size };
+	ret->key_len = strlen(ret->key);
+	if (!from->value && from->size > 0)
+		return error_set(EINVAL, "attribute \"%s\": %zu bytes and no value", ret->key,
+				 from->size);
+	return 0;
+}
+
+static int set_attr(struct table_builder *b, const struct gpushm_attr *from)
+{
+	struct table_attr attr;
+	struct fault err;
+	int r = convert_attr(from, &attr);
+
+	if (r < 0)
+		return r;
+	r = table_builder_set_attr(b, &attr, &err);
+	return r < 0 ? error_set(-r, "attribute \"%s\": %s", attr.key, err.text) : 0;
+}
+
+/* The daemon counts a key that is given twice as two attributes; the last value is kept. */
+static int check_count(size_t n)
+{
+	return n <= ATTRS_MAX
+		       ? 0
+		       : error_set(EDQUOT, "%zu attributes; a buffer has at most %u", n, ATTRS_MAX);
+}
+
+static int make_builder(uint64_t bytes, const struct gpushm_options *o, struct table_builder **ret)
+{
+	_cleanup_(free_builder) struct table_builder *b = NULL;
+	int refused = check_count(o->n_attrs);
+
+	if (refused < 0)
+		return refused;
+	if (table_builder_new(bytes, &b) < 0)
+		return error_set(ENOMEM, "out of memory for a buffer");
+	for (size_t i = 0; i < o->n_attrs; i++) {
+		int r = set_attr(b, &o->attrs[i]);
+
+		if (r < 0)
+			return r;
+	}
+	*ret = take_ptr(b);
+	return 0;
+}
+
+struct attr_list {
+	Gpushm__Proto__Attr attrs[ATTRS_MAX];
+	Gpushm__Proto__Attr *pointers[ATTRS_MAX];
+};
+
+/* check_count() has checked that they are at most ATTRS_MAX. */
+static size_t fill_attrs(const struct gpushm_attr *attrs, size_t n, struct attr_list *list)
+{
+	for (size_t i = 0; i < n; i++) {
+		Gpushm__Proto__Attr *to = list->pointers[i] = &list->attrs[i];
+
+		gpushm__proto__attr__init(to);
+		to->has_key = to->has_value = true;
+		to->key = connection_bytes(attrs[i].key);
+		to->value.data = (uint8_t *)attrs[i].value;
+		to->value.len = attrs[i].size;
+	}
+	return n;
+}
+
+static int call_create(struct gpushm *c, const char *name, Gpushm__Proto__Create *create,
+		       uint64_t bytes, const struct gpushm_options *o, struct gpushm_buffer **ret)
+{
+	const Gpushm__Proto__Request *request = request_with(CREATE, create, create);
+	uint64_t deadline = clock_deadline(o->wait_ms);
+	struct attr_list list;
+
+	create->has_size_bytes = true;
+	create->size_bytes = bytes;
+	create->has_pool = o->pool != NULL;
+	create->pool = connection_bytes(o->pool ? o->pool : "");
+	create->has_mode = o->mode != 0;
+	create->mode = o->mode;
+	create->has_gid = !!(o->flags & GPUSHM_SET_GID);
+	create->gid = o->gid;
+	create->has_transient = !!(o->flags & GPUSHM_TRANSIENT);
+	create->transient = create->has_transient;
+	create->n_attrs = fill_attrs(o->attrs, o->n_attrs, &list);
+	create->attrs = list.pointers;
+	/* Try without waiting first: this process may have closed buffers to free. */
+	if (o->wait_ms > 0 && gpushm_pending_cleanup(NULL) > 0) {
+		int r = buffer_open(c, name, request, o, ret);
+
+		if (r != -ENOSPC)
+			return r;
+	}
+	create->has_wait_ms = o->wait_ms > 0;
+	create->wait_ms = clock_wait_left_ms(o->wait_ms, deadline);
+	return buffer_open(c, name, request, o, ret);
+}
+
+int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,
+		  const struct gpushm_options *options, struct gpushm_buffer **ret)
+{
+	_cleanup_(free_builder) struct table_builder *builder = NULL;
+	_cleanup_(image_done) struct image attrs = IMAGE_NONE;
+	Gpushm__Proto__Create create = GPUSHM__PROTO__CREATE__INIT;
+	struct gpushm_options o;
+	uint64_t digest;
+	int r = request_set_name(name, &create.has_name, &create.name);
+
+	if (r == 0)
+		r = buffer_options(options, &o);
+	if (r == 0 && o.flags & GPUSHM_COPY_ON_WRITE)
+		r = error_set(EINVAL, "options: GPUSHM_COPY_ON_WRITE is for gpushm_open()");
+	if (r == 0)
+		r = make_builder(bytes, &o, &builder);
+	if (r == 0 && o.n_attrs > 0)
+		r = image_finish(builder, bytes, &attrs, &digest);
+	if (r == 0)
+		r = call_create(c, name, &create, bytes, &o, ret);
+	if (r < 0)
+		return r;
+	(*ret)->attrs = attrs;
+	attrs = IMAGE_NONE;
+	(*ret)->builder = take_ptr(builder);
+	return 0;
+}
+
+/* ---- DESCRIBE ---- */
+
+struct batch {
+	size_t n, bytes;
+	Gpushm__Proto__Array *pointers[BATCH_MAX];
+	Gpushm__Proto__Array arrays[BATCH_MAX];
+	Gpushm__Proto__Dtype dtypes[BATCH_MAX];
+};
+
+static void encode(const struct gpushm_array_spec *spec, Gpushm__Proto__Dtype *dtype,
+		   Gpushm__Proto__Array *array)
+{
+	gpushm__proto__dtype__init(dtype);
+	dtype->has_code = dtype->has_bits = true;
+	dtype->code = spec->dtype.code;
+	dtype->bits = spec->dtype.bits;
+	dtype->has_lanes = spec->dtype.lanes != 1;
+	dtype->lanes = spec->dtype.lanes;
+	dtype->has_itemsize = spec->dtype.itemsize != 0;
+	dtype->itemsize = spec->dtype.itemsize;
+	dtype->has_descr = spec->descr && *spec->descr;
+	dtype->descr = connection_bytes(spec->descr ? spec->descr : "");
+
+	gpushm__proto__array__init(array);
+	array->has_name = array->has_offset = true;
+	array->name = connection_bytes(spec->name ? spec->name : "");
+	array->dtype = dtype;
+	/* spec_to_table() has checked that no length is negative. */
+	array->n_shape = (size_t)spec->ndim;
+	array->shape = (uint64_t *)spec->shape;
+	array->n_strides = spec->strides ? (size_t)spec->ndim : 0;
+	array->strides = (int64_t *)spec->strides;
+	array->offset = spec->offset;
+}
+
+/* False: the batch is full. */
+static bool batch_add(struct batch *batch, const struct gpushm_array_spec *spec)
+{
+	Gpushm__Proto__Array *array = &batch->arrays[batch->n];
+	size_t bytes;
+
+	if (batch->n == BATCH_MAX)
+		return false;
+	encode(spec, &batch->dtypes[batch->n], array);
+	bytes = gpushm__proto__array__get_packed_size(array) + ARRAY_BYTES;
+	if (batch->bytes + bytes > FRAME_MAX)
+		return false;
+	batch->bytes += bytes;
+	batch->pointers[batch->n++] = array;
+	return true;
+}
+
+/* A daemon's successor does not know what was being filled. */
+int buffer_lost_with_daemon(const struct gpushm_buffer *b, int r, bool repeated)
+{
+	if (r != -EBADF || !(repeated || b->lease.lost))
+		return r;
+	return buffer_error(b, ECONNRESET,
+			    "the daemon died while it was being filled: create it again");
+}
+
+/* *known: arrays that the daemon has. */
+static int batch_send(struct gpushm_buffer *b, struct batch *batch, uint32_t *known)
+{
+	Gpushm__Proto__Describe describe = GPUSHM__PROTO__DESCRIBE__INIT;
+	Gpushm__Proto__Reply *reply;
+	bool repeated;
+	int r;
+
+	describe.has_lease = true;
+	describe.lease = b->lease.id;
+	describe.n_arrays = batch->n;
+	describe.arrays = batch->pointers;
+	r = request_call(b->connection, request_with(DESCRIBE, describe, &describe), &reply,
+			 &repeated);
+	if (r < 0)
+		return buffer_lost_with_daemon(b, r, repeated);
+	if (reply->described->arrays != *known + batch->n) {
+		buffer_error(b, EPROTO, "the daemon counts %u arrays instead of %zu",
+			     reply->described->arrays, *known + batch->n);
+		return request_violated(b->connection);
+	}
+	*known += (uint32_t)batch->n;
+	request_done(b->connection);
+	return 0;
+}
+
+static int check_all(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct fault err;
+		struct table_array a;
+		int r = spec_to_table(&specs[i], &a);
+
+		if (r < 0)
+			return r;
+		r = table_builder_add(b->builder, &a, &err);
+		if (r < 0)
+			return error_set(-r, "spec %zu: %s", i, err.text);
+	}
+	return 0;
+}
+
+static int send_all(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n,
+		    uint32_t *known)
+{
+	_cleanup_(free_ptr) struct batch *batch = malloc(sizeof(*batch));
+	size_t next = 0;
+
+	if (!batch)
+		return error_set(ENOMEM, "out of memory for a request");
+	while (next < n) {
+		int r;
+
+		batch->n = 0;
+		batch->bytes = REQUEST_BYTES;
+		while (next + batch->n < n && batch_add(batch, &specs[next + batch->n]))
+			;
+		r = batch_send(b, batch, known);
+		if (r < 0)
+			return r;
+		next += batch->n;
+	}
+	return 0;
+}
+
+/* An older daemon allows fewer arrays than this library's table has. */
+/* gpushm_create() refuses a NULL. */
+static int admit_arrays(const struct gpushm *c, uint32_t known, size_t n)
+{
+	if (!c || c->arrays_max >= ARRAYS_MAX || known + n <= c->arrays_max)
+		return 0;
+	return error_set(EDQUOT,
+			 "%zu arrays: this daemon allows %u in a buffer, this library %u: upgrade "
+			 "gpushmd, or use several buffers",
+			 known + n, c->arrays_max, ARRAYS_MAX);
+}
+
+static int describe(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n)
+{
+	uint32_t known;
+	int r;
+
+	if (!b->builder)
+		return error_set(EBUSY, "buffer \"%s\" is published: its arrays are fixed",
+				 b->name);
+	known = table_builder_arrays(b->builder);
+	r = admit_arrays(b->connection, known, n);
+	if (r == 0)
+		r = check_all(b, specs, n);
+	if (r == 0)
+		r = send_all(b, specs, n, &known);
+	if (r < 0)
+		table_builder_truncate(b->builder, known);
+	return r;
+}
+
+int gpushm_describe(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n)
+{
+	int r = buffer_check(b);
+
+	if (r == 0 && n > 0)
+		r = error_null(specs, "list of arrays");
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&b->lock);
+	r = describe(b, specs, n);
+	pthread_mutex_unlock(&b->lock);
+	return r;
+}
+
+/* ---- attributes that are set later ---- */
+
+/* *ret: the attributes of b with these changes, as a builder of their own. */
+static int change_attrs(const struct table_builder *b, const struct gpushm_attr *attrs, size_t n,
+			struct table_builder **ret)
+{
+	struct table_attr list[ATTRS_MAX];
+	struct fault err;
+	int r = check_count(n);
+
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = convert_attr(&attrs[i], &list[i]);
+	if (r < 0)
+		return r;
+	r = table_builder_change_attrs(b, list, n, ret, &err);
+	return r < 0 ? error_set(-r, "%s", err.text) : 0;
+}
+
+static int send_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, size_t n)
+{
+	Gpushm__Proto__Describe describe = GPUSHM__PROTO__DESCRIBE__INIT;
+	Gpushm__Proto__Reply *reply;
+	struct attr_list list;
+	bool repeated;
+	int r;
+
+	describe.has_lease = true;
+	describe.lease = b->lease.id;
+	describe.n_attrs = fill_attrs(attrs, n, &list);
+	describe.attrs = list.pointers;
+	r = request_call(b->connection, request_with(DESCRIBE, describe, &describe), &reply,
+			 &repeated);
+	if (r == 0)
+		request_done(b->connection);
+	return buffer_lost_with_daemon(b, r, repeated);
+}
+
+/* All that can fail on this side is done before the daemon is asked. */
+static int set_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, size_t n)
+{
+	_cleanup_(free_builder) struct table_builder *changed = NULL;
+	_cleanup_(image_done) struct image image = IMAGE_NONE;
+	struct image old = b->attrs;
+	uint64_t digest;
+	int r;
+
+	if (!b->builder)
+		return buffer_error(b, EBUSY, "it is published: its attributes are fixed");
+	r = change_attrs(b->builder, attrs, n, &changed);
+	if (r == 0)
+		r = image_finish(changed, b->bytes, &image, &digest);
+	if (r == 0)
+		r = send_attrs(b, attrs, n);
+	if (r < 0)
+		return r;
+	table_builder_swap_attrs(b->builder, changed);
+	b->attrs = image;
+	image = old;
+	return 0;
+}
+
+int gpushm_set_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, size_t n)
+{
+	int r = buffer_check(b);
+
+	if (r == 0 && n > 0)
+		r = error_null(attrs, "list of attributes");
+	if (r < 0 || n == 0)
+		return r;
+	pthread_mutex_lock(&b->lock);
+	r = set_attrs(b, attrs, n);
+	pthread_mutex_unlock(&b->lock);
+	return r;
+}
+
+/* CREATE and DESCRIBE. *ret_again: the buffer was lost between the two. */
+static int create_described(struct gpushm *c, const char *name, uint64_t bytes,
+			    const struct gpushm_array_spec *specs, size_t n,
+			    const struct gpushm_options *options, struct gpushm_buffer **ret,
+			    bool *ret_again)
+{
+	struct gpushm_buffer *b = NULL;
+	struct error why;
+	int r = gpushm_create(c, name, bytes, options, &b);
+
+	*ret_again = false;
+	if (r < 0)
+		return r;
+	r = gpushm_describe(b, specs, n);
+	if (r == 0) {
+		*ret = b;
+		return 0;
+	}
+	*ret_again = r == -ECONNRESET && b->lease.lost;
+	error_keep(&why);
+	buffer_discard(b);
+	error_put_back(&why);
+	return r;
+}
+
+/* Layout, CREATE and DESCRIBE in one. What a daemon's end takes away between the two has no
+ * contents yet: its successor makes it anew, in the same time for space, and the caller sees a call
+ * that took longer. */
+int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array_spec *specs,
+			 size_t n, const struct gpushm_options *options, struct gpushm_buffer **ret)
+{
+	struct gpushm_options o;
+	uint64_t bytes, deadline;
+	int tries = 0, r = gpushm_layout(specs, n, &bytes);
+	bool again;
+
+	if (r == 0)
+		r = admit_arrays(c, 0, n);
+	if (r == 0)
+		r = buffer_options(options, &o);
+	if (r < 0)
+		return r;
+	o.struct_size = sizeof(o);
+	deadline = clock_deadline(o.wait_ms);
+	do {
+		r = create_described(c, name, bytes, specs, n, &o, ret, &again);
+		o.wait_ms = clock_wait_left_ms(o.wait_ms, deadline);
+	} while (again && ++tries < BUFFER_CREATES_MAX);
+	return r;
+}
+
+/* ---- PUBLISH ---- */
+
+/* publish: has the new name, if the buffer gets one. */
+static int call_publish(struct gpushm_buffer *b, Gpushm__Proto__Publish publish,
+			enum gpushm_state state, uint64_t digest)
+{
+	Gpushm__Proto__Reply *reply;
+	bool repeated;
+	int r;
+
+	publish.has_lease = publish.has_state = true;
+	publish.lease = b->lease.id;
+	publish.state = (Gpushm__Proto__State)state;
+	r = request_call(b->connection, request_with(PUBLISH, publish, &publish), &reply,
+			 &repeated);
+	/* The daemon died after it had published the buffer and before it replied. */
+	if (repeated && r == -EBUSY)
+		return 0;
+	if (r < 0)
+		return buffer_lost_with_daemon(b, r, repeated);
+	if (reply->published->digest != digest) {
+		buffer_error(b, EPROTO, "the daemon has another layout than this process");
+		return request_violated(b->connection);
+	}
+	b->not_kept = reply->published->not_kept;
+	request_done(b->connection);
+	return 0;
+}
+
+/* All that can fail on this side is done before the daemon is asked: waiting for the GPU's work and
+ * finishing the table. */
+static int publish_with(struct gpushm_buffer *b, Gpushm__Proto__Publish message,
+			enum gpushm_state state, struct image *table)
+{
+	uint64_t digest;
+	int r = map_synchronize(b->map);
+
+	if (r < 0)
+		return error_set_about(-r, "buffer", b->name);
+	r = image_finish(b->builder, b->bytes, table, &digest);
+	if (r == 0)
+		r = call_publish(b, message, state, digest);
+	if (r < 0)
+		return r;
+	b->digest = digest;
+	b->state = state;
+	return 0;
+}
+
+static void set_name(struct gpushm_buffer *b, const char *name)
+{
+	strcpy(b->published_name, name);
+	b->name = b->published_name;
+}
+
+/* name: NULL, or the one that the message has. */
+static int publish(struct gpushm_buffer *b, enum gpushm_state state, const char *name,
+		   Gpushm__Proto__Publish message)
+{
+	_cleanup_(image_done) struct image table = IMAGE_NONE;
+	struct image old = b->table;
+	int r;
+
+	if (!b->builder)
+		return error_set(EBUSY, "buffer \"%s\" is published already", b->name);
+	close_fd(&b->memory);
+	r = publish_with(b, message, state, &table);
+	if (r < 0)
+		return r;
+	if (name)
+		set_name(b, name);
+	b->table = table;
+	table = old;
+	b->builder = table_builder_free(b->builder);
+	if (state == GPUSHM_SHARED)
+		return 0;
+	/* The buffer is sealed by now, whether or not the driver makes our map read-only. */
+	b->access = GPUSHM_READ;
+	r = map_protect(b->map);
+	return r < 0 ? error_set_about(-r, "buffer", b->name) : 0;
+}
+
+static int publish_as(struct gpushm_buffer *b, enum gpushm_state state, const char *name,
+		      uint32_t flags)
+{
+	Gpushm__Proto__Publish message = GPUSHM__PROTO__PUBLISH__INIT;
+	int r = buffer_check(b);
+
+	if (r == 0 && name)
+		r = request_set_name(name, &message.has_name, &message.name);
+	if (r == 0)
+		r = request_check_replace(flags);
+	if (r < 0)
+		return r;
+	message.has_replace = message.replace = !!(flags & GPUSHM_REPLACE);
+	if (state != GPUSHM_SEALED && state != GPUSHM_SHARED)
+		return buffer_error(b, EINVAL,
+				    "a buffer is published GPUSHM_SEALED or GPUSHM_SHARED");
+	pthread_mutex_lock(&b->lock);
+	r = publish(b, state, name, message);
+	pthread_mutex_unlock(&b->lock);
+	return r;
+}
+
+int gpushm_publish(struct gpushm_buffer *b, enum gpushm_state state)
+{
+	return publish_as(b, state, NULL, 0);
+}
+
+int gpushm_publish_as(struct gpushm_buffer *b, enum gpushm_state state, const char *name,
+		      uint32_t flags)
+{
+	int r = buffer_check(b);
+
+	if (r < 0)
+		return r;
+	if (!name)
+		return buffer_error(b, EINVAL, "a name is missing: gpushm_publish() keeps its own");
+	return publish_as(b, state, name, flags);
+}

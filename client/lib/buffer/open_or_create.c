@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gpushm_open_or_create: single flight. An OPEN that waits only while another process fills the
+ * buffer returns when it is published, or when the name is free because its creator died, closed it
+ * or unlinked it. Then this process creates it. The daemon gives a name to one creator only; the
+ * others get EEXIST and open again.
+ */
+#include "client/lib/base/error.h"
+#include "client/lib/buffer/buffer.h"
+#include "proto/base/clock.h"
+
+#define NAP_MS 50u
+
+struct wait {
+	uint64_t timeout_ms, deadline;
+};
+
+static struct wait wait_begin(uint64_t timeout_ms)
+{
+	return (struct wait){ timeout_ms, clock_deadline(timeout_ms) };
+}
+
+static uint64_t wait_left(const struct wait *w)
+{
+	return clock_wait_left_ms(w->timeout_ms, w->deadline);
+}
+
+/* An older daemon also waits for a name that nobody has. So after each short wait the name is
+ * opened without waiting, which finds a name that is free. */
+static int open_in_naps(struct gpushm *c, const char *name, enum gpushm_access access,
+			const struct wait *w, const struct gpushm_options *o,
+			struct gpushm_buffer **ret)
+{
+	int r;
+
+	while ((r = gpushm_open(c, name, access, 0, o, ret)) == -EAGAIN || r == -EUCLEAN) {
+		uint64_t left = wait_left(w);
+
+		if (left == 0)
+			return r;
+		r = gpushm_open(c, name, access, left < NAP_MS ? left : NAP_MS, o, ret);
+		if (r != -ETIMEDOUT || left <= NAP_MS)
+			return r;
+	}
+	return r;
+}
+
+static int open(struct gpushm *c, const char *name, enum gpushm_access access, const struct wait *w,
+		const struct gpushm_options *o, struct gpushm_buffer **ret)
+{
+	int r = buffer_open_name(c, name, access, wait_left(w), BUFFER_OPEN_WHILE_FILLING, o, ret);
+
+	return r == -ENOSYS ? open_in_naps(c, name, access, w, o, ret) : r;
+}
+
+/* Takes from the time for space what this create used of it, for the next one. */
+static int create(struct gpushm *c, const char *name, uint64_t bytes, struct gpushm_options *o,
+		  struct gpushm_buffer **ret)
+{
+	const struct wait w = wait_begin(o->wait_ms);
+	int r = gpushm_create(c, name, bytes, o, ret);
+
+	o->wait_ms = wait_left(&w);
+	return r;
+}
+
+int gpushm_open_or_create(struct gpushm *c, const char *name, enum gpushm_access access,
+			  uint64_t timeout_ms, uint64_t bytes, const struct gpushm_options *options,
+			  struct gpushm_buffer **ret)
+{
+	const struct wait w = wait_begin(timeout_ms);
+	struct gpushm_options creating;
+	int r = buffer_options(options, &creating);
+
+	if (r < 0)
+		return r;
+	creating.struct_size = sizeof(creating);
+	creating.flags &= ~GPUSHM_COPY_ON_WRITE;
+	for (;;) {
+		r = open(c, name, access, &w, options, ret);
+		if (r != -ENOENT)
+			return r;
+		r = create(c, name, bytes, &creating, ret);
+		if (r == 0)
+			return GPUSHM_CREATED;
+		if (r != -EEXIST)
+			return r;
+	}
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A request as the library's functions make it: with the lock, and repeated where the daemon was
+ * restarted before it replied.
+ */
+#pragma once
+
+#include "client/lib/link/connection.h"
+
+/* Makes the request and waits for its reply. From success until request_done() it holds c->lock,
+ * and *ret and the fds in c->frame are valid. On failure the lock is not held and gpushm_error() is
+ * set. It returns the reply's error as -errno, -ECHILD in a forked child, -ECONNRESET if the
+ * connection has ended, or -EPROTO if the reply makes no sense. *ret_repeated (may be NULL): the
+ * request was sent to two daemons, and the first may have carried it out. */
+int request_call(struct gpushm *c, const Gpushm__Proto__Request *request,
+		 Gpushm__Proto__Reply **ret, bool *ret_repeated);
+
+/* Closes the fds that nobody took and releases the lock. */
+void request_done(struct gpushm *c);
+
+/* request_done() where the reply made no sense: the connection has ended. Keeps gpushm_error().
+ * Returns -EPROTO. */
+int request_violated(struct gpushm *c);
+
+/* request_call(), then read(c, reply, to) under the lock, then request_done(); where read() returns
+ * -EPROTO, request_violated(). Returns what failed, or 0. */
+int request_read(struct gpushm *c, const Gpushm__Proto__Request *request,
+		 int (*read)(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to),
+		 void *to);
+
+/* A request whose reply says nothing but success. */
+int request_ack(struct gpushm *c, const Gpushm__Proto__Request *request);
+
+/* RESTART: the daemon refuses, or hangs up; then this reconnects to its successor. */
+int request_restart(struct gpushm *c, const Gpushm__Proto__Request *request);
+
+/* For functions whose flags have GPUSHM_REPLACE only. 0 or -EINVAL with gpushm_error() set. */
+int request_check_replace(uint32_t flags);
+
+/* Puts a buffer's name into a message. Checks its length alone; the daemon checks the rule for
+ * names. 0 or -EINVAL with gpushm_error() set. */
+int request_set_name(const char *name, protobuf_c_boolean *has, ProtobufCBinaryData *ret);

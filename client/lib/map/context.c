@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which GPU, and in which context. The daemon names a device by its UUID; the ordinal is valid in
+ * this process only (CUDA_VISIBLE_DEVICES renumbers and hides GPUs). Mapping vmm memory needs no
+ * context. Importing mempool pointers, copying and waiting do: they use the thread's current
+ * context if it is of the device, else the device's primary one, which the CUDA runtime, and with
+ * it every framework, uses.
+ *
+ * A primary context that is retained here is kept until the process's last connection ends. If
+ * nobody else has retained it, the last release destroys it, and a new one costs 0.3 s.
+ */
+#include "client/lib/map/context.h"
+
+#include "client/lib/base/error.h"
+#include "client/lib/base/process.h"
+#include "proto/base/own.h"
+
+#include <string.h>
+
+#define DEVICES_MAX 64
+
+static struct {
+	CUcontext ctx;
+	unsigned retains; /* to be released, one by one */
+} primaries[DEVICES_MAX]; /* under process::context_lock */
+
+static int find_ordinal(const unsigned char *uuid, int *ret)
+{
+	CUdevice dev;
+	CUuuid it;
+	int n = 0, r = cuda_check("cuDeviceGetCount", cuda.device_get_count(&n));
+
+	for (int i = 0; r == 0 && i < n && i < DEVICES_MAX; i++) {
+		r = cuda_check("cuDeviceGet", cuda.device_get(&dev, i));
+		if (r == 0)
+			r = cuda_check("cuDeviceGetUuid", cuda.device_get_uuid(&it, dev));
+		if (r == 0 && memcmp(it.bytes, uuid, sizeof(it.bytes)) == 0) {
+			*ret = i;
+			return 0;
+		}
+	}
+	if (r < 0)
+		return r;
+	return error_set(ENODEV,
+			 "this process can't see the buffer's GPU among its %d: is it left out of "
+			 "CUDA_VISIBLE_DEVICES?",
+			 n);
+}
+_Static_assert(sizeof(((CUuuid *)0)->bytes) == UUID_BYTES, "a UUID is a UUID");
+
+int map_device_ordinal(const unsigned char uuid[UUID_BYTES])
+{
+	int ordinal;
+
+	return cuda_start() < 0 || find_ordinal(uuid, &ordinal) < 0 ? -1 : ordinal;
+}
+
+uint64_t map_device_bytes(int device)
+{
+	size_t bytes = 0;
+	CUdevice dev;
+
+	if (cuda_start() < 0 || cuda.device_get(&dev, device) != CUDA_SUCCESS ||
+	    cuda.device_total_mem(&bytes, dev) != CUDA_SUCCESS)
+		return 0;
+	return bytes;
+}
+
+static int check_peer(int owner, int device)
+{
+	CUdevice from, to;
+	int can = 0, r;
+
+	if (cuda.device_get(&from, device) != CUDA_SUCCESS || device >= DEVICES_MAX)
+		return error_set(ENODEV, "this process has no GPU %d", device);
+	r = cuda_check("cuDeviceGet", cuda.device_get(&to, owner));
+	if (r == 0)
+		r = cuda_check("cuDeviceCanAccessPeer",
+			       cuda.device_can_access_peer(&can, from, to));
+	if (r == 0 && !can)
+		return error_set(ENODEV, "GPU %d has no peer access to the buffer's GPU %d", device,
+				 owner);
+	return r;
+}
+
+int context_find_devices(const struct map_request *r, int *ret_owner, int *ret_device)
+{
+	int owner, device = r->device, result = cuda_start();
+
+	if (result < 0)
+		return result;
+	if (!r->pool->has_device)
+		return error_set(EPROTO, "the daemon sent no device of the buffer's pool");
+	result = find_ordinal(r->pool->device_uuid, &owner);
+	if (device == GPUSHM_OWN_DEVICE)
+		device = owner;
+	else if (device == GPUSHM_CURRENT_DEVICE)
+		device = context_current_device();
+	if (result == 0 && device != owner)
+		result = check_peer(owner, device);
+	if (result < 0)
+		return result;
+	*ret_owner = owner;
+	*ret_device = device;
+	return 0;
+}
+
+/* ---- contexts ---- */
+
+/* The current context's ordinal, or -1. */
+static int current_device(void)
+{
+	CUcontext ctx = NULL;
+	CUdevice dev;
+
+	if (cuda.ctx_get_current(&ctx) != CUDA_SUCCESS || !ctx ||
+	    cuda.ctx_get_device(&dev) != CUDA_SUCCESS)
+		return -1;
+	/* In every driver so far a CUdevice is the ordinal that cuDeviceGet() was given. */
+	return dev;
+}
+
+int map_current_device(void)
+{
+	return cuda_is_started() ? current_device() : -1;
+}
+
+int context_current_device(void)
+{
+	int device = current_device();
+
+	return device < 0 ? 0 : device;
+}
+
+/* again: retain anew, the context that was retained before is destroyed. */
+static int primary(int device, bool again, CUcontext *ret)
+{
+	pthread_mutex_t *lock = &process()->context_lock;
+	CUresult result = CUDA_SUCCESS;
+
+	pthread_mutex_lock(lock);
+	if (again || !primaries[device].ctx) {
+		result = cuda.primary_ctx_retain(&primaries[device].ctx, device);
+		primaries[device].retains += result == CUDA_SUCCESS;
+	}
+	*ret = primaries[device].ctx;
+	pthread_mutex_unlock(lock);
+	return cuda_check("cuDevicePrimaryCtxRetain", result);
+}
+
+static void release_primaries(void)
+{
+	/* A forked child has its parent's numbers here, and no driver: cuda_start() refuses. */
+	for (int i = 0; i < DEVICES_MAX; i++) {
+		for (; primaries[i].retains > 0; primaries[i].retains--)
+			if (cuda_start() == 0)
+				cuda.primary_ctx_release(i);
+		primaries[i].ctx = NULL;
+	}
+}
+
+void map_begin(void)
+{
+	struct process *p = process();
+
+	pthread_mutex_lock(&p->context_lock);
+	p->connections++;
+	pthread_mutex_unlock(&p->context_lock);
+}
+
+/* Every user of a context has a buffer, and every buffer holds its connection. */
+void map_end(void)
+{
+	struct process *p = process();
+
+	pthread_mutex_lock(&p->context_lock);
+	if (--p->connections == 0)
+		release_primaries();
+	pthread_mutex_unlock(&p->context_lock);
+}
+
+static int push_primary(int device)
+{
+	CUcontext ctx;
+	int r = primary(device, false, &ctx);
+
+	if (r < 0 || cuda.ctx_push_current(ctx) == CUDA_SUCCESS)
+		return r;
+	/* An application that resets the device (cuDevicePrimaryCtxReset, Numba's close()) destroys
+	 * the context while we use it; retaining it makes another. */
+	r = primary(device, true, &ctx);
+	return r < 0 ? r : cuda_check("cuCtxPushCurrent", cuda.ctx_push_current(ctx));
+}
+
+int map_enter(int device, struct map_entered *ret)
+{
+	bool push;
+	int r = device < 0 ? 0 : cuda_start();
+
+	*ret = (struct map_entered){ 0 };
+	if (device < 0 || r < 0)
+		return r;
+	push = current_device() != device;
+	r = push ? push_primary(device) : 0;
+	ret->pushed = push && r == 0;
+	return r;
+}
+
+void map_leave(struct map_entered *e)
+{
+	CUcontext ctx;
+
+	if (e->pushed)
+		cuda.ctx_pop_current(&ctx);
+	e->pushed = false;
+}
+
+static int synchronize_primary(int device)
+{
+	struct map_entered entered = { .pushed = true };
+	unsigned int flags;
+	int active = 0;
+	int r = cuda_check("cuDevicePrimaryCtxGetState",
+			   cuda.primary_ctx_get_state(device, &flags, &active));
+
+	/* A context that does not exist has no work to wait for. */
+	if (r < 0 || !active)
+		return r;
+	r = push_primary(device);
+	if (r < 0)
+		return r;
+	r = cuda_check("cuCtxSynchronize", cuda.ctx_synchronize());
+	map_leave(&entered);
+	return r;
+}
+
+/* Known once it is retained here. A program that works in the primary context, as most do, then
+ * waits once and not twice. */
+static bool is_primary_current(int device)
+{
+	pthread_mutex_t *lock = &process()->context_lock;
+	CUcontext ctx = NULL, primary_ctx;
+
+	pthread_mutex_lock(lock);
+	primary_ctx = primaries[device].ctx;
+	pthread_mutex_unlock(lock);
+	return primary_ctx && cuda.ctx_get_current(&ctx) == CUDA_SUCCESS && ctx == primary_ctx;
+}
+
+/* Waits for the work in the thread's context, if it is of the device, and in the device's primary
+ * one, if it exists. 0 or -EIO. */
+static int synchronize_device(int device)
+{
+	bool current = current_device() == device;
+	int r = current ? cuda_check("cuCtxSynchronize", cuda.ctx_synchronize()) : 0;
+
+	if (r < 0 || (current && is_primary_current(device)))
+		return r;
+	return synchronize_primary(device);
+}
+
+int map_synchronize(struct map *m)
+{
+	int result = 0;
+
+	for (uint64_t left = m->priv->used_from; left; left &= left - 1) {
+		int r = synchronize_device(__builtin_ctzll(left));
+
+		result = result < 0 ? result : r;
+	}
+	return result;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The client's table of driver calls. The library is loaded when the first GPU buffer is opened, so
+ * that a process with host pools only never pays for it, and is never unloaded.
+ *
+ * CUDA does not survive a fork (CUDA C Programming Guide, "Multi-process": a child must not use
+ * what its parent initialised): where the parent had started CUDA here, the child gets this error
+ * instead.
+ */
+#include "client/lib/map/cuda.h"
+
+#include "client/lib/base/error.h"
+#include "client/lib/base/process.h"
+#include "proto/base/own.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+static const struct libcuda_symbol symbols[] = { CUDA_CALLS(LIBCUDA_SYMBOL) };
+
+struct cuda cuda;		    /* under process::cuda_lock until it is loaded */
+static bool loaded;		    /* likewise */
+static _Atomic uint64_t started_in; /* process_generation() where cuInit was called; 0 */
+
+static int load(void)
+{
+	char why[256];
+
+	loaded = libcuda_load(symbols, array_size(symbols), &cuda, why, sizeof(why));
+	return loaded ? 0 : error_set(ENODEV, "%s", why);
+}
+
+static int start(uint64_t generation)
+{
+	int r = loaded ? 0 : load();
+
+	if (r < 0)
+		return r;
+	if (cuda_check("cuInit", cuda.init(0)) < 0)
+		return -ENODEV;
+	started_in = generation;
+	return 0;
+}
+
+int cuda_start(void)
+{
+	struct process *p = process();
+	uint64_t generation = process_generation();
+	int r;
+
+	if (generation == 0)
+		return error_set(ENOMEM, "out of memory for the driver");
+	if (started_in == generation)
+		return 0;
+	if (started_in != 0)
+		return error_set(ENODEV, "CUDA was started before fork() and can't be used in the "
+					 "child: fork first, or exec");
+	pthread_mutex_lock(&p->cuda_lock);
+	r = started_in == generation ? 0 : start(generation);
+	pthread_mutex_unlock(&p->cuda_lock);
+	return r;
+}
+
+bool cuda_is_started(void)
+{
+	return started_in != 0 && started_in == process_generation();
+}
+
+int cuda_check(const char *call, CUresult result)
+{
+	const char *name = NULL;
+	int number = EIO;
+
+	if (result == CUDA_SUCCESS)
+		return 0;
+	/* The driver leaves name as it is for an error that it does not know. */
+	cuda.get_error_name(result, &name);
+	if (result == CUDA_ERROR_OUT_OF_MEMORY)
+		number = ENOMEM;
+	if (result == CUDA_ERROR_NO_DEVICE || result == CUDA_ERROR_INVALID_DEVICE ||
+	    result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_DEVICE_UNAVAILABLE)
+		number = ENODEV;
+	return error_set(number, "%s: %s", call,
+			 name ? name : "an error that the driver has no name for");
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Host memory: the daemon's memfd, mapped. Before that it is checked: its size and its owner, and
+ * seals against shrinking (which would raise SIGBUS in a reader) and growing. For a reader the
+ * mapping is read-only, and so is the fd that the daemon sends, so that no later mprotect() can
+ * make it writable.
+ *
+ * A copy-on-write mapping is a private one (MAP_PRIVATE): it may be written to, although the fd is
+ * read-only and the memory may be sealed.
+ *
+ * The mapping keeps the memory; the map keeps no fd.
+ */
+#include "client/lib/base/endpoint.h"
+#include "client/lib/base/error.h"
+#include "client/lib/map/map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+
+static int host_prepare(const struct map_request *r, int *ret_owner, int *ret_device)
+{
+	if (r->device >= 0)
+		return error_set(ENODEV,
+				 "a host buffer can't be mapped for GPU %d: use a pinned pool",
+				 r->device);
+	*ret_device = -1;
+	return 0;
+}
+
+static int host_map(const struct map_request *r, struct map_private *p)
+{
+	int prot = PROT_READ | (r->write || r->copy_on_write ? PROT_WRITE : 0);
+	int flags = r->copy_on_write ? MAP_PRIVATE : MAP_SHARED;
+	struct stat st;
+	void *memory;
+	int result = endpoint_check_file("the memory that the daemon sent", r->fd, r->server_uid,
+					 r->allocated_bytes, F_SEAL_SHRINK | F_SEAL_GROW, &st);
+
+	if (result < 0)
+		return result;
+	memory = mmap(NULL, r->allocated_bytes, prot, flags, r->fd, 0);
+	if (memory == MAP_FAILED)
+		return error_set(errno == ENOMEM ? ENOMEM : EPROTO,
+				 "can't map the memory that the daemon sent: %m");
+	p->map.host_ptr = memory;
+	return 0;
+}
+
+static int host_unmap(struct map_private *p)
+{
+	if (munmap(p->map.host_ptr, p->bytes) < 0)
+		return error_set(EIO, "can't unmap the memory: %m");
+	return 0;
+}
+
+static int host_protect(struct map_private *p)
+{
+	if (mprotect(p->map.host_ptr, p->bytes, PROT_READ) < 0)
+		return error_set(errno, "can't make the memory read-only: %m");
+	return 0;
+}
+
+const struct map_kind map_host = { .knows_access = true,
+				   .knows_copy_on_write = true,
+				   .prepare = host_prepare,
+				   .map = host_map,
+				   .unmap = host_unmap,
+				   .protect = host_protect };

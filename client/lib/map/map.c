@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The register of what this process has mapped: one entry for each buffer, and for each access and
+ * device where the kind of pool distinguishes them. An entry is counted, however often and through
+ * whichever connection the buffer is opened. For mempools the driver requires that (a second import
+ * has the same address and is not counted); for the others it saves address space.
+ *
+ * Mapping and unmapping run without the register's lock. An entry is busy meanwhile, and a thread
+ * that wants the same entry waits. Such waits can't deadlock: a thread that has made an entry busy
+ * waits for no other.
+ */
+#include "client/lib/map/map.h"
+
+#include "client/lib/base/error.h"
+#include "client/lib/base/process.h"
+#include "proto/base/own.h"
+
+#include <string.h>
+
+static const struct map_kind *kind_of(enum gpushm_kind kind)
+{
+	static const struct map_kind *const kinds[] = { [GPUSHM_HOST] = &map_host,
+							[GPUSHM_PINNED] = &map_pinned,
+							[GPUSHM_VMM] = &map_vmm,
+							[GPUSHM_MEMPOOL] = &map_mempool };
+
+	return kinds[kind];
+}
+
+static struct map_private *entry_new(const struct map_kind *kind, const struct map_request *r,
+				     int owner, int device)
+{
+	struct map_private *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->map.priv = p;
+	p->map.device = owner;
+	p->kind = kind;
+	p->refs = 1;
+	p->busy = true;
+	memcpy(p->daemon, r->pool->daemon, sizeof(p->daemon));
+	p->buffer = r->buffer;
+	p->copy_on_write = r->copy_on_write;
+	p->write = r->write || r->copy_on_write || !kind->knows_access;
+	p->map.writable = p->write;
+	p->device = device;
+	p->used_from = device < 0 ? 0 : 1ull << device;
+	p->bytes = r->allocated_bytes;
+	p->numa_node = r->pool->numa_node;
+	return p;
+}
+
+static bool same(const struct map_private *a, const struct map_private *b)
+{
+	return a->buffer == b->buffer && a->kind == b->kind && a->write == b->write &&
+	       !a->copy_on_write && !b->copy_on_write &&
+	       (a->device == b->device || !a->kind->knows_device) &&
+	       memcmp(a->daemon, b->daemon, sizeof(a->daemon)) == 0;
+}
+
+/* Returns the entry of that key, or NULL; waits while the entry is busy. Under the lock. */
+static struct map_private *find(struct process *self, const struct map_private *key)
+{
+	struct map_private *p = self->maps;
+
+	while (p) {
+		if (!same(p, key)) {
+			p = p->next;
+			continue;
+		}
+		if (!p->busy)
+			return p;
+		pthread_cond_wait(&self->map_changed, &self->map_lock);
+		p = self->maps; /* p may have been freed */
+	}
+	return NULL;
+}
+
+static void remove_entry(struct process *self, struct map_private *p)
+{
+	struct map_private **at = &self->maps;
+
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	free(p);
+}
+
+/* Takes a reference on an existing entry, else inserts `fresh`. Returns the entry. */
+static struct map_private *find_or_insert(struct process *self, struct map_private *fresh)
+{
+	struct map_private *found;
+
+	pthread_mutex_lock(&self->map_lock);
+	found = find(self, fresh);
+	if (found) {
+		found->refs++;
+		found->used_from |= fresh->used_from;
+	} else {
+		fresh->next = self->maps;
+		self->maps = found = fresh;
+	}
+	pthread_mutex_unlock(&self->map_lock);
+	return found;
+}
+
+/* Ends an entry's busy time: it is mapped, or it is removed. */
+static void settle(struct process *self, struct map_private *p, bool mapped)
+{
+	pthread_mutex_lock(&self->map_lock);
+	if (mapped)
+		p->busy = false;
+	else
+		remove_entry(self, p);
+	pthread_cond_broadcast(&self->map_changed);
+	pthread_mutex_unlock(&self->map_lock);
+}
+
+int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
+{
+	const struct map_kind *kind = kind_of(r->pool->kind);
+	struct map_private *fresh, *p;
+	struct process *self = process();
+	int owner = -1, device, result;
+
+	if (!self)
+		return error_set(ENOMEM, "out of memory for a map");
+	if (r->copy_on_write && !kind->knows_copy_on_write)
+		return error_set(ENOTSUP, "only host memory can be opened copy-on-write, and its "
+					  "pool is of GPU or pinned memory: open it for reading, "
+					  "and copy what is to be changed");
+	result = kind->prepare(r, &owner, &device);
+	if (result < 0)
+		return result;
+	fresh = entry_new(kind, r, owner, device);
+	if (!fresh)
+		return error_set(ENOMEM, "out of memory for a map");
+	p = find_or_insert(self, fresh);
+	if (p != fresh) {
+		free(fresh);
+	} else {
+		result = kind->map(r, p);
+		settle(self, p, result == 0);
+	}
+	if (result < 0)
+		return result;
+	*ret = &p->map;
+	*ret_device = device;
+	return 0;
+}
+
+int map_release(struct map *m)
+{
+	struct process *self = process();
+	struct map_private *p;
+	bool last;
+	int r;
+
+	if (!m)
+		return 0;
+	p = m->priv;
+	/* After a GPU fault waiting fails; only the result of unmap is returned. */
+	map_synchronize(m);
+	pthread_mutex_lock(&self->map_lock);
+	last = --p->refs == 0;
+	p->busy = last;
+	pthread_mutex_unlock(&self->map_lock);
+	if (!last)
+		return 0;
+	r = p->kind->unmap(p);
+	settle(self, p, false);
+	return r;
+}
+
+uint64_t map_bytes(const struct map *m)
+{
+	return m->priv->bytes;
+}
+
+int map_protect(struct map *m)
+{
+	struct process *self = process();
+	struct map_private *p = m->priv;
+	int r;
+
+	if (!p->kind->knows_access || !m->writable)
+		return 0;
+	r = p->kind->protect(p);
+	if (r < 0)
+		return r;
+	m->writable = false;
+	/* From now on this map serves opens for reading. */
+	pthread_mutex_lock(&self->map_lock);
+	p->write = false;
+	pthread_mutex_unlock(&self->map_lock);
+	return 0;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What this process has mapped: one mapping for each buffer (and access, where the kind of pool has
+ * read-only mappings), counted, however often the buffer is opened. The driver makes that
+ * necessary: a second import of a mempool pointer has the same address and is not counted, so that
+ * the first free would unmap both.
+ */
+#pragma once
+
+#include "client/gpushm.h"
+#include "proto/limits.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A pool, as client/lib/map needs it. */
+struct map_pool {
+	unsigned char daemon[DAEMON_ID_BYTES];
+	uint32_t id;
+	enum gpushm_kind kind;
+	bool has_device;
+	unsigned char device_uuid[UUID_BYTES];
+	int numa_node;
+	bool imported; /* mempool: counts as a user of the import; written by mempool.c */
+};
+
+/* The memory to map, as the reply described it. fd is the memory's, or for a mempool the pool's, or
+ * -1 where the connection has no fd of the pool. */
+struct map_request {
+	struct map_pool *pool; /* the connection's; must live until map_pool_done() */
+	uint64_t buffer;       /* id */
+	uint64_t bytes, allocated_bytes;
+	bool write;
+	bool copy_on_write; /* a mapping that nobody shares; host memory only */
+	int device;	    /* ordinal to map for, GPUSHM_OWN_DEVICE or GPUSHM_CURRENT_DEVICE */
+	unsigned char record[RECORD_BYTES];
+	int fd;		  /* lent: the map keeps no fd; the caller closes it */
+	uid_t server_uid; /* owner that a host memfd must have */
+};
+
+struct map {
+	void *device_ptr;	  /* NULL where no GPU can use it */
+	void *host_ptr;		  /* NULL where the CPU can't */
+	int device;		  /* CUDA ordinal of the memory's GPU; -1 */
+	_Atomic bool writable;	  /* of a mempool: always */
+	struct map_private *priv; /* see below */
+};
+
+/* Maps the memory, or takes another reference on the map that this process has already, unless it
+ * is copy-on-write: each of those is separate.
+ * *ret_device: the GPU that the caller uses it from, which may be another one than the memory's; -1
+ * where none can. Checks fd: its kind, owner, size and seals. 0; -ENODEV (this process can't see
+ * the device or has no driver), -EPROTO (the fd is not what the reply promised), -ENOTSUP
+ * (copy-on-write of another kind than host), -ENOMEM, -EIO with gpushm_error() set. Never waits for
+ * the GPU. */
+int map_acquire(const struct map_request *r, struct map **ret, int *ret_device);
+
+/* Releases a reference. Waits for the work that this process has queued on the GPUs that use the
+ * map; the last reference unmaps the memory. NULL is allowed. 0, or -EIO where the driver failed
+ * and the memory may still be mapped. */
+int map_release(struct map *m);
+
+/* The mapped bytes: all that was allocated. */
+uint64_t map_bytes(const struct map *m);
+
+/* Waits for the work on the GPUs that use the map. 0 or -EIO. No-op for host maps. */
+int map_synchronize(struct map *m);
+
+/* Makes the mapping read-only, for all its references, where the kind can (vmm, pinned, host). 0 or
+ * -errno. */
+int map_protect(struct map *m);
+
+/* A connection begins and ends: the last one of the process releases the driver's contexts. */
+void map_begin(void);
+void map_end(void);
+
+/* A connection ends, and all buffers that were opened through it are closed: an imported mempool is
+ * destroyed with the last connection that used it. */
+void map_pool_done(struct map_pool *pool);
+
+/* This process's CUDA ordinal of the device with that UUID; -1 where it can't see it, or has no
+ * driver. Starts the driver (cuInit, 0.2 s) on its first call. */
+int map_device_ordinal(const unsigned char uuid[UUID_BYTES]);
+
+/* See gpushm_current_device(). */
+int map_current_device(void);
+
+/* The memory in bytes of this process's GPU of that ordinal; 0 where the driver fails. */
+uint64_t map_device_bytes(int device);
+
+/* ---- copies between a device's memory and the host's, or another device's ---- */
+
+/* From map_enter() until map_leave() the thread is in a context of the GPU; -1: of none, for host
+ * maps. The context is the current one if it is of that GPU, else the GPU's primary one, which is
+ * made (0.3 s) if it does not exist. 0, -ENODEV or -EIO. */
+struct map_entered {
+	bool pushed; /* else the thread was in a context of the device already */
+};
+int map_enter(int device, struct map_entered *ret);
+void map_leave(struct map_entered *e);
+
+/* `height` rows of `width` bytes, `*_pitch` bytes from one row to the next (not used where height
+ * is 1; else at least width). */
+struct map_copy {
+	void *device, *host;
+	size_t width, height, device_pitch, host_pitch;
+	bool to_host;
+	bool on_device; /* `host` is memory of a GPU, too */
+};
+
+/* Queues the copy on a CUstream (NULL: the legacy default stream), after map_enter(). Blocks only
+ * where the driver does, for pageable memory. 0, or -EIO with gpushm_error() set. */
+int map_copy(const struct map_copy *copy, void *stream);
+/* Waits until the stream has done what was queued. After map_enter(). 0 or -EIO. */
+int map_wait(void *stream);
+
+/* ---- the kinds of pools; for client/lib/map and its tests only ---- */
+
+/* An entry of the register of maps. */
+struct map_private {
+	struct map map;		  /* what the caller sees; map.priv points here */
+	struct map_private *next; /* process::maps */
+	const struct map_kind *kind;
+	unsigned refs;
+	bool busy; /* being mapped or unmapped, without the lock */
+	unsigned char daemon[DAEMON_ID_BYTES];
+	uint64_t buffer;
+	bool write;	    /* part of the key where the kind has read-only mappings */
+	bool copy_on_write; /* never found again */
+	int device;	    /* ordinal of the GPU that it is mapped for; -1: the CPU alone */
+	/* Bit n: GPU n uses it. More than `device` where one map serves all GPUs. */
+	_Atomic uint64_t used_from;
+	uint64_t bytes; /* mapped */
+	int numa_node;	/* pinned */
+};
+
+struct map_kind {
+	bool knows_access; /* one map for each access; else one for all, and that writable */
+	bool knows_device; /* one map for each GPU that it is mapped for */
+	bool knows_copy_on_write;
+
+	/* Finds the memory's GPU (else *ret_owner stays -1) and the one to map for, and prepares
+	 * what all buffers of the pool need; a kind of the driver's starts the driver. 0, or -errno
+	 * with gpushm_error() set. */
+	int (*prepare)(const struct map_request *r, int *ret_owner, int *ret_device);
+	/* Maps the memory: sets the pointers in p->map. An error leaves
+	 * nothing. */
+	int (*map)(const struct map_request *r, struct map_private *p);
+	/* 0, or -errno where the memory may still be mapped. */
+	int (*unmap)(struct map_private *p);
+	int (*protect)(struct map_private *p);
+};
+
+extern const struct map_kind map_host, map_pinned, map_vmm, map_mempool;

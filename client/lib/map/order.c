@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Waits and writes of words, queued on a CUDA stream: cuStreamWaitValue64(), cuStreamWriteValue64()
+ * and, for several at once, cuStreamBatchMemOp(). A write is a barrier, too (without
+ * CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER): when another GPU or a CPU sees the word, it sees what
+ * was written before.
+ *
+ * A page of words is registered for all contexts (PORTABLE). One that this process has mapped for
+ * reading is registered READ_ONLY: waits work, and a write would end the process's context, and
+ * under MPS those of others.
+ *
+ * The calls are in a table of their own: a driver that lacks one of them still maps buffers.
+ */
+#include "client/lib/map/order.h"
+
+#include "client/lib/base/error.h"
+#include "client/lib/base/process.h"
+#include "client/lib/map/cuda.h"
+#include "proto/base/own.h"
+
+#include <string.h>
+
+/* The oldest version of cuStreamGetCaptureInfo() with the stream's last nodes: CUDA 11.3. Newer
+ * headers declare the newest version alone. */
+typedef CUresult get_capture_info_fn(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+				     CUgraph *graph, const CUgraphNode **last, size_t *n_last);
+
+/* member, symbol, type. */
+#define ORDER_CALLS(X)                                                                          \
+	X(get_attribute, cuDeviceGetAttribute, __typeof__(cuDeviceGetAttribute))                \
+	X(host_register, cuMemHostRegister_v2, __typeof__(cuMemHostRegister_v2))                \
+	X(host_unregister, cuMemHostUnregister, __typeof__(cuMemHostUnregister))                \
+	X(host_pointer, cuMemHostGetDevicePointer_v2, __typeof__(cuMemHostGetDevicePointer_v2)) \
+	X(wait_value, cuStreamWaitValue64_v2, __typeof__(cuStreamWaitValue64_v2))               \
+	X(write_value, cuStreamWriteValue64_v2, __typeof__(cuStreamWriteValue64_v2))            \
+	X(batch, cuStreamBatchMemOp_v2, __typeof__(cuStreamBatchMemOp_v2))                      \
+	X(get_capture_info, cuStreamGetCaptureInfo_v2, get_capture_info_fn)                     \
+	X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode,                             \
+	  __typeof__(cuThreadExchangeStreamCaptureMode))                                        \
+	X(node_get_type, cuGraphNodeGetType, __typeof__(cuGraphNodeGetType))                    \
+	X(node_get_params, cuGraphBatchMemOpNodeGetParams,                                      \
+	  __typeof__(cuGraphBatchMemOpNodeGetParams))                                           \
+	X(exec_set_params, cuGraphExecBatchMemOpNodeSetParams,                                  \
+	  __typeof__(cuGraphExecBatchMemOpNodeSetParams))
+#define MEMBER(member, symbol, type) type *member;
+#define SYMBOL(member, symbol, type) { #symbol, offsetof(struct order_calls, member) },
+
+struct order_calls {
+	ORDER_CALLS(MEMBER)
+};
+static const struct libcuda_symbol symbols[] = { ORDER_CALLS(SYMBOL) };
+
+/* What drivers before CUDA 12.0 lack. */
+struct newer_calls {
+	__typeof__(cuStreamGetId) *get_id;
+};
+static const struct libcuda_symbol newer_symbols[] = { { "cuStreamGetId",
+							 offsetof(struct newer_calls, get_id) } };
+static struct newer_calls newer; /* as calls */
+
+static struct order_calls calls; /* under process::cuda_lock until it is loaded */
+static _Atomic bool loaded;
+
+/* After cuda_start(), which says what a missing driver means. */
+static int load(void)
+{
+	struct process *p = process();
+	char why[256] = "";
+
+	if (loaded)
+		return 0;
+	pthread_mutex_lock(&p->cuda_lock);
+	if (!loaded) {
+		char ignored[256];
+
+		if (!libcuda_load(newer_symbols, array_size(newer_symbols), &newer, ignored,
+				  sizeof(ignored)))
+			newer.get_id = NULL;
+		loaded = libcuda_load(symbols, array_size(symbols), &calls, why, sizeof(why));
+	}
+	pthread_mutex_unlock(&p->cuda_lock);
+	return loaded ? 0 : error_set(ENOTSUP, "streams: %s", why);
+}
+
+static int check_attribute(int device, CUdevice_attribute attribute, const char *what)
+{
+	int has = 0;
+	int r = cuda_check("cuDeviceGetAttribute", calls.get_attribute(&has, attribute, device));
+
+	if (r < 0 || has)
+		return r;
+	return error_set(ENOTSUP, "GPU %d has no %s, which streams need", device, what);
+}
+
+int order_check(int device)
+{
+	int r = cuda_start();
+
+	if (r == 0)
+		r = load();
+	if (r == 0)
+		r = check_attribute(device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+				    "64-bit stream memory operations");
+	if (r == 0)
+		r = check_attribute(device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
+				    "read-only access to host memory");
+	return r;
+}
+
+/* ---- pages ---- */
+
+/* While a stream captures a graph, the driver refuses to register memory, and ends the capture, if
+ * the thread does not say that it knows what it does: nothing of the capture uses the call. */
+static int exchange_capture_mode(CUstreamCaptureMode *mode)
+{
+	return cuda_check("cuThreadExchangeStreamCaptureMode", calls.exchange_capture_mode(mode));
+}
+
+static int register_page(struct order_page *p)
+{
+	unsigned int flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+			     (p->writable ? 0 : CU_MEMHOSTREGISTER_READ_ONLY);
+	CUdeviceptr address;
+	int r = cuda_check("cuMemHostRegister", calls.host_register(p->host, p->bytes, flags));
+
+	if (r < 0)
+		return r;
+	r = cuda_check("cuMemHostGetDevicePointer", calls.host_pointer(&address, p->host, 0));
+	if (r < 0)
+		calls.host_unregister(p->host);
+	else
+		p->address = address;
+	return r;
+}
+
+int order_register(struct order_page *p, int device)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	struct map_entered entered;
+	int r;
+
+	if (p->address)
+		return 0;
+	r = map_enter(device, &entered);
+	if (r == 0)
+		r = load();
+	if (r == 0)
+		r = exchange_capture_mode(&mode);
+	if (r == 0) {
+		r = register_page(p);
+		calls.exchange_capture_mode(&mode);
+	}
+	map_leave(&entered);
+	return r;
+}
+
+int order_unregister(struct order_page *p, int device)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	struct map_entered entered;
+	int r;
+
+	if (!p->address)
+		return 0;
+	r = map_enter(device, &entered);
+	if (r == 0) {
+		bool relaxed = exchange_capture_mode(&mode) == 0;
+
+		r = cuda_check("cuMemHostUnregister", calls.host_unregister(p->host));
+		if (relaxed)
+			calls.exchange_capture_mode(&mode);
+	}
+	map_leave(&entered);
+	if (r == 0)
+		p->address = 0;
+	return r == 0 ? 0 : -EIO;
+}
+
+/* ---- operations ---- */
+
+static void fill_params(const struct order_op *ops, size_t n, CUstreamBatchMemOpParams *ret)
+{
+	memset(ret, 0, n * sizeof(*ret));
+	for (size_t i = 0; i < n; i++) {
+		ret[i].operation = ops[i].write ? CU_STREAM_MEM_OP_WRITE_VALUE_64
+						: CU_STREAM_MEM_OP_WAIT_VALUE_64;
+		if (ops[i].write) {
+			ret[i].writeValue.address = ops[i].address;
+			ret[i].writeValue.value64 = ops[i].value;
+			ret[i].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+		} else {
+			ret[i].waitValue.address = ops[i].address;
+			ret[i].waitValue.value64 = ops[i].value;
+			ret[i].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+		}
+	}
+}
+
+static int enqueue_batch(CUstream stream, const struct order_op *ops, size_t n)
+{
+	CUstreamBatchMemOpParams params[ORDER_OPS_MAX];
+
+	fill_params(ops, n, params);
+	return cuda_check("cuStreamBatchMemOp", calls.batch(stream, (unsigned int)n, params, 0));
+}
+
+/* A batch of one costs more than the call for one. */
+static int enqueue(CUstream stream, const struct order_op *ops, size_t n)
+{
+	if (n > 1)
+		return enqueue_batch(stream, ops, n);
+	if (ops->write)
+		return cuda_check("cuStreamWriteValue64",
+				  calls.write_value(stream, ops->address, ops->value,
+						    CU_STREAM_WRITE_VALUE_DEFAULT));
+	return cuda_check("cuStreamWaitValue64", calls.wait_value(stream, ops->address, ops->value,
+								  CU_STREAM_WAIT_VALUE_GEQ));
+}
+
+uint64_t order_stream_id(int device, void *stream)
+{
+	struct map_entered entered;
+	unsigned long long id = 0;
+
+	if (map_enter(device, &entered) == 0 && load() == 0 && newer.get_id &&
+	    newer.get_id(stream, &id) != CUDA_SUCCESS)
+		id = 0;
+	map_leave(&entered);
+	return id;
+}
+
+static int begin_operations(int device, size_t n, struct map_entered *ret)
+{
+	int r = map_enter(device, ret);
+
+	if (r == 0)
+		r = load();
+	if (r == 0 && n > ORDER_OPS_MAX)
+		r = error_set(EINVAL, "%zu operations at a time, at most %u", n, ORDER_OPS_MAX);
+	return r;
+}
+
+int order_enqueue(int device, void *stream, const struct order_op *ops, size_t n)
+{
+	struct map_entered entered;
+	int r;
+
+	if (n == 0)
+		return 0;
+	r = begin_operations(device, n, &entered);
+	if (r == 0)
+		r = enqueue(stream, ops, n);
+	map_leave(&entered);
+	return r;
+}
+
+/* ---- in a captured graph ---- */
+
+/* The node that was captured last. */
+static int last_node(CUstream stream, CUgraphNode *ret)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	const CUgraphNode *last = NULL;
+	CUgraphNodeType type;
+	size_t n = 0;
+	int r = cuda_check("cuStreamGetCaptureInfo",
+			   calls.get_capture_info(stream, &status, NULL, NULL, &last, &n));
+
+	if (r < 0)
+		return r;
+	if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE || n != 1)
+		return error_set(EINVAL, "the CUDA stream does not capture a graph");
+	r = cuda_check("cuGraphNodeGetType", calls.node_get_type(last[0], &type));
+	if (r == 0 && type != CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)
+		r = error_set(EIO, "the driver captured the frame's words as another kind of node");
+	if (r == 0)
+		*ret = last[0];
+	return r;
+}
+
+/* Operations on a stream that does not capture would be done at once. */
+static int check_captures(CUstream stream)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	int r = cuda_check("cuStreamGetCaptureInfo",
+			   calls.get_capture_info(stream, &status, NULL, NULL, NULL, NULL));
+
+	if (r < 0 || status == CU_STREAM_CAPTURE_STATUS_ACTIVE)
+		return r;
+	return error_set(EINVAL, status == CU_STREAM_CAPTURE_STATUS_NONE
+					 ? "the CUDA stream does not capture a graph: begin with "
+					   "cuStreamBeginCapture()"
+					 : "the CUDA stream's capture has failed");
+}
+
+int order_capture(int device, void *stream, const struct order_op *ops, size_t n, void **ret_node)
+{
+	struct map_entered entered;
+	CUgraphNode node = NULL;
+	int r = begin_operations(device, n, &entered);
+
+	if (r == 0)
+		r = check_captures(stream);
+	if (r == 0)
+		r = enqueue_batch(stream, ops, n);
+	if (r == 0)
+		r = last_node(stream, &node);
+	map_leave(&entered);
+	if (r == 0)
+		*ret_node = node;
+	return r;
+}
+
+int order_set_node(int device, void *graph_exec, void *node, const struct order_op *ops, size_t n)
+{
+	CUstreamBatchMemOpParams params[ORDER_OPS_MAX];
+	CUDA_BATCH_MEM_OP_NODE_PARAMS node_params;
+	struct map_entered entered;
+	int r = begin_operations(device, n, &entered);
+
+	/* The node's context, which must stay as it is, comes with its parameters. */
+	if (r == 0)
+		r = cuda_check("cuGraphBatchMemOpNodeGetParams",
+			       calls.node_get_params(node, &node_params));
+	if (r == 0) {
+		fill_params(ops, n, params);
+		node_params.count = (unsigned int)n;
+		node_params.paramArray = params;
+		r = cuda_check("cuGraphExecBatchMemOpNodeSetParams",
+			       calls.exec_set_params(graph_exec, node, &node_params));
+	}
+	map_leave(&entered);
+	return r;
+}

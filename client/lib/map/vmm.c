@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vmm memory: one allocation of the GPU for each buffer, mapped through its own fd for its own GPU
+ * or a peer of that. The GPU's page tables enforce read-only access: a kernel that writes there
+ * ends its own process and no other. Only waiting needs a context.
+ */
+#include "client/lib/map/context.h"
+#include "client/lib/map/window.h"
+
+#include <stdint.h>
+
+static CUmemAccessDesc access_of(int device, bool write)
+{
+	return (CUmemAccessDesc){ .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device },
+				  .flags = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+						 : CU_MEM_ACCESS_FLAGS_PROT_READ };
+}
+
+static int vmm_map(const struct map_request *r, struct map_private *p)
+{
+	CUmemAccessDesc access = access_of(p->device, p->write);
+	CUdeviceptr ptr;
+	int result = window_open(r->fd, p->bytes, &access, 1, &ptr);
+
+	if (result < 0)
+		return result;
+	p->map.device_ptr = (void *)(uintptr_t)ptr;
+	return 0;
+}
+
+static int vmm_protect(struct map_private *p)
+{
+	CUmemAccessDesc access = access_of(p->device, false);
+
+	return window_set_access((uintptr_t)p->map.device_ptr, p->bytes, &access, 1);
+}
+
+const struct map_kind map_vmm = { .knows_access = true,
+				  .knows_device = true,
+				  .prepare = context_find_devices,
+				  .map = vmm_map,
+				  .unmap = window_unmap,
+				  .protect = vmm_protect };

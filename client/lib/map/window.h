@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A range of addresses that maps one allocation of the driver's, imported from its fd: what vmm and
+ * pinned memory share. After cuda_start(). All return 0, or -errno with gpushm_error() set.
+ */
+#pragma once
+
+#include "client/lib/map/cuda.h"
+#include "client/lib/map/map.h"
+
+/* Imports the fd, which stays the caller's, and maps all its bytes with that access. An error
+ * leaves nothing. Needs no context. */
+int window_open(int fd, size_t bytes, const CUmemAccessDesc *access, size_t n_access,
+		CUdeviceptr *ret);
+
+/* Changes the access of the devices in `access`. */
+int window_set_access(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access,
+		      size_t n_access);
+
+/* map_kind::unmap for both kinds: for both map.device_ptr is the window. */
+int window_unmap(struct map_private *p);

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * STREAM, JOIN, PAGE and DROP, and the pages that PAGE brings. A page is checked as host memory is:
+ * its kind, its size, its owner, and that nobody can truncate it, which would raise SIGBUS here.
+ * What never changes in it must fit its size. All else in a page may be anything at any time: its
+ * writer is another process.
+ *
+ * The mapping keeps the memory; no fd is kept.
+ */
+#include "client/lib/stream/pages.h"
+
+#include "client/lib/base/endpoint.h"
+#include "client/lib/base/error.h"
+#include "client/lib/link/request.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#define BYTES_MAX stream_head_bytes(STREAM_SLOTS_MAX, STREAM_READERS_MAX)
+
+static int nonsense(const char *what)
+{
+	return error_set(EPROTO, "the daemon's page of a stream makes no sense: %s", what);
+}
+
+/* ---- PAGE ---- */
+
+static int check_version(uint32_t version)
+{
+	return version == STREAM_VERSION
+		       ? 0
+		       : error_set(EPROTONOSUPPORT,
+				   "the stream has version %u of its pages, this library knows "
+				   "version %u: upgrade the older one",
+				   version, STREAM_VERSION);
+}
+
+static bool slots_fit(uint32_t slots)
+{
+	return slots >= STREAM_SLOTS_MIN && slots <= STREAM_SLOTS_MAX;
+}
+
+int pages_read_shape(const struct order_page *p, uint64_t buffer_bytes, struct page_shape *ret)
+{
+	const volatile struct stream_head *h = p->host;
+	struct page_shape s = { .slots = h->slots,
+				.readers = h->readers,
+				.slot_bytes = h->slot_bytes,
+				.limit_ms = h->limit_ms };
+	uint64_t all;
+
+	if (s.readers == 0 || s.readers > STREAM_READERS_MAX)
+		return nonsense("readers");
+	if (!slots_fit(s.slots) || h->order_size != stream_order_size(s.slots) ||
+	    p->bytes != stream_head_bytes(s.slots, s.readers))
+		return nonsense("slots");
+	if (__builtin_mul_overflow(s.slots, s.slot_bytes, &all) || all > buffer_bytes)
+		return nonsense("slots larger than the buffer");
+	*ret = s;
+	return 0;
+}
+
+static int check_head(const struct order_page *p, uint64_t buffer_bytes)
+{
+	const struct stream_head *h = p->host;
+	struct page_shape shape;
+
+	if (p->bytes < sizeof(*h) || h->magic != STREAM_HEAD_MAGIC)
+		return nonsense("it is no head");
+	if (check_version(h->version) < 0)
+		return -EPROTONOSUPPORT;
+	return pages_read_shape(p, buffer_bytes, &shape);
+}
+
+static int check_group(const struct stream_group_page *g, uint64_t bytes)
+{
+	if (bytes < sizeof(*g) || g->magic != STREAM_GROUP_MAGIC)
+		return nonsense("it is no group's");
+	if (check_version(g->version) < 0)
+		return -EPROTONOSUPPORT;
+	return slots_fit(g->slots) && bytes == stream_group_bytes(g->slots) ? 0 : nonsense("slots");
+}
+
+static int check_reader(const struct stream_reader_page *p, uint64_t bytes)
+{
+	if (bytes < sizeof(*p) || p->magic != STREAM_READER_MAGIC)
+		return nonsense("it is no reader's");
+	if (check_version(p->version) < 0)
+		return -EPROTONOSUPPORT;
+	return slots_fit(p->slots) && bytes == stream_reader_bytes(p->slots) ? 0
+									     : nonsense("slots");
+}
+
+static int check_page(uint32_t page, const struct order_page *p, uint64_t buffer_bytes)
+{
+	if (page == STREAM_PAGE_HEAD)
+		return check_head(p, buffer_bytes);
+	if (page == STREAM_PAGE_GROUP)
+		return check_group(p->host, p->bytes);
+	return check_reader(p->host, p->bytes);
+}
+
+struct page_reply {
+	struct gpushm_buffer *buffer;
+	uint32_t page;
+	struct order_page mapped;
+	uint64_t generation;
+};
+
+static int map(int fd, struct order_page *p)
+{
+	int prot = PROT_READ | (p->writable ? PROT_WRITE : 0);
+	void *memory = mmap(NULL, p->bytes, prot, MAP_SHARED | MAP_POPULATE, fd, 0);
+
+	if (memory == MAP_FAILED)
+		return error_set(errno == ENOMEM ? ENOMEM : EPROTO,
+				 "can't map a page of a stream: %m");
+	p->host = memory;
+	return 0;
+}
+
+static int read_page(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to)
+{
+	const Gpushm__Proto__PageReply *from = reply->page;
+	struct page_reply *r = to;
+	struct order_page p = { .bytes = from->bytes, .writable = from->writable };
+	struct stat st;
+	int result;
+
+	if (from->page != r->page || from->bytes > BYTES_MAX)
+		return nonsense("another page than asked");
+	result = endpoint_check_file("the stream's page that the daemon sent", c->frame.fds[0],
+				     c->server_uid, from->bytes, F_SEAL_SHRINK | F_SEAL_GROW, &st);
+	if (result == 0)
+		result = map(c->frame.fds[0], &p);
+	if (result < 0)
+		return result;
+	result = check_page(r->page, &p, r->buffer->bytes);
+	if (result < 0)
+		pages_unmap(&p);
+	r->mapped = p;
+	r->generation = from->generation;
+	return result;
+}
+
+int pages_map(struct gpushm_buffer *b, uint32_t page, struct order_page *ret,
+	      uint64_t *ret_generation)
+{
+	Gpushm__Proto__Page message = GPUSHM__PROTO__PAGE__INIT;
+	struct page_reply reply = { .buffer = b, .page = page };
+	int r;
+
+	message.has_lease = message.has_page = true;
+	message.lease = b->lease.id;
+	message.page = page;
+	r = request_read(b->connection, request_with(PAGE, page, &message), read_page, &reply);
+	if (r < 0)
+		return r;
+	*ret = reply.mapped;
+	if (ret_generation)
+		*ret_generation = reply.generation;
+	return 0;
+}
+
+void pages_unmap(struct order_page *p)
+{
+	if (p->host)
+		munmap(p->host, p->bytes);
+	*p = (struct order_page){ 0 };
+}
+
+/* ---- STREAM, JOIN, DROP ---- */
+
+int pages_make_stream(struct gpushm_buffer *b, uint32_t slots, uint64_t slot_bytes,
+		      uint32_t readers, uint32_t delivery, bool keep_queue, uint64_t limit_ms)
+{
+	Gpushm__Proto__Stream message = GPUSHM__PROTO__STREAM__INIT;
+	Gpushm__Proto__Reply *reply;
+	bool repeated;
+	int r;
+
+	message.has_lease = message.has_slots = message.has_slot_bytes = true;
+	message.has_readers = message.has_delivery = message.has_keep_queue = true;
+	message.has_limit_ms = true;
+	message.lease = b->lease.id;
+	message.slots = slots;
+	message.slot_bytes = slot_bytes;
+	message.readers = readers;
+	message.delivery = (Gpushm__Proto__Delivery)delivery;
+	message.keep_queue = keep_queue;
+	message.limit_ms = limit_ms;
+	r = request_call(b->connection, request_with(STREAM, stream, &message), &reply, &repeated);
+	if (r == 0)
+		request_done(b->connection);
+	return buffer_lost_with_daemon(b, r, repeated);
+}
+
+struct join_reply {
+	uint32_t reader;
+	uint64_t generation;
+};
+
+static int read_join(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to)
+{
+	struct join_reply *r = to;
+
+	if (reply->joined->reader >= STREAM_READERS_MAX || reply->joined->generation == 0)
+		return nonsense("the reader's number");
+	r->reader = reply->joined->reader;
+	r->generation = reply->joined->generation;
+	return 0;
+}
+
+int pages_join(struct gpushm_buffer *b, uint32_t follow, uint32_t max_held, uint32_t *ret_reader,
+	       uint64_t *ret_generation)
+{
+	Gpushm__Proto__Join message = GPUSHM__PROTO__JOIN__INIT;
+	struct join_reply reply;
+	int r;
+
+	message.has_lease = message.has_follow = message.has_max_held = true;
+	message.lease = b->lease.id;
+	message.follow = (Gpushm__Proto__Follow)follow;
+	message.max_held = max_held;
+	r = request_read(b->connection, request_with(JOIN, join, &message), read_join, &reply);
+	if (r < 0)
+		return r;
+	*ret_reader = reply.reader;
+	*ret_generation = reply.generation;
+	return 0;
+}
+
+int pages_leave(struct gpushm_buffer *b)
+{
+	Gpushm__Proto__Drop message = GPUSHM__PROTO__DROP__INIT;
+
+	message.has_lease = true;
+	message.lease = b->lease.id;
+	return request_ack(b->connection, request_with(DROP, drop, &message));
+}
+
+int pages_drop(struct gpushm_buffer *b, uint32_t reader, uint64_t generation)
+{
+	Gpushm__Proto__Drop message = GPUSHM__PROTO__DROP__INIT;
+
+	message.has_lease = message.has_reader = message.has_generation = true;
+	message.lease = b->lease.id;
+	message.reader = reader;
+	message.generation = generation;
+	return request_ack(b->connection, request_with(DROP, drop, &message));
+}

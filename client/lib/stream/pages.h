@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The requests of streams, and the pages that they bring, mapped and checked.
+ */
+#pragma once
+
+#include "client/lib/buffer/buffer.h"
+#include "client/lib/map/order.h"
+#include "proto/stream.h"
+
+/* STREAM: makes a stream of a buffer that is being filled. 0 or -errno with gpushm_error() set. */
+int pages_make_stream(struct gpushm_buffer *b, uint32_t slots, uint64_t slot_bytes,
+		      uint32_t readers, uint32_t delivery, bool keep_queue, uint64_t limit_ms);
+
+/* JOIN. */
+int pages_join(struct gpushm_buffer *b, uint32_t follow, uint32_t max_held, uint32_t *ret_reader,
+	       uint64_t *ret_generation);
+
+/* PAGE: maps a page of the stream. Checks the fd as that of host memory: its kind, owner, size and
+ * seals; and what never changes in the page. *ret_generation: of a reader's page. */
+int pages_map(struct gpushm_buffer *b, uint32_t page, struct order_page *ret,
+	      uint64_t *ret_generation);
+void pages_unmap(struct order_page *p);
+
+/* The numbers of a head that never change. Use these, and do not read the head again: a process
+ * that was its producer may still write it. */
+struct page_shape {
+	uint32_t slots, readers;
+	uint64_t slot_bytes, limit_ms;
+};
+/* Reads and checks them. 0 or -EPROTO with gpushm_error() set. */
+int pages_read_shape(const struct order_page *p, uint64_t buffer_bytes, struct page_shape *ret);
+
+/* DROP. */
+int pages_drop(struct gpushm_buffer *b, uint32_t reader, uint64_t generation);
+/* DROP of the lease itself. */
+int pages_leave(struct gpushm_buffer *b);

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a stream is in this process, and what it can be asked: pages, arrays and numbers.
+ */
+#include "client/lib/stream/stream.h"
+
+#include "client/lib/base/error.h"
+#include "client/lib/stream/pages.h"
+#include "client/lib/stream/wait.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+#include "proto/stream_atomic.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+_Static_assert(GPUSHM_META_MAX == STREAM_META_MAX, "one holds the other");
+
+int stream_on_host(const struct gpushm_stream *s, const void *cuda_stream, bool *ret)
+{
+	*ret = cuda_stream == GPUSHM_ON_HOST || !s->on_gpu;
+	if (s->on_gpu || cuda_stream == GPUSHM_ON_HOST || !cuda_stream)
+		return 0;
+	return stream_error(s, ENOTSUP,
+			    "it is in a host pool, which no GPU can use: pass GPUSHM_ON_HOST");
+}
+
+int stream_register(struct gpushm_stream *s, struct order_page *p)
+{
+	int r;
+
+	pthread_mutex_lock(&s->lock);
+	r = order_register(p, s->device);
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}
+
+uint64_t stream_spin_end(const struct gpushm_stream *s, uint64_t begun, uint64_t now,
+			 uint64_t deadline)
+{
+	uint64_t least = now + (s->spin_ns < WAIT_SPIN_NS ? s->spin_ns : WAIT_SPIN_NS);
+	uint64_t end = begun + s->spin_ns;
+
+	end = end > least ? end : least;
+	return end < deadline ? end : deadline;
+}
+
+bool stream_is_idle(struct gpushm_stream *s, uint64_t begun, uint64_t ns)
+{
+	if (s->idle_since == 0)
+		s->idle_since = begun;
+	if (clock_monotonic_ns() - s->idle_since < ns)
+		return false;
+	s->idle_since = 0;
+	return true;
+}
+
+int stream_check_daemon(struct gpushm_stream *s)
+{
+	int r = 0;
+
+	if (stream_is_idle(s, clock_monotonic_ns(), WAIT_IDLE_NS))
+		r = wait_check_daemon(s->buffer, &s->outage);
+	return r < 0 ? r : -EAGAIN;
+}
+
+/* ---- arrays ---- */
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp((*(struct gpushm_array *const *)a)->text,
+		      (*(struct gpushm_array *const *)b)->text);
+}
+
+void stream_free_arrays(struct gpushm_stream *s)
+{
+	while (s->n_arrays > 0)
+		gpushm_array_free(s->arrays[--s->n_arrays]);
+	free_ptr(&s->arrays);
+}
+
+/* The table is the creator's: each array must have the slots. */
+static int check_array(const struct gpushm_stream *s, const struct gpushm_array *a)
+{
+	if (a->layout.ndim > 0 && a->layout.shape[0] == (int64_t)s->slots &&
+	    (uint64_t)a->layout.strides[0] == s->slot_bytes)
+		return 0;
+	return stream_error(s, EPROTO, "array \"%s\" has no dimension of %" PRIu32 " slots",
+			    a->text, s->slots);
+}
+
+int stream_get_arrays(struct gpushm_stream *s)
+{
+	size_t n = gpushm_buffer_arrays(s->buffer);
+	int r = 0;
+
+	s->arrays = calloc(n + 1, sizeof(*s->arrays));
+	if (!s->arrays)
+		return stream_error(s, ENOMEM, "out of memory for its arrays");
+	while (s->n_arrays < n && r == 0) {
+		r = gpushm_array_at(s->buffer, s->n_arrays, &s->arrays[s->n_arrays]);
+		if (r == 0)
+			r = check_array(s, s->arrays[s->n_arrays++]);
+	}
+	qsort(s->arrays, s->n_arrays, sizeof(*s->arrays), by_name);
+	return r;
+}
+
+/* ---- making one ---- */
+
+struct gpushm_stream *stream_new(struct gpushm_buffer *b)
+{
+	struct gpushm_stream *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->buffer = b;
+	buffer_get(b);
+	s->on_gpu = b->pool->map.kind != GPUSHM_HOST;
+	s->device = b->device;
+	s->spin_ns = WAIT_SPIN_NS;
+	pthread_mutex_init(&s->lock, NULL);
+	list_init(&s->frames);
+	list_init(&s->spare);
+	return s;
+}
+
+void stream_set_spin(struct gpushm_stream *s, uint64_t spin_us)
+{
+	if (spin_us > 0)
+		s->spin_ns = spin_us * 1000;
+}
+
+int stream_check_pool(const struct gpushm_buffer *b)
+{
+	if (b->pool->map.kind == GPUSHM_MEMPOOL)
+		return error_of("stream", b->name, ENOTSUP,
+				"pool \"%s\" is a mempool, whose memory readers could write to: "
+				"use a pool of another kind",
+				b->pool->name);
+	return b->device < 0 ? 0 : order_check(b->device);
+}
+
+int stream_map_head(struct gpushm_stream *s)
+{
+	struct page_shape shape;
+	int r = pages_map(s->buffer, STREAM_PAGE_HEAD, &s->head, NULL);
+
+	if (r == 0)
+		r = pages_read_shape(&s->head, s->buffer->bytes, &shape);
+	if (r < 0)
+		return r;
+	s->slots = shape.slots;
+	s->readers = shape.readers;
+	s->slot_bytes = shape.slot_bytes;
+	s->limit_ms = shape.limit_ms;
+	s->ended_on = s->on_gpu ? calloc(s->slots, sizeof(*s->ended_on)) : NULL;
+	return s->on_gpu && !s->ended_on ? stream_error(s, ENOMEM, "out of memory for its slots")
+					 : 0;
+}
+
+int stream_map_group(struct gpushm_stream *s)
+{
+	const struct stream_group_page *g;
+	int r = pages_map(s->buffer, STREAM_PAGE_GROUP, &s->group, NULL);
+
+	if (r < 0)
+		return r;
+	g = s->group.host;
+	return g->slots == s->slots
+		       ? 0
+		       : stream_error(s, EPROTO, "the group's page has another number of slots");
+}
+
+int stream_check_writable(const struct gpushm_stream *s, const struct order_page *p)
+{
+	return p->writable ? 0 : stream_error(s, EPROTO, "the daemon sent a page for reading only");
+}
+
+/* ---- getters ---- */
+
+struct gpushm_buffer *gpushm_stream_buffer(struct gpushm_stream *s)
+{
+	return error_null(s, "stream") < 0 ? NULL : s->buffer;
+}
+
+uint32_t gpushm_stream_slots(const struct gpushm_stream *s)
+{
+	return error_null(s, "stream") < 0 ? 0 : s->slots;
+}
+
+static void follower_stats(const struct gpushm_stream *s, struct gpushm_stream_stats *st)
+{
+	const struct follower *me = &s->follower;
+	const struct stream_reader_page *p = me->page.host;
+	uint64_t last = me->reader.last ? me->reader.last : me->joined_at;
+
+	st->taken = stream_load(&p->taken);
+	st->skipped = stream_load(&p->skipped);
+	st->held = stream_load(&p->held);
+	st->lag = stream_before(last, st->newest) ? st->newest - last : 0;
+}
+
+int gpushm_stream_stats(const struct gpushm_stream *s, size_t struct_size,
+			struct gpushm_stream_stats *ret)
+{
+	struct gpushm_stream_stats st = { 0 };
+	struct stream_head *h;
+	int r = stream_check(s);
+
+	if (r == 0)
+		r = error_null(ret, "place for the numbers");
+	if (r < 0)
+		return r;
+	if (struct_size > sizeof(st))
+		return stream_error(s, EINVAL, "struct_size: made for a newer libgpushm than %s",
+				    gpushm_version());
+	h = stream_head(s);
+	st.state = (enum gpushm_stream_state)stream_load(&h->state);
+	st.newest = stream_load(&h->newest);
+	st.readers = (uint32_t)__builtin_popcountll(stream_load(&h->active));
+	st.stalls = stream_load(&h->stalls);
+	st.stalled_ns = stream_load(&h->stalled_ns);
+	if (!s->is_producer)
+		follower_stats(s, &st);
+	memcpy(ret, &st, struct_size);
+	return 0;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Blocks are numbers that threads take from a counter, so that the fastest threads do the most.
+ * Progress is called from the calling thread only, ten times a second; it never delays a block.
+ */
+#include "client/models/crew.h"
+
+#include "client/gpushm_private.h"
+#include "proto/base/clock.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define PERIOD_NS 100000000u
+
+struct crew {
+	const struct crew_work *work;
+	uint64_t start_ns;
+	_Atomic uint64_t next, done;
+	const char *_Atomic file;
+	_Atomic bool stopped;
+
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	unsigned started, running; /* threads; under lock */
+	int error;		   /* the first one; under lock */
+	struct gpushm_private_error text;
+};
+
+bool crew_next(struct crew *crew, uint64_t *ret_block)
+{
+	uint64_t block;
+
+	if (crew->stopped)
+		return false;
+	block = crew->next++;
+	*ret_block = block;
+	return block < crew->work->blocks;
+}
+
+uint64_t crew_take(struct crew *crew, uint64_t most, uint64_t *ret_first)
+{
+	uint64_t next = crew->next, n;
+
+	do {
+		if (crew->stopped || next >= crew->work->blocks)
+			return 0;
+		n = (crew->work->blocks - next) / (2u * crew->work->threads);
+		n = n < 1 ? 1 : n < most ? n : most;
+	} while (!atomic_compare_exchange_weak(&crew->next, &next, next + n));
+	*ret_first = next;
+	return n;
+}
+
+bool crew_stopped(const struct crew *crew)
+{
+	return crew->stopped;
+}
+
+void crew_done(struct crew *crew, uint64_t bytes, const char *file)
+{
+	crew->file = file;
+	crew->done += bytes;
+}
+
+/* Keeps the first error. */
+void crew_fail(struct crew *crew, int error)
+{
+	pthread_mutex_lock(&crew->lock);
+	if (crew->error == 0) {
+		crew->error = error;
+		gpushm_private_keep(&crew->text);
+	}
+	crew->stopped = true;
+	pthread_mutex_unlock(&crew->lock);
+}
+
+static void *thread_main(void *arg)
+{
+	struct crew *crew = arg;
+	const struct crew_work *work = crew->work;
+	unsigned number;
+	int r;
+
+	pthread_mutex_lock(&crew->lock);
+	number = crew->started++;
+	pthread_mutex_unlock(&crew->lock);
+	/* Without the permission the threads run anywhere, which is slower and not wrong. */
+	if (work->cpus)
+		pthread_setaffinity_np(pthread_self(), sizeof(*work->cpus), work->cpus);
+	r = work->run(crew, number, work->user);
+	if (r < 0)
+		crew_fail(crew, r);
+	pthread_mutex_lock(&crew->lock);
+	crew->running--;
+	pthread_cond_signal(&crew->ended);
+	pthread_mutex_unlock(&crew->lock);
+	return NULL;
+}
+
+/* Starts the threads with all signals blocked: a handler of the application runs in its threads. */
+static unsigned start(struct crew *crew, pthread_t *threads)
+{
+	sigset_t all, before;
+	unsigned n = 0;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	for (; n < crew->work->threads; n++) {
+		pthread_mutex_lock(&crew->lock);
+		crew->running++;
+		pthread_mutex_unlock(&crew->lock);
+		if (pthread_create(&threads[n], NULL, thread_main, crew) == 0)
+			continue;
+		pthread_mutex_lock(&crew->lock);
+		crew->running--;
+		pthread_mutex_unlock(&crew->lock);
+		break;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return n;
+}
+
+static void report(struct crew *crew)
+{
+	const struct crew_work *work = crew->work;
+	struct gpushm_load_progress p = { .done = crew->done,
+					  .total = work->bytes,
+					  .elapsed_ns = clock_monotonic_ns() - crew->start_ns,
+					  .file = crew->file };
+
+	if (!work->progress || crew->stopped)
+		return;
+	if (work->progress(work->progress_user, &p) != 0)
+		crew_fail(crew, gpushm_private_fail(ECANCELED, "canceled after %llu of %llu bytes",
+						    (unsigned long long)p.done,
+						    (unsigned long long)p.total));
+}
+
+static void wait_and_report(struct crew *crew)
+{
+	uint64_t next = crew->start_ns + PERIOD_NS;
+
+	pthread_mutex_lock(&crew->lock);
+	while (crew->running > 0) {
+		struct timespec until = { .tv_sec = (time_t)(next / 1000000000u),
+					  .tv_nsec = (long)(next % 1000000000u) };
+
+		if (pthread_cond_timedwait(&crew->ended, &crew->lock, &until) == 0)
+			continue;
+		next = clock_monotonic_ns() + PERIOD_NS;
+		pthread_mutex_unlock(&crew->lock);
+		report(crew);
+		pthread_mutex_lock(&crew->lock);
+	}
+	pthread_mutex_unlock(&crew->lock);
+}
+
+static void init(struct crew *crew, const struct crew_work *work)
+{
+	pthread_condattr_t attr;
+
+	*crew = (struct crew){ .work = work, .start_ns = clock_monotonic_ns() };
+	pthread_mutex_init(&crew->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&crew->ended, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+int crew_run(const struct crew_work *work, uint64_t *ret_elapsed_ns)
+{
+	pthread_t *threads = calloc(work->threads, sizeof(*threads));
+	struct crew crew;
+	unsigned n;
+
+	*ret_elapsed_ns = 0;
+	if (!threads)
+		return gpushm_private_fail(ENOMEM, "out of memory for %u threads", work->threads);
+	init(&crew, work);
+	n = start(&crew, threads);
+	if (n == 0)
+		crew_fail(&crew, gpushm_private_fail(EAGAIN, "the system starts no more threads"));
+	wait_and_report(&crew);
+	for (unsigned i = 0; i < n; i++)
+		pthread_join(threads[i], NULL);
+	*ret_elapsed_ns = clock_monotonic_ns() - crew.start_ns;
+	if (crew.error == 0)
+		report(&crew); /* the last one; it may still cancel */
+	pthread_cond_destroy(&crew.ended);
+	pthread_mutex_destroy(&crew.lock);
+	free(threads);
+	if (crew.error < 0)
+		gpushm_private_put_back(&crew.text);
+	return crew.error;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Arrays may overlap: tied weights do, and nothing forbids views of one another.
+ */
+#include "client/models/files/arrays.h"
+
+#include "client/gpushm_private.h"
+
+#include <stdlib.h>
+
+static void find_bytes(struct covered *c)
+{
+	const struct gpushm_array *a = c->array;
+	const int64_t *strides = gpushm_array_strides(a);
+	uint64_t itemsize = gpushm_dtype_bits(gpushm_array_dtype(a)) / 8;
+
+	c->begin = gpushm_array_offset(a);
+	c->end = c->begin + gpushm_array_nbytes(a);
+	if (gpushm_array_is_c_contiguous(a) || gpushm_array_size(a) == 0)
+		return;
+	c->end = c->begin + itemsize;
+	for (int i = 0; i < gpushm_array_ndim(a); i++) {
+		int64_t reach = (gpushm_array_dim(a, i) - 1) * strides[i];
+
+		if (reach > 0)
+			c->end += (uint64_t)reach;
+		else
+			c->begin -= (uint64_t)-reach;
+	}
+}
+
+static int compare(const void *x, const void *y)
+{
+	const struct covered *a = x, *b = y;
+
+	if (a->begin != b->begin)
+		return a->begin < b->begin ? -1 : 1;
+	return a->index < b->index ? -1 : 1;
+}
+
+int arrays_list(struct gpushm_buffer *b, struct arrays *ret)
+{
+	size_t n = gpushm_buffer_arrays(b);
+
+	*ret = (struct arrays){ .items = calloc(n + 1, sizeof(*ret->items)) };
+	if (!ret->items)
+		return gpushm_private_fail(ENOMEM, "out of memory for %zu arrays", n);
+	for (; ret->n < n; ret->n++) {
+		int r = gpushm_array_at(b, ret->n, &ret->items[ret->n].array);
+
+		if (r < 0)
+			return r;
+		ret->items[ret->n].index = ret->n;
+		find_bytes(&ret->items[ret->n]);
+	}
+	qsort(ret->items, n, sizeof(*ret->items), compare);
+	return 0;
+}
+
+void arrays_clear(struct arrays *a)
+{
+	for (size_t i = 0; i < a->n; i++)
+		gpushm_array_free(a->items[i].array);
+	free(a->items);
+	*a = (struct arrays){ 0 };
+}
+
+int arrays_plan(const struct arrays *a, struct plan *ret)
+{
+	struct run *run = NULL;
+
+	*ret = (struct plan){ .runs = calloc(a->n + 1, sizeof(*ret->runs)) };
+	if (!ret->runs)
+		return gpushm_private_fail(ENOMEM, "out of memory for %zu arrays", a->n);
+	for (size_t i = 0; i < a->n; i++) {
+		const struct covered *c = &a->items[i];
+		uint64_t begin = c->begin, covered = run ? run->buffer_offset + run->bytes : 0;
+
+		if (run && begin < covered)
+			begin = covered;
+		if (begin >= c->end)
+			continue;
+		if (!run || begin > covered) {
+			run = &ret->runs[ret->n++];
+			*run = (struct run){ .file_offset = ret->bytes, .buffer_offset = begin };
+		}
+		run->bytes += c->end - begin;
+		ret->bytes += c->end - begin;
+	}
+	return 0;
+}
+
+int arrays_device(const struct arrays *a, const struct gpushm_buffer *b)
+{
+	enum gpushm_kind kind = gpushm_buffer_kind(b);
+	int type, id;
+
+	if (kind != GPUSHM_VMM && kind != GPUSHM_MEMPOOL)
+		return -1;
+	if (a->n == 0)
+		return gpushm_buffer_device(b);
+	/* The GPU that it is mapped for, which may be another one than the memory's. */
+	gpushm_array_dlpack_device(a->items[0].array, &type, &id);
+	return id;
+}

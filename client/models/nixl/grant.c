@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A grant as JSON. Only addresses inside the memory that it names are ever read, whatever it says.
+ */
+#include "client/models/nixl/grant.h"
+
+#include "client/gpushm_private.h"
+#include "proto/base/own.h"
+
+#include <ctype.h>
+#include <jansson.h>
+#include <nettle/base64.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int broken(const char *source, const char *what)
+{
+	return gpushm_private_fail(EBADMSG, "%.200s: the relay's reply about NIXL is broken: %s",
+				   source, what);
+}
+
+static int no_memory(void)
+{
+	return gpushm_private_fail(ENOMEM, "out of memory for NIXL");
+}
+
+/* ---- reading ---- */
+
+/* False: it is not there, or negative. */
+static bool get_number(const json_t *object, const char *key, uint64_t max, uint64_t *ret)
+{
+	const json_t *value = json_object_get(object, key);
+
+	if (!json_is_integer(value) || json_integer_value(value) < 0)
+		return false;
+	*ret = (uint64_t)json_integer_value(value);
+	return *ret <= max;
+}
+
+static const char *get_string(const json_t *object, const char *key)
+{
+	const char *value = json_string_value(json_object_get(object, key));
+
+	return value ? value : "";
+}
+
+static bool get_session(const json_t *object, struct grant *g)
+{
+	const char *text = get_string(object, "session");
+
+	if (strlen(text) != GRANT_SESSION)
+		return false;
+	for (size_t i = 0; i < GRANT_SESSION; i++)
+		if (!isxdigit((unsigned char)text[i]))
+			return false;
+	strcpy(g->session, text);
+	return true;
+}
+
+static bool get_metadata(const json_t *object, struct grant *g)
+{
+	const char *text = get_string(object, "metadata");
+	size_t n = strlen(text), got = BASE64_DECODE_LENGTH(n);
+	struct base64_decode_ctx ctx;
+
+	g->metadata = malloc(got + 1);
+	if (!g->metadata || n == 0)
+		return false;
+	base64_decode_init(&ctx);
+	if (!base64_decode_update(&ctx, &got, g->metadata, n, text) || !base64_decode_final(&ctx))
+		return false;
+	g->n_metadata = got;
+	return got > 0;
+}
+
+static bool get_memory(const json_t *object, struct grant *g)
+{
+	const json_t *m = json_object_get(object, "memory");
+	uint64_t device;
+
+	if (!get_number(m, "device", 1023, &device) ||
+	    !get_number(m, "address", INT64_MAX, &g->memory.address) ||
+	    !get_number(m, "bytes", INT64_MAX, &g->memory.bytes))
+		return false;
+	g->memory.device = (int)device;
+	g->memory.gpu = json_is_true(json_object_get(m, "gpu"));
+	return g->memory.bytes > 0 && g->memory.address <= INT64_MAX - g->memory.bytes;
+}
+
+static bool get_piece(const json_t *list, const struct grant *g, uint64_t begin,
+		      struct grant_piece *p)
+{
+	uint64_t n[3];
+
+	for (size_t i = 0; i < 3; i++) {
+		const json_t *value = json_array_get(list, i);
+
+		if (!json_is_integer(value) || json_integer_value(value) < 0)
+			return false;
+		n[i] = (uint64_t)json_integer_value(value);
+	}
+	*p = (struct grant_piece){ n[0], n[1], n[2] };
+	return p->begin == begin && p->bytes > 0 && p->bytes <= g->size - begin &&
+	       p->bytes <= g->memory.bytes && p->offset <= g->memory.bytes - p->bytes;
+}
+
+static bool get_pieces(const json_t *list, struct grant *g)
+{
+	size_t n = json_array_size(list);
+	uint64_t begin = g->header;
+
+	g->pieces = calloc(n + 1, sizeof(*g->pieces));
+	if (!g->pieces)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		if (!get_piece(json_array_get(list, i), g, begin, &g->pieces[i]))
+			return false;
+		begin += g->pieces[i].bytes;
+	}
+	g->n_pieces = n;
+	return begin == g->size;
+}
+
+static bool get_layout(const json_t *object, struct grant *g)
+{
+	const json_t *pieces = json_object_get(object, "pieces");
+	uint64_t slots;
+
+	if (pieces)
+		return get_pieces(pieces, g);
+	if (!get_number(object, "slots", GRANT_SLOTS_MAX, &slots) || slots == 0 ||
+	    !get_number(object, "slot", g->memory.bytes / slots, &g->slot_bytes))
+		return false;
+	g->slots = (unsigned)slots;
+	return g->slot_bytes > 0;
+}
+
+static int take(const char *source, const json_t *object, struct grant *g)
+{
+	uint64_t version, expires;
+
+	if (!get_number(object, "version", INT64_MAX, &version))
+		return broken(source, "it has no version");
+	if (version != GRANT_VERSION)
+		return broken(source, "it is of another version");
+	if (!get_session(object, g) || !get_number(object, "expires", 86400, &expires))
+		return broken(source, "its session");
+	if (!get_number(object, "size", INT64_MAX, &g->size) ||
+	    !get_number(object, "header", g->size, &g->header))
+		return broken(source, "the file's size");
+	if (!get_metadata(object, g))
+		return g->metadata ? broken(source, "the metadata") : no_memory();
+	if (!get_memory(object, g))
+		return broken(source, "the memory");
+	if (!get_layout(object, g))
+		return !g->pieces && json_object_get(object, "pieces")
+			       ? no_memory()
+			       : broken(source,
+					"the pieces do not cover the file, or leave the memory");
+	g->expires_s = expires ? (unsigned)expires : 1;
+	snprintf(g->nixl, sizeof(g->nixl), "%s", get_string(object, "nixl"));
+	g->etag = strdup(get_string(object, "etag"));
+	return g->etag ? 0 : no_memory();
+}
+
+int grant_parse(const char *source, const char *text, size_t n, struct grant *ret)
+{
+	json_error_t e;
+	json_t *object = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
+	int r;
+
+	*ret = (struct grant){ 0 };
+	if (!object)
+		return json_error_code(&e) == json_error_out_of_memory ? no_memory()
+								       : broken(source, e.text);
+	r = take(source, object, ret);
+	json_decref(object);
+	return r;
+}
+
+/* ---- writing ---- */
+
+static json_t *format_metadata(const struct grant *g)
+{
+	_cleanup_(free_ptr) char *text = malloc(BASE64_ENCODE_RAW_LENGTH(g->n_metadata) + 1);
+
+	if (!text)
+		return NULL;
+	base64_encode_raw(text, g->n_metadata, g->metadata);
+	return json_stringn(text, BASE64_ENCODE_RAW_LENGTH(g->n_metadata));
+}
+
+static json_t *format_pieces(const struct grant *g)
+{
+	json_t *list = json_array();
+	int r = list ? 0 : -1;
+
+	for (size_t i = 0; r == 0 && i < g->n_pieces; i++) {
+		const struct grant_piece *p = &g->pieces[i];
+
+		r = json_array_append_new(list,
+					  json_pack("[I,I,I]", (json_int_t)p->begin,
+						    (json_int_t)p->bytes, (json_int_t)p->offset));
+	}
+	if (r == 0)
+		return list;
+	json_decref(list);
+	return NULL;
+}
+
+int grant_format(const struct grant *g, char **ret)
+{
+	json_t *object =
+		json_pack("{s:i, s:s, s:i, s:s, s:s, s:I, s:I, s:o, s:{s:b, s:i, s:I, s:I}}",
+			  "version", GRANT_VERSION, "session", g->session, "expires",
+			  (int)g->expires_s, "nixl", g->nixl, "etag", g->etag, "size",
+			  (json_int_t)g->size, "header", (json_int_t)g->header, "metadata",
+			  format_metadata(g), "memory", "gpu", g->memory.gpu, "device",
+			  g->memory.device, "address", (json_int_t)g->memory.address, "bytes",
+			  (json_int_t)g->memory.bytes);
+
+	int r = object ? 0 : -1;
+
+	if (r == 0 && g->slots) {
+		r = json_object_set_new(object, "slots", json_integer(g->slots));
+		r |= json_object_set_new(object, "slot", json_integer((json_int_t)g->slot_bytes));
+	} else if (r == 0) {
+		r = json_object_set_new(object, "pieces", format_pieces(g));
+	}
+	*ret = r == 0 ? json_dumps(object, JSON_COMPACT) : NULL;
+	json_decref(object);
+	return *ret ? 0 : no_memory();
+}
+
+void grant_clear(struct grant *g)
+{
+	free(g->etag);
+	free(g->metadata);
+	free(g->pieces);
+	*g = (struct grant){ 0 };
+}
+
+/* ---- use ---- */
+
+/* The piece that has the byte. */
+static size_t find_piece(const struct grant *g, uint64_t offset)
+{
+	size_t low = 0, high = g->n_pieces;
+
+	while (high - low > 1) {
+		size_t middle = low + (high - low) / 2;
+
+		if (g->pieces[middle].begin <= offset)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+int grant_parts(const struct grant *g, uint64_t offset, uint64_t n, uint64_t local,
+		struct nixl_part **ret, size_t *ret_n)
+{
+	size_t first = find_piece(g, offset), end = find_piece(g, offset + n - 1) + 1;
+	struct nixl_part *parts = calloc(end - first, sizeof(*parts));
+
+	if (!parts)
+		return no_memory();
+	for (size_t i = first; i < end; i++) {
+		const struct grant_piece *p = &g->pieces[i];
+		uint64_t skip = offset - p->begin, left = p->bytes - skip;
+		uint64_t bytes = n < left ? n : left;
+
+		parts[i - first] = (struct nixl_part){
+			.local = local,
+			.remote = g->memory.address + p->offset + skip,
+			.bytes = bytes,
+		};
+		offset += bytes;
+		local += bytes;
+		n -= bytes;
+	}
+	*ret = parts;
+	*ret_n = end - first;
+	return 0;
+}

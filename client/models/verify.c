@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gpushm_verify(): a buffer's contents against the digest that gpushm_load() left.
+ */
+#include "client/gpushm_load.h"
+#include "client/gpushm_private.h"
+#include "client/models/copy/readback.h"
+#include "client/models/files/arrays.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int digest_plan(struct readback back, const struct plan *plan,
+		       struct gpushm_load_report *ret)
+{
+	struct digest digest = { 0 };
+	struct blocks blocks;
+	int r = blocks_init(&blocks, plan);
+
+	back.blocks = &blocks;
+	if (r == 0)
+		r = readback_digest(&back, &digest, &ret->elapsed_ns);
+	if (r == 0)
+		digest_format(&digest, ret->content);
+	digest_clear(&digest);
+	blocks_clear(&blocks);
+	return r;
+}
+
+static int digest_arrays(struct readback back, const struct arrays *arrays,
+			 struct gpushm_load_report *ret)
+{
+	struct transport transport = { 0 };
+	int device = arrays_device(arrays, back.buffer);
+	struct plan plan;
+	int r = arrays_plan(arrays, &plan);
+
+	back.threads = transport_threads();
+	if (r == 0 && device >= 0) {
+		back.transport = &transport;
+		r = transport_open(&transport, device);
+	}
+	if (r == 0)
+		r = digest_plan(back, &plan, ret);
+	transport_close(&transport);
+	ret->bytes = plan.bytes;
+	ret->tensors = arrays->n;
+	free(plan.runs);
+	return r;
+}
+
+static int compare(const struct gpushm_buffer *b, const char *found, const void *content,
+		   size_t size)
+{
+	if (size == strlen(found) && memcmp(found, content, size) == 0)
+		return 0;
+	return gpushm_private_fail(EBADMSG,
+				   "buffer \"%s\": its contents have the digest %s, and were %.*s "
+				   "when it was loaded",
+				   gpushm_buffer_name(b), found, (int)size, (const char *)content);
+}
+
+int gpushm_verify(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, void *user,
+		  struct gpushm_load_report *ret)
+{
+	struct readback back = { .buffer = b, .progress = progress, .progress_user = user };
+	struct gpushm_load_report report = { 0 };
+	struct arrays arrays = { 0 };
+	const void *content;
+	size_t size;
+	int r = gpushm_buffer_attr(b, "gpushm.content", &content, &size);
+
+	if (r == -ENOENT)
+		return gpushm_private_fail(ENODATA,
+					   "buffer \"%s\" has no digest (attribute "
+					   "\"gpushm.content\"): gpushm_load() makes one",
+					   gpushm_buffer_name(b));
+	if (r < 0)
+		return r;
+	r = arrays_list(b, &arrays);
+	if (r == 0)
+		r = digest_arrays(back, &arrays, &report);
+	arrays_clear(&arrays);
+	if (r == 0)
+		r = compare(b, report.content, content, size);
+	if (r == 0 && ret)
+		*ret = report;
+	return r;
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The first bytes of a file, with its header, are for everybody: a machine that is turned away must
+ * learn what the file is.
+ */
+#include "client/relay/fleet/fanout.h"
+
+#include "client/relay/fleet/mirrors.h"
+#include "client/relay/fleet/transfers.h"
+#include "client/relay/serve/range.h"
+#include "proto/base/list.h"
+#include "proto/base/own.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define FREE_BYTES (256u << 10)
+#define PATIENCE_NS 10000000000ull
+
+struct own {
+	struct list link; /* fanout::own */
+	char *name;	  /* owned */
+	struct announcement says;
+};
+
+struct fanout {
+	struct mirrors *mirrors;
+	struct transfers *transfers;
+	pthread_mutex_t lock;
+	struct list own; /* under lock */
+};
+
+struct fanout *fanout_new(void)
+{
+	struct fanout *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	f->mirrors = mirrors_new();
+	f->transfers = transfers_new();
+	if (!f->mirrors || !f->transfers) {
+		mirrors_free(f->mirrors);
+		transfers_free(f->transfers);
+		free(f);
+		return NULL;
+	}
+	pthread_mutex_init(&f->lock, NULL);
+	list_init(&f->own);
+	return f;
+}
+
+/* ---- this relay's own pulls ---- */
+
+/* Under the lock. */
+static struct own *find_own(struct fanout *f, const char *name)
+{
+	struct own *own;
+
+	list_foreach (own, &f->own, link)
+		if (strcmp(own->name, name) == 0)
+			return own;
+	return NULL;
+}
+
+static void add_own(struct fanout *f, const char *name, const struct announcement *says)
+{
+	struct own *own = calloc(1, sizeof(*own));
+
+	if (own)
+		own->name = strdup(name);
+	if (!own || !own->name) {
+		free(own);
+		return;
+	}
+	own->says = *says;
+	list_insert(&f->own, &own->link);
+}
+
+void fanout_set_own(struct fanout *f, const char *name, const struct announcement *says)
+{
+	struct own *own;
+
+	pthread_mutex_lock(&f->lock);
+	own = find_own(f, name);
+	if (own && says) {
+		own->says = *says;
+	} else if (own) {
+		list_drop(&own->link);
+		free(own->name);
+		free(own);
+	} else if (says) {
+		add_own(f, name, says);
+	}
+	pthread_mutex_unlock(&f->lock);
+}
+
+bool fanout_own(struct fanout *f, const char *name, struct announcement *ret)
+{
+	const struct own *own;
+
+	pthread_mutex_lock(&f->lock);
+	own = find_own(f, name);
+	if (own)
+		*ret = own->says;
+	pthread_mutex_unlock(&f->lock);
+	return own;
+}
+
+/* One that nobody waits for may wait for everybody. A pull that is not known to have an order lets
+ * no other machine's pull wait. */
+static bool may_wait(struct fanout *f, const char *name, const struct announcement *asks)
+{
+	struct announcement own;
+
+	return !asks || (fanout_own(f, name, &own) && announcement_before(&own, asks));
+}
+
+/* ---- announcements ---- */
+
+static bool is_same_address(const char *a, const char *b)
+{
+	struct in6_addr x, y;
+
+	for (int family = AF_INET;; family = AF_INET6) {
+		if (inet_pton(family, a, &x) == 1)
+			return inet_pton(family, b, &y) == 1 &&
+			       memcmp(&x, &y, family == AF_INET ? 4 : 16) == 0;
+		if (family == AF_INET6)
+			return false;
+	}
+}
+
+/* RFC 6125: in a certificate "*.example.com" stands for names with one label more. */
+static bool is_named(const char *name, const char *host)
+{
+	const char *dot = strchr(host, '.');
+
+	if (strncmp(name, "*.", 2) == 0)
+		return dot && dot > host && strcasecmp(name + 1, dot) == 0;
+	return strcasecmp(name, host) == 0;
+}
+
+/* A machine may announce itself only, or its clients would be sent to a victim. */
+static bool is_its_own(const struct peer *p, const char *host)
+{
+	if (is_same_address(p->address, host))
+		return true;
+	for (size_t i = 0; i < p->names.n; i++)
+		if (is_named(p->names.items[i], host))
+			return true;
+	return false;
+}
+
+/* The announcement of the request, in *ret; NULL: it has none, or one that the relay does not
+ * believe. */
+static const struct announcement *read_announcement(const struct exchange *x,
+						    struct announcement *ret)
+{
+	const char *text = exchange_header(x, ANNOUNCEMENT_HEADER);
+
+	if (!text || announcement_parse(text, ret) < 0 || !is_its_own(x->peer, ret->host))
+		return NULL;
+	memcpy(ret->address, x->peer->address, sizeof(ret->address));
+	return ret;
+}
+
+/* ---- requests ---- */
+
+static enum MHD_Result reply_busy(const struct exchange *x, const struct offer_facts *facts,
+				  const struct announcement *asks)
+{
+	static const char text[] = "{\"error\":\"this relay is busy; Link names others that have "
+				   "the file or are getting it\"}";
+	_cleanup_(free_ptr) char *link = mirrors_link(x->fanout->mirrors, facts->etag, asks);
+	struct MHD_Response *r =
+		MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT);
+
+	exchange_add(r, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+	exchange_add(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	exchange_add(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+	if (link)
+		exchange_add(r, MHD_HTTP_HEADER_LINK, "%s", link);
+	return exchange_send(x, MHD_HTTP_SERVICE_UNAVAILABLE, r);
+}
+
+/* A machine that pulls can go elsewhere: it is sent away early, but not for long if nobody that is
+ * named serves it. */
+static unsigned begin(const struct exchange *x, const struct offer_facts *facts,
+		      const struct announcement *asks)
+{
+	const struct config *c = x->config;
+	struct announcement named[MIRRORS_NAMED];
+	uint32_t max = c->max_transfers;
+
+	if (asks && c->fan_out > 0 && (max == 0 || c->fan_out < max) &&
+	    transfers_refused_ns(x->fanout->transfers, x->peer->address, facts->etag) <
+		    PATIENCE_NS &&
+	    mirrors_choose(x->fanout->mirrors, facts->etag, asks, MIRRORS_OLDER, named) > 0)
+		max = c->fan_out;
+	return transfers_begin(x->fanout->transfers, x->peer->address, facts->etag, max);
+}
+
+void fanout_cut(const struct exchange *x, struct offer *o, const struct offer_facts *facts,
+		uint64_t begin_at, uint64_t *n)
+{
+	struct announcement says;
+
+	if (facts->complete || begin_at >= facts->header || begin_at + *n <= facts->header)
+		return;
+	if (!offer_has(o, facts->header) &&
+	    !may_wait(x->fanout, facts->name, read_announcement(x, &says)))
+		*n = facts->header - begin_at;
+}
+
+bool fanout_enter(const struct exchange *x, struct offer *o, const struct offer_facts *facts,
+		  uint64_t begin_at, uint64_t n, struct fanout_pass *ret,
+		  enum MHD_Result *ret_reply)
+{
+	struct fanout *f = x->fanout;
+	struct announcement says;
+	const struct announcement *asks = read_announcement(x, &says);
+	uint64_t data = begin_at < facts->header ? facts->header : begin_at;
+	bool is_header = begin_at + n <= facts->header;
+	bool is_free = is_header || begin_at + n <= FREE_BYTES, is_served;
+
+	*ret = (struct fanout_pass){ .may_wait =
+					     facts->complete || may_wait(f, facts->name, asks) };
+	is_served = is_header || ret->may_wait || offer_has(o, data);
+	if (asks && !is_free)
+		mirrors_note(f->mirrors, facts->etag, asks);
+	if (x->head || (is_free && is_served))
+		return true;
+	if (is_served)
+		ret->requests = begin(x, facts, asks);
+	if (ret->requests == 0) {
+		*ret_reply = reply_busy(x, facts, asks);
+		return false;
+	}
+	ret->of = f;
+	memcpy(ret->address, x->peer->address, sizeof(ret->address));
+	memcpy(ret->etag, facts->etag, sizeof(ret->etag));
+	return true;
+}
+
+void fanout_leave(struct fanout_pass *p)
+{
+	if (p->of)
+		transfers_end(p->of->transfers, p->address, p->etag);
+	p->of = NULL;
+}
+
+int fanout_add_mirrors(const struct exchange *x, struct manifest *m)
+{
+	struct announcement says, chosen[MIRRORS_NAMED];
+	size_t n = mirrors_choose(x->fanout->mirrors, m->etag, read_announcement(x, &says),
+				  MIRRORS_OLDER, chosen);
+
+	m->mirrors = calloc(n + 1, sizeof(*m->mirrors));
+	if (!m->mirrors)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		m->mirrors[i] = strdup(chosen[i].url);
+		if (!m->mirrors[i])
+			return -ENOMEM;
+		m->n_mirrors++;
+	}
+	return 0;
+}
+
+/* It has, or is getting, just the file that is here now, if it says so. */
+void fanout_hear(const struct exchange *x, const struct offer_facts *facts)
+{
+	const char *has = exchange_header(x, MHD_HTTP_HEADER_IF_NONE_MATCH);
+	struct announcement says;
+
+	if (has && range_has_etag(has, facts->etag, false) && read_announcement(x, &says))
+		mirrors_note(x->fanout->mirrors, facts->etag, &says);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Whether a request for bytes of a file is served here, or sent to another machine that has them,
+ * too. There is no coordinator: a relay knows of others what they say in their requests
+ * (announcement.h), and names them when it is busy.
+ *
+ * While this relay itself pulls the file, a request waits for blocks that are not here yet, if the
+ * one who asks began later. So a number of machines that are busy one after the other make a chain
+ * or a tree in which the bytes stream.
+ */
+#pragma once
+
+#include "client/relay/fleet/announcement.h"
+#include "client/relay/serve/exchange.h"
+
+struct fanout;
+
+/* NULL: out of memory. Lives until the process ends. */
+struct fanout *fanout_new(void);
+
+/* What a request was let in with; all zero: nothing. */
+struct fanout_pass {
+	struct fanout *of;
+	char address[64], etag[64];
+	unsigned requests; /* of the transfer, with this one; 0: it does not count */
+	bool may_wait;	   /* for blocks that are not here yet */
+};
+
+/* Cuts a range behind the file's header if what follows is not here yet, and is not waited for: a
+ * reply may have fewer bytes than were asked for (RFC 9110, 15.3.7). */
+void fanout_cut(const struct exchange *x, struct offer *o, const struct offer_facts *facts,
+		uint64_t begin, uint64_t *n);
+
+/* Bytes of an offer, whose facts are known. False: the reply says that this relay is busy, and
+ * where else the file is; *ret_reply is its result. */
+bool fanout_enter(const struct exchange *x, struct offer *o, const struct offer_facts *facts,
+		  uint64_t begin, uint64_t n, struct fanout_pass *ret, enum MHD_Result *ret_reply);
+/* A zeroed pass is allowed. */
+void fanout_leave(struct fanout_pass *p);
+
+/* A request for the manifest: of a machine that says where it offers the same file. */
+void fanout_hear(const struct exchange *x, const struct offer_facts *facts);
+
+/* Adds mirrors that `x` may read from to the manifest of a file. 0 or -ENOMEM. */
+int fanout_add_mirrors(const struct exchange *x, struct manifest *m);
+
+/* What this relay says of itself while it pulls a name; NULL: it does not pull it any more. */
+void fanout_set_own(struct fanout *f, const char *name, const struct announcement *own);
+/* False: it does not pull it. */
+bool fanout_own(struct fanout *f, const char *name, struct announcement *ret);

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One list for all files, the machine that was heard last at its end: what is forgotten, for its
+ * age or for want of space, is at its beginning.
+ */
+#include "client/relay/fleet/mirrors.h"
+
+#include "proto/base/clock.h"
+#include "proto/base/list.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIRRORS_MAX 4096u
+#define OF_ONE_ADDRESS_MAX (MIRRORS_MAX / 16)
+#define REMEMBERED_NS (120 * 1000000000ull)
+#define BY_AGE (MIRRORS_NAMED / 2)
+#define ETAG_MAX 64u
+
+/* A /24 of IPv4, or a /64 of IPv6: what one switch connects, mostly. */
+struct network {
+	uint8_t n; /* bytes; 0: not known */
+	uint8_t bytes[8];
+};
+
+struct mirror {
+	struct list link;  /* mirrors::list */
+	uint64_t heard_ns; /* CLOCK_MONOTONIC */
+	char etag[ETAG_MAX];
+	struct network network;
+	struct announcement says;
+};
+
+struct mirrors {
+	pthread_mutex_t lock;
+	struct list list;
+	size_t n;
+	unsigned chance; /* of rand_r() */
+};
+
+struct mirrors *mirrors_new(void)
+{
+	struct mirrors *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	pthread_mutex_init(&m->lock, NULL);
+	list_init(&m->list);
+	m->chance = (unsigned)clock_monotonic_ns();
+	return m;
+}
+
+static void forget(struct mirrors *m, struct mirror *mirror)
+{
+	list_drop(&mirror->link);
+	free(mirror);
+	m->n--;
+}
+
+struct mirrors *mirrors_free(struct mirrors *m)
+{
+	struct mirror *mirror;
+
+	if (!m)
+		return NULL;
+	list_foreach (mirror, &m->list, link)
+		forget(m, mirror);
+	pthread_mutex_destroy(&m->lock);
+	free(m);
+	return NULL;
+}
+
+static void forget_old(struct mirrors *m, uint64_t now)
+{
+	struct mirror *mirror;
+
+	list_foreach (mirror, &m->list, link) {
+		if (m->n < MIRRORS_MAX && now - mirror->heard_ns < REMEMBERED_NS)
+			return;
+		forget(m, mirror);
+	}
+}
+
+/* So that nobody fills the list alone. */
+static void forget_one_of(struct mirrors *m, const char *address)
+{
+	struct mirror *mirror, *oldest = NULL;
+	size_t n = 0;
+
+	list_foreach (mirror, &m->list, link) {
+		if (strcmp(mirror->says.address, address) != 0)
+			continue;
+		n++;
+		oldest = oldest ? oldest : mirror;
+	}
+	if (n >= OF_ONE_ADDRESS_MAX)
+		forget(m, oldest);
+}
+
+/* A URL means one file at a time, so another ETag replaces the one before. */
+static struct mirror *find(struct mirrors *m, const char *url)
+{
+	struct mirror *mirror;
+
+	list_foreach (mirror, &m->list, link)
+		if (strcmp(mirror->says.url, url) == 0)
+			return mirror;
+	return NULL;
+}
+
+static struct network network_of(const char *address)
+{
+	struct network ret = { 0 };
+	uint8_t bytes[sizeof(struct in6_addr)] = { 0 };
+
+	if (inet_pton(AF_INET, address, bytes) == 1)
+		ret.n = 3;
+	else if (inet_pton(AF_INET6, address, bytes) == 1)
+		ret.n = 8;
+	memcpy(ret.bytes, bytes, ret.n);
+	return ret;
+}
+
+static bool is_same_network(const struct network *a, const struct network *b)
+{
+	return a->n > 0 && a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
+}
+
+void mirrors_note(struct mirrors *m, const char *etag, const struct announcement *a)
+{
+	uint64_t now = clock_monotonic_ns();
+	struct mirror *mirror;
+
+	if (strlen(etag) >= ETAG_MAX)
+		return;
+	pthread_mutex_lock(&m->lock);
+	mirror = find(m, a->url);
+	if (mirror) {
+		list_drop(&mirror->link);
+	} else {
+		forget_one_of(m, a->address);
+		forget_old(m, now);
+		mirror = calloc(1, sizeof(*mirror));
+		m->n += mirror != NULL;
+	}
+	if (mirror) {
+		mirror->heard_ns = now;
+		mirror->says = *a;
+		mirror->network = network_of(a->address);
+		memcpy(mirror->etag, etag, strlen(etag) + 1);
+		list_insert(&m->list, &mirror->link);
+	}
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* Who is looked for. */
+struct search {
+	const char *etag;
+	const struct announcement *asks;
+	enum mirrors_age age;
+	struct network network; /* of `asks` */
+	bool near;		/* only those of this network */
+};
+
+static bool suits(const struct mirror *mirror, const struct search *s)
+{
+	if (strcmp(mirror->etag, s->etag) != 0)
+		return false;
+	if (s->near && !is_same_network(&mirror->network, &s->network))
+		return false;
+	return !s->asks || (strcmp(mirror->says.url, s->asks->url) != 0 &&
+			    (s->age == MIRRORS_ANY || announcement_before(&mirror->says, s->asks)));
+}
+
+/* Keeps the array sorted: those that began last come first. */
+static void add_young(const struct mirror **young, size_t *n, const struct mirror *mirror)
+{
+	size_t at = *n < BY_AGE ? (*n)++ : BY_AGE;
+
+	for (; at > 0 && announcement_before(&young[at - 1]->says, &mirror->says); at--)
+		if (at < BY_AGE)
+			young[at] = young[at - 1];
+	if (at < BY_AGE)
+		young[at] = mirror;
+}
+
+static bool is_among(const struct mirror *const *all, size_t n, const struct mirror *mirror)
+{
+	for (size_t i = 0; i < n; i++)
+		if (all[i] == mirror)
+			return true;
+	return false;
+}
+
+static size_t choose_young(struct mirrors *m, const struct search *s, const struct mirror **ret)
+{
+	struct mirror *mirror;
+	size_t n = 0;
+
+	list_foreach (mirror, &m->list, link)
+		if (suits(mirror, s))
+			add_young(ret, &n, mirror);
+	return n;
+}
+
+/* Each of the others has the same chance. */
+static size_t choose_by_chance(struct mirrors *m, const struct search *s,
+			       const struct mirror **chosen, size_t young)
+{
+	size_t n = young, seen = 0;
+	struct mirror *mirror;
+
+	list_foreach (mirror, &m->list, link) {
+		size_t at;
+
+		if (!suits(mirror, s) || is_among(chosen, young, mirror))
+			continue;
+		at = n < MIRRORS_NAMED ? n++ : young + (size_t)rand_r(&m->chance) % (seen + 1);
+		if (at < MIRRORS_NAMED)
+			chosen[at] = mirror;
+		seen++;
+	}
+	return n;
+}
+
+size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announcement *asks,
+		      enum mirrors_age age, struct announcement ret[MIRRORS_NAMED])
+{
+	struct search s = { etag, asks, age, network_of(asks ? asks->address : ""), true };
+	const struct mirror *chosen[MIRRORS_NAMED];
+	size_t n;
+
+	pthread_mutex_lock(&m->lock);
+	forget_old(m, clock_monotonic_ns());
+	n = choose_young(m, &s, chosen);
+	n = choose_by_chance(m, &s, chosen, n);
+	s.near = false;
+	if (n == 0)
+		n = choose_by_chance(m, &s, chosen, choose_young(m, &s, chosen));
+	else if (n < BY_AGE)
+		n = choose_by_chance(m, &s, chosen, n);
+	for (size_t i = 0; i < n; i++)
+		ret[i] = chosen[i]->says;
+	pthread_mutex_unlock(&m->lock);
+	return n;
+}
+
+char *mirrors_link(struct mirrors *m, const char *etag, const struct announcement *asks)
+{
+	struct announcement chosen[MIRRORS_NAMED];
+	size_t n = mirrors_choose(m, etag, asks, MIRRORS_OLDER, chosen), size;
+	char *text = NULL;
+	FILE *to;
+
+	if (n == 0)
+		n = mirrors_choose(m, etag, asks, MIRRORS_ANY, chosen);
+	if (n == 0)
+		return NULL;
+	to = open_memstream(&text, &size);
+	if (!to)
+		return NULL;
+	for (size_t i = 0; i < n; i++)
+		fprintf(to, "%s<%s>; rel=duplicate", i > 0 ? ", " : "", chosen[i].url);
+	fclose(to);
+	return text;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The buffers that this relay gets from other machines: the sections [pull NAME]. Each has a
+ * thread, which pulls, and with follow=yes pulls each new generation. What fails is tried again,
+ * less and less often.
+ */
+#pragma once
+
+#include "client/relay/config.h"
+#include "client/relay/fleet/fanout.h"
+#include "client/relay/offer/offers.h"
+
+struct pulls;
+
+enum pulls_cause {
+	PULLS_DAEMON,  /* of this machine: away */
+	PULLS_MEMORY,  /* there is not enough, or the limits are reached */
+	PULLS_MISSING, /* such as the pool; a source without the buffer is no failure */
+	PULLS_SOURCE,  /* it does not reply, or breaks off */
+	PULLS_REFUSED, /* a certificate, or no [allow] section there */
+	PULLS_DAMAGED, /* blocks without their digests */
+	PULLS_OTHER,
+	PULLS_CAUSES
+};
+
+struct pulls_counts {
+	uint64_t failed[PULLS_CAUSES];
+	uint64_t last_s; /* since 1970: when a pull was good; 0: never yet */
+	uint64_t away;	 /* sources that do not reply now, of pulls that wait for something new */
+};
+
+/* Of the process; from any thread. */
+void pulls_count(struct pulls_counts *ret);
+
+/* Starts the threads, which run until the process ends. config: the first one, whose socket= is the
+ * daemon's from now on. base: where this relay is reached, "https://HOST:PORT"; "" if other
+ * machines can't reach it. All but the config is borrowed. 0, or -errno. */
+int pulls_start(struct config *config, struct offers *offers, struct fanout *fanout,
+		const char *base, struct pulls **ret);
+
+/* Another configuration: sections that are as they were go on, others end or begin. 0, or -errno:
+ * some have no thread. */
+int pulls_use(struct pulls *all, struct config *config);

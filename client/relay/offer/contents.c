@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A file whose pieces lie side by side in arrays is hashed by several threads, as a verification
+ * does it; one with strided arrays by one thread, which gathers each block.
+ */
+#include "client/relay/offer/contents.h"
+
+#include "client/gpushm_private.h"
+#include "client/models/copy/readback.h"
+#include "proto/base/own.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* As a plan whose file is the data of the safetensors file. */
+static int plan_of(const struct mapping *m, struct plan *ret)
+{
+	*ret = (struct plan){ .runs = calloc(m->n + 1, sizeof(*ret->runs)),
+			      .n = m->n,
+			      .bytes = m->size - m->n_header };
+	if (!ret->runs)
+		return gpushm_private_fail(ENOMEM, "out of memory");
+	for (size_t i = 0; i < m->n; i++)
+		ret->runs[i] = (struct run){ .file_offset = m->pieces[i].begin,
+					     .buffer_offset = m->pieces[i].buffer_offset,
+					     .bytes = m->pieces[i].bytes };
+	return 0;
+}
+
+static int hash_plain(const struct mapping *m, struct digest *ret)
+{
+	struct transport transport = { 0 };
+	struct blocks blocks = { 0 };
+	struct readback back = { .buffer = m->buffer,
+				 .blocks = &blocks,
+				 .threads = transport_threads() };
+	struct plan plan;
+	uint64_t elapsed;
+	int r = plan_of(m, &plan);
+
+	if (r == 0)
+		r = blocks_init(&blocks, &plan);
+	if (r == 0 && m->device >= 0) {
+		back.transport = &transport;
+		r = transport_open(&transport, m->device);
+	}
+	if (r == 0)
+		r = readback_digest(&back, ret, &elapsed);
+	transport_close(&transport);
+	blocks_clear(&blocks);
+	free(plan.runs);
+	return r;
+}
+
+static int hash_gathered(const struct mapping *m, struct digest *ret)
+{
+	const struct block_hash_code *code = digest_code();
+	_cleanup_(free_ptr) char *bytes = malloc(BLOCK_BYTES);
+	struct block_hash *hash = code->new ();
+	uint64_t data = m->size - m->n_header;
+	int r = digest_init(ret, (data + BLOCK_BYTES - 1) / BLOCK_BYTES);
+
+	if (!hash || !bytes)
+		r = gpushm_private_fail(ENOMEM, "out of memory for a digest");
+	for (uint64_t i = 0; r == 0 && i < ret->n; i++) {
+		uint64_t at = i * BLOCK_BYTES;
+		size_t n = data - at < BLOCK_BYTES ? (size_t)(data - at) : BLOCK_BYTES;
+
+		r = mapping_read(m, m->n_header + at, bytes, n);
+		code->begin(hash);
+		code->add(hash, bytes, n);
+		digest_set(ret, i, code->end(hash));
+	}
+	if (hash)
+		code->free(hash);
+	return r;
+}
+
+/* gpushm_load()'s digest is over the bytes of all arrays in the order of the buffer. It is the
+ * file's digest, too, if the file has just these in that order. */
+static bool has_same_order(const struct mapping *m)
+{
+	struct plan plan = { 0 };
+	bool same = m->plain && arrays_plan(&m->arrays, &plan) == 0 &&
+		    plan.bytes == m->size - m->n_header;
+
+	for (size_t i = 1; i < m->n; i++)
+		same &= m->pieces[i - 1].buffer_offset < m->pieces[i].buffer_offset;
+	free(plan.runs);
+	return same;
+}
+
+bool contents_attr(const struct mapping *m, char ret[DIGEST_TEXT])
+{
+	const void *value;
+	size_t size;
+
+	if (!has_same_order(m) ||
+	    gpushm_buffer_attr(m->buffer, "gpushm.content", &value, &size) < 0 || size != 21 ||
+	    memcmp(value, "xxh3:", 5) != 0)
+		return false;
+	memcpy(ret, value, size);
+	ret[size] = '\0';
+	return strspn(ret + 5, "0123456789abcdef") == 16;
+}
+
+int contents_hash(const struct mapping *m, struct digest *ret)
+{
+	return m->plain ? hash_plain(m, ret) : hash_gathered(m, ret);
+}
+
+void contents_hash_header(const struct mapping *m, char ret[17])
+{
+	unsigned char hash[SHA256_DIGEST_SIZE];
+	struct sha256_ctx ctx;
+
+	sha256_init(&ctx);
+	sha256_update(&ctx, m->n_header, (const uint8_t *)m->header);
+	sha256_digest(&ctx, sizeof(hash), hash);
+	for (int i = 0; i < 8; i++)
+		sprintf(ret + 2 * i, "%02x", hash[i]);
+}

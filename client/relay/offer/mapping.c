@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Arrays that lie in the file as they lie in the buffer are one piece. An array with strides is a
+ * piece of its own, which is gathered in C order, a few rows at a time.
+ */
+#include "client/relay/offer/mapping.h"
+
+#include "client/gpushm_private.h"
+#include "client/models/save_layout.h"
+#include "client/relay/offer/copier.h"
+#include "proto/base/own.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- pieces ---- */
+
+static void add_piece(struct mapping *m, const struct piece *p)
+{
+	struct piece *last = m->n > 0 ? &m->pieces[m->n - 1] : NULL;
+
+	if (p->bytes == 0)
+		return;
+	if (last && !last->strided && !p->strided && last->begin + last->bytes == p->begin &&
+	    last->buffer_offset + last->bytes == p->buffer_offset)
+		last->bytes += p->bytes;
+	else
+		m->pieces[m->n++] = *p;
+	m->plain &= !p->strided;
+}
+
+static struct piece piece_of(const struct covered *a, uint64_t begin)
+{
+	bool plain = gpushm_array_is_c_contiguous(a->array);
+
+	return (struct piece){ .begin = begin,
+			       .bytes = gpushm_array_nbytes(a->array),
+			       .buffer_offset = a->begin,
+			       .strided = plain ? NULL : a->array };
+}
+
+static int no_memory(void)
+{
+	return gpushm_private_fail(ENOMEM, "out of memory");
+}
+
+static int take_layout(struct mapping *m, struct save_layout *l)
+{
+	struct save_shard *s = &l->shards[0];
+
+	m->pieces = calloc(s->n + 1, sizeof(*m->pieces));
+	if (!m->pieces)
+		return no_memory();
+	m->header = take_ptr(s->header);
+	m->n_header = s->n_header;
+	m->size = s->n_header + s->bytes;
+	for (size_t i = 0; i < s->n; i++) {
+		struct piece p = piece_of(s->items[i].array, m->n_header + s->items[i].begin);
+
+		add_piece(m, &p);
+	}
+	return 0;
+}
+
+/* ---- opening ---- */
+
+static int begin(struct mapping *m)
+{
+	int r = arrays_list(m->buffer, &m->arrays);
+
+	m->plain = true;
+	m->host = gpushm_buffer_host_ptr(m->buffer);
+	m->device = m->host ? -1 : arrays_device(&m->arrays, m->buffer);
+	return r;
+}
+
+int mapping_open(struct gpushm *c, const char *name, struct mapping *ret)
+{
+	struct save_layout layout = { 0 };
+	int r;
+
+	*ret = (struct mapping){ 0 };
+	r = gpushm_open(c, name, GPUSHM_READ, 0, NULL, &ret->buffer);
+	if (r == 0)
+		r = begin(ret);
+	if (r == 0)
+		r = save_layout_make(ret->buffer, &ret->arrays, NULL, "", 0, &layout);
+	if (r == 0)
+		r = take_layout(ret, &layout);
+	save_layout_clear(&layout);
+	if (r < 0) {
+		struct gpushm_private_error e;
+
+		gpushm_private_keep(&e);
+		mapping_close(ret);
+		gpushm_private_put_back(&e);
+	}
+	return r;
+}
+
+/* ---- a buffer that is being filled ---- */
+
+static int compare_pieces(const void *x, const void *y)
+{
+	const struct piece *a = x, *b = y;
+
+	return a->begin < b->begin ? -1 : a->begin > b->begin;
+}
+
+static int find_pieces(struct mapping *m, json_t *header)
+{
+	_cleanup_(free_ptr) struct piece *found = calloc(m->arrays.n + 1, sizeof(*found));
+	size_t n = 0;
+
+	m->pieces = calloc(m->arrays.n + 1, sizeof(*m->pieces));
+	if (!found || !m->pieces)
+		return no_memory();
+	for (size_t i = 0; i < m->arrays.n; i++) {
+		const struct covered *a = &m->arrays.items[i];
+		json_t *of = json_object_get(header, gpushm_array_name(a->array));
+		json_t *begin_of = json_array_get(json_object_get(of, "data_offsets"), 0);
+
+		if (json_is_integer(begin_of))
+			found[n++] =
+				piece_of(a, m->n_header + (uint64_t)json_integer_value(begin_of));
+	}
+	qsort(found, n, sizeof(*found), compare_pieces);
+	for (size_t i = 0; i < n; i++)
+		add_piece(m, &found[i]);
+	for (size_t i = 0; i < m->n; i++) {
+		uint64_t end =
+			i > 0 ? m->pieces[i - 1].begin + m->pieces[i - 1].bytes : m->n_header;
+
+		if (m->pieces[i].begin != end || !m->plain)
+			return gpushm_private_fail(EBADMSG,
+						   "the file's header and the buffer's arrays "
+						   "disagree");
+		m->size = m->pieces[i].begin + m->pieces[i].bytes;
+	}
+	return 0;
+}
+
+int mapping_lend(struct gpushm_buffer *b, const char *header, uint64_t n_header,
+		 struct mapping *ret)
+{
+	json_t *object;
+	int r;
+
+	*ret = (struct mapping){
+		.buffer = b, .lent = true, .n_header = n_header, .size = n_header
+	};
+	ret->header = malloc(n_header + 1);
+	if (!ret->header || n_header < 8)
+		return no_memory();
+	memcpy(ret->header, header, n_header);
+	object = json_loadb(header + 8, n_header - 8, 0, NULL);
+	r = object ? begin(ret) : gpushm_private_fail(EBADMSG, "the file's header is no JSON text");
+	if (r == 0)
+		r = find_pieces(ret, object);
+	json_decref(object);
+	return r;
+}
+
+void mapping_close(struct mapping *m)
+{
+	arrays_clear(&m->arrays);
+	if (!m->lent)
+		gpushm_close(m->buffer);
+	free(m->header);
+	free(m->pieces);
+	*m = (struct mapping){ 0 };
+}
+
+/* ---- reading ---- */
+
+const struct piece *mapping_find(const struct mapping *m, uint64_t offset)
+{
+	size_t low = 0, high = m->n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		const struct piece *p = &m->pieces[middle];
+
+		if (offset < p->begin)
+			high = middle;
+		else if (offset >= p->begin + p->bytes)
+			low = middle + 1;
+		else
+			return p;
+	}
+	return NULL;
+}
+
+static int gather(const struct gpushm_array *a, uint64_t skip, char *to, size_t n);
+
+/* Of one row, which is an array without the first axis. */
+static int gather_row(const struct gpushm_array *a, uint64_t row, uint64_t skip, char *to, size_t n)
+{
+	struct gpushm_array *part = NULL;
+	int r = gpushm_array_index(a, 0, (int64_t)row, &part);
+
+	if (r == 0)
+		r = gather(part, skip, to, n);
+	gpushm_array_free(part);
+	return r;
+}
+
+static int gather_rows(const struct gpushm_array *a, uint64_t row, uint64_t skip, char *to,
+		       size_t n)
+{
+	uint64_t first = skip / row, last = (skip + n - 1) / row;
+	_cleanup_(free_ptr) char *rows = malloc((last - first + 1) * row);
+	struct gpushm_array *part = NULL;
+	int r;
+
+	if (!rows)
+		return no_memory();
+	r = gpushm_array_slice(a, 0, (int64_t)first, (int64_t)last + 1, 1, &part);
+	if (r == 0)
+		r = gpushm_copy_to_host(part, rows, NULL);
+	if (r == 0)
+		memcpy(to, rows + (skip - first * row), n);
+	gpushm_array_free(part);
+	return r;
+}
+
+/* Some of the bytes that an array has in C order. Whole rows of the first axis are copied at once;
+ * a row that is longer than what is asked for is taken apart along the next axis. */
+static int gather(const struct gpushm_array *a, uint64_t skip, char *to, size_t n)
+{
+	uint64_t row = gpushm_array_nbytes(a) / (uint64_t)gpushm_array_dim(a, 0);
+	int r = 0;
+
+	if (row <= n || gpushm_array_ndim(a) == 1)
+		return gather_rows(a, row, skip, to, n);
+	for (size_t some; r == 0 && n > 0; to += some, skip += some, n -= some) {
+		uint64_t left = row - skip % row;
+
+		some = left < n ? (size_t)left : n;
+		r = gather_row(a, skip / row, skip % row, to, some);
+	}
+	return r;
+}
+
+int mapping_read(const struct mapping *m, uint64_t offset, void *to, size_t n)
+{
+	char *at = to;
+	int r = 0;
+
+	for (size_t some; r == 0 && n > 0; at += some, offset += some, n -= some) {
+		const struct piece *p = mapping_find(m, offset);
+		uint64_t left = p ? p->begin + p->bytes - offset : m->n_header - offset;
+
+		some = left < n ? (size_t)left : n;
+		if (!p)
+			memcpy(at, m->header + offset, some);
+		else if (p->strided)
+			r = gather(p->strided, offset - p->begin, at, some);
+		else if (m->host)
+			memcpy(at, m->host + p->buffer_offset + (offset - p->begin), some);
+		else
+			r = copier_read(m->device,
+					(uintptr_t)gpushm_buffer_device_ptr(m->buffer) +
+						p->buffer_offset + (offset - p->begin),
+					at, some);
+	}
+	return r;
+}
+
+int mapping_iov(const struct mapping *m, uint64_t offset, uint64_t n, struct MHD_IoVec *ret,
+		int max)
+{
+	int count = 0;
+
+	while (n > 0) {
+		const struct piece *p = mapping_find(m, offset);
+		uint64_t left = p ? p->begin + p->bytes - offset : m->n_header - offset;
+		uint64_t some = left < n ? left : n;
+
+		if (count == max)
+			return -E2BIG;
+		if (p && (p->strided || !m->host))
+			return -ENOTSUP;
+		ret[count].iov_base =
+			p ? m->host + p->buffer_offset + (offset - p->begin) : m->header + offset;
+		ret[count++].iov_len = some;
+		offset += some;
+		n -= some;
+	}
+	return count;
+}

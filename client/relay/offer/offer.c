@@ -1,0 +1,757 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is computed once (the file, its digests) is computed by the first thread that needs it,
+ * without the lock; the others wait for it.
+ *
+ * A mapping that is in use is never closed. If the daemon lost the lease meanwhile, the next reader
+ * gets a new mapping, and the old one is closed by its last reader.
+ */
+#include "client/relay/offer/offer.h"
+
+#include "client/common/clients.h"
+#include "client/gpushm_private.h"
+#include "client/models/copy/readback.h"
+#include "client/relay/offer/contents.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+
+#include <endian.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHA_BYTES (1u << 20) /* that are hashed at once */
+
+struct opened {
+	struct mapping m;
+	unsigned readers;
+};
+
+struct pull {
+	struct mapping m; /* of a lent buffer */
+	unsigned readers; /* that copy now */
+	bool *there;	  /* owned; of each block */
+	int result;	  /* of the pull, once it has ended */
+};
+
+struct offer {
+	struct daemon_link *link;
+	char name[OFFER_NAME_MAX];
+
+	pthread_mutex_t lock; /* of all that follows */
+	pthread_cond_t changed;
+	unsigned refs;
+	uint64_t id, bytes;
+	size_t arrays;
+	bool transient; /* it ends with its last lease, which must not be ours */
+	bool busy;	/* a thread computes something */
+	struct opened *opened;
+	uint64_t used_ns; /* CLOCK_MONOTONIC: when its last reader left */
+	struct pull *pull;
+	bool pull_failed;
+
+	/* Once known. */
+	uint64_t header, size;
+	char header_hash[17]; /* "": the file is not known yet */
+	char etag[64], content[DIGEST_TEXT], why[512];
+	int why_error;		     /* that goes with it: ENOTSUP or EBADMSG */
+	struct digest digest;	     /* hashes: NULL: not computed yet */
+	struct manifest_attr *attrs; /* owned; NULL: not known yet */
+	size_t n_attrs;
+	bool hashing, has_sha256; /* a thread computes it, without `busy`; and it was */
+	unsigned char sha256[SHA256_DIGEST_SIZE];
+};
+
+/* ---- references ---- */
+
+static struct offer *make(struct daemon_link *link, const char *name, uint64_t id, uint64_t bytes)
+{
+	struct offer *o = calloc(1, sizeof(*o));
+	pthread_condattr_t monotonic;
+
+	if (!o)
+		return NULL;
+	o->link = link;
+	snprintf(o->name, sizeof(o->name), "%s", name);
+	pthread_mutex_init(&o->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&o->changed, &monotonic);
+	o->refs = 1;
+	o->id = id;
+	o->bytes = bytes;
+	return o;
+}
+
+struct offer *offer_new(struct daemon_link *link, const struct gpushm_stat *stat)
+{
+	struct offer *o = make(link, stat->name, stat->id, stat->bytes);
+
+	if (o) {
+		o->arrays = stat->arrays;
+		o->transient = stat->transient;
+	}
+	return o;
+}
+
+struct offer *offer_ref(struct offer *o)
+{
+	pthread_mutex_lock(&o->lock);
+	o->refs++;
+	pthread_mutex_unlock(&o->lock);
+	return o;
+}
+
+static void free_attrs(struct manifest_attr *attrs, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(attrs[i].key);
+		free(attrs[i].value);
+	}
+	free(attrs);
+}
+
+static void close_opened(struct opened *p)
+{
+	if (p)
+		mapping_close(&p->m);
+	free(p);
+}
+
+struct offer *offer_release(struct offer *o)
+{
+	bool last;
+
+	if (!o)
+		return NULL;
+	pthread_mutex_lock(&o->lock);
+	last = --o->refs == 0;
+	pthread_mutex_unlock(&o->lock);
+	if (!last)
+		return NULL;
+	close_opened(o->opened);
+	free_attrs(o->attrs, o->n_attrs);
+	digest_clear(&o->digest);
+	pthread_cond_destroy(&o->changed);
+	pthread_mutex_destroy(&o->lock);
+	free(o);
+	return NULL;
+}
+
+/* ---- facts ---- */
+
+const char *offer_name(const struct offer *o)
+{
+	return o->name;
+}
+
+uint64_t offer_id(struct offer *o)
+{
+	uint64_t id;
+
+	pthread_mutex_lock(&o->lock);
+	id = o->id;
+	pthread_mutex_unlock(&o->lock);
+	return id;
+}
+
+void offer_facts(struct offer *o, struct offer_facts *ret)
+{
+	pthread_mutex_lock(&o->lock);
+	*ret = (struct offer_facts){ .name = o->name,
+				     .id = o->id,
+				     .bytes = o->bytes,
+				     .arrays = o->arrays,
+				     .header = o->header,
+				     .size = o->size,
+				     .complete = !o->pull };
+	memcpy(ret->etag, o->etag, sizeof(ret->etag));
+	memcpy(ret->content, o->content, sizeof(ret->content));
+	memcpy(ret->why, o->why, sizeof(ret->why));
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* ---- the mapping ---- */
+
+static bool is_usable(const struct opened *p)
+{
+	return !gpushm_buffer_lost(p->m.buffer) &&
+	       !(gpushm_buffer_notice(p->m.buffer) & GPUSHM_NOTICE_GONE);
+}
+
+/* Under the lock: takes away a mapping that the daemon does not know any more. */
+static struct opened *drop_unusable(struct offer *o)
+{
+	struct opened *p = o->opened;
+
+	if (!p || is_usable(p))
+		return NULL;
+	o->opened = NULL;
+	return p->readers == 0 ? p : NULL;
+}
+
+struct question {
+	const char *name;
+	struct mapping *m;	  /* open it there; or */
+	struct gpushm_stat *stat; /* what the daemon says of it */
+};
+
+static int ask_open(struct gpushm *c, void *user)
+{
+	struct question *q = user;
+
+	return mapping_open(c, q->name, q->m);
+}
+
+static int ask_stat(struct gpushm *c, void *user)
+{
+	struct question *q = user;
+
+	return gpushm_stat(c, q->name, 0, 0, &q->stat);
+}
+
+/* A buffer that does not fit the format is closed at once. */
+static int open_now(struct offer *o, struct opened **ret)
+{
+	_cleanup_(free_ptr) struct opened *p = calloc(1, sizeof(*p));
+	struct question q = { .name = o->name, .m = p ? &p->m : NULL };
+	int r;
+
+	if (!p)
+		return gpushm_private_fail(ENOMEM, "out of memory");
+	r = daemon_link_ask(o->link, ask_open, &q);
+	if (r == 0 && gpushm_buffer_id(p->m.buffer) != o->id) {
+		mapping_close(&p->m);
+		r = gpushm_private_fail(ENOENT, "buffer \"%s\" was replaced", o->name);
+	}
+	if (r == 0)
+		*ret = take_ptr(p);
+	return r;
+}
+
+/* ---- attributes ---- */
+
+/* NULL: out of memory. */
+static struct manifest_attr *copy_attrs(const struct gpushm_attr *from, size_t n)
+{
+	struct manifest_attr *to = calloc(n + 1, sizeof(*to));
+	bool whole = to;
+
+	for (size_t i = 0; whole && i < n; i++) {
+		to[i].key = strdup(from[i].key);
+		to[i].value = malloc(from[i].size + 1);
+		to[i].size = from[i].size;
+		whole = to[i].key && to[i].value;
+		if (whole)
+			memcpy(to[i].value, from[i].value, from[i].size);
+	}
+	if (whole)
+		return to;
+	if (to)
+		free_attrs(to, n);
+	return NULL;
+}
+
+static int ask_attrs(struct offer *o, struct manifest_attr **ret, size_t *ret_n)
+{
+	struct question q = { .name = o->name };
+	int r = daemon_link_ask(o->link, ask_stat, &q);
+	struct gpushm_stat *stat = q.stat;
+
+	if (r < 0)
+		return r;
+	if (stat->id != o->id) {
+		r = gpushm_private_fail(ENOENT, "buffer \"%s\" was replaced", o->name);
+	} else {
+		*ret = copy_attrs(stat->attrs, stat->n_attrs);
+		*ret_n = stat->n_attrs;
+		r = *ret ? 0 : gpushm_private_fail(ENOMEM, "out of memory");
+	}
+	gpushm_stat_free(stat, 1);
+	return r;
+}
+
+int offer_attrs(struct offer *o, const struct manifest_attr **ret, size_t *ret_n)
+{
+	struct manifest_attr *fresh = NULL;
+	size_t n = 0;
+	bool known;
+	int r = 0;
+
+	pthread_mutex_lock(&o->lock);
+	known = o->attrs;
+	pthread_mutex_unlock(&o->lock);
+	if (!known)
+		r = ask_attrs(o, &fresh, &n);
+	pthread_mutex_lock(&o->lock);
+	if (r == 0 && !o->attrs) {
+		o->attrs = take_ptr(fresh);
+		o->n_attrs = n;
+	}
+	*ret = o->attrs;
+	*ret_n = o->n_attrs;
+	pthread_mutex_unlock(&o->lock);
+	if (fresh)
+		free_attrs(fresh, n);
+	return r;
+}
+
+static void keep_why(struct offer *o, int r)
+{
+	if (r != -ENOTSUP && r != -EFBIG && r != -EINVAL && r != -EBADMSG)
+		return;
+	snprintf(o->why, sizeof(o->why), "%s", gpushm_error());
+	o->why_error = r == -EBADMSG ? EBADMSG : ENOTSUP;
+}
+
+/* Under the lock, which it gives away meanwhile. */
+static int open_mapping(struct offer *o)
+{
+	struct opened *fresh = NULL, *old;
+	int r;
+
+	while (o->busy)
+		pthread_cond_wait(&o->changed, &o->lock);
+	if ((o->opened && is_usable(o->opened)) || o->pull)
+		return 0;
+	if (o->why[0])
+		return gpushm_private_fail(o->why_error, "%s", o->why);
+	old = drop_unusable(o);
+	o->busy = true;
+	pthread_mutex_unlock(&o->lock);
+	close_opened(old);
+	r = open_now(o, &fresh);
+	pthread_mutex_lock(&o->lock);
+	keep_why(o, r);
+	o->opened = fresh;
+	o->busy = false;
+	pthread_cond_broadcast(&o->changed);
+	return r;
+}
+
+static struct opened *opened_of(const struct mapping *m)
+{
+	return container_of((struct mapping *)m, struct opened, m);
+}
+
+int offer_enter(struct offer *o, const struct mapping **ret)
+{
+	int r;
+
+	pthread_mutex_lock(&o->lock);
+	r = open_mapping(o);
+	if (r == 0 && o->pull)
+		r = gpushm_private_fail(EBUSY, "buffer \"%s\" is being pulled", o->name);
+	if (r == 0) {
+		o->opened->readers++;
+		*ret = &o->opened->m;
+	}
+	pthread_mutex_unlock(&o->lock);
+	return r;
+}
+
+void offer_leave(struct offer *o, const struct mapping *m)
+{
+	struct opened *p = opened_of(m);
+	bool last;
+
+	pthread_mutex_lock(&o->lock);
+	last = --p->readers == 0 && o->opened != p;
+	o->used_ns = clock_monotonic_ns();
+	pthread_mutex_unlock(&o->lock);
+	if (last)
+		close_opened(p);
+}
+
+bool offer_is_open(struct offer *o)
+{
+	bool open;
+
+	pthread_mutex_lock(&o->lock);
+	open = o->opened || o->busy || o->pull;
+	pthread_mutex_unlock(&o->lock);
+	return open;
+}
+
+void offer_close_idle(struct offer *o, uint64_t idle_ns)
+{
+	struct opened *p = NULL;
+
+	pthread_mutex_lock(&o->lock);
+	if (o->opened && o->opened->readers == 0 && !o->busy &&
+	    (o->transient || clock_monotonic_ns() - o->used_ns >= idle_ns)) {
+		p = o->opened;
+		o->opened = NULL;
+	}
+	pthread_mutex_unlock(&o->lock);
+	close_opened(p);
+}
+
+/* ---- what is computed once ---- */
+
+/* Results of one computation, which the lock does not cover. */
+struct results {
+	char content[DIGEST_TEXT], header_hash[17];
+	struct digest digest;
+};
+
+static int compute_file(const struct mapping *m, struct results *ret)
+{
+	contents_hash_header(m, ret->header_hash);
+	contents_attr(m, ret->content);
+	return 0;
+}
+
+static int compute_blocks(const struct mapping *m, struct results *ret)
+{
+	int r = contents_hash(m, &ret->digest);
+
+	if (r == 0)
+		digest_format(&ret->digest, ret->content);
+	return r;
+}
+
+static int compute_sha256(const struct mapping *m, unsigned char ret[SHA256_DIGEST_SIZE])
+{
+	_cleanup_(free_ptr) char *bytes = malloc(SHA_BYTES);
+	struct sha256_ctx ctx;
+	int r = bytes ? 0 : gpushm_private_fail(ENOMEM, "out of memory");
+
+	sha256_init(&ctx);
+	for (uint64_t at = 0; r == 0 && at < m->size; at += SHA_BYTES) {
+		size_t n = m->size - at < SHA_BYTES ? (size_t)(m->size - at) : SHA_BYTES;
+
+		r = mapping_read(m, at, bytes, n);
+		if (r == 0)
+			sha256_update(&ctx, n, (const uint8_t *)bytes);
+	}
+	if (r == 0)
+		sha256_digest(&ctx, SHA256_DIGEST_SIZE, ret);
+	return r;
+}
+
+static void set_content(struct offer *o, const char content[DIGEST_TEXT])
+{
+	memcpy(o->content, content, DIGEST_TEXT);
+	snprintf(o->etag, sizeof(o->etag), "\"xxh3-%.16s-%s\"", content + 5, o->header_hash);
+}
+
+static int accept_file(struct offer *o, const struct mapping *m, struct results *of)
+{
+	o->header = m->n_header;
+	o->size = m->size;
+	o->arrays = m->arrays.n;
+	memcpy(o->header_hash, of->header_hash, sizeof(o->header_hash));
+	if (of->content[0])
+		set_content(o, of->content);
+	return 0;
+}
+
+static int accept_blocks(struct offer *o, const struct mapping *m, struct results *of)
+{
+	if (o->content[0] && strcmp(o->content, of->content) != 0)
+		return gpushm_private_fail(EBADMSG,
+					   "buffer \"%s\": its contents have the digest %s, and "
+					   "its attribute \"gpushm.content\" says %s",
+					   o->name, of->content, o->content);
+	set_content(o, of->content);
+	o->digest = of->digest;
+	of->digest = (struct digest){ 0 };
+	return 0;
+}
+
+/* Computes with the buffer open, unless `done` says that it was done meanwhile. */
+static int compute_once(struct offer *o, bool (*done)(const struct offer *),
+			int (*compute)(const struct mapping *, struct results *),
+			int (*accept)(struct offer *, const struct mapping *, struct results *))
+{
+	struct results of = { 0 };
+	struct opened *p;
+	int r = 0;
+
+	pthread_mutex_lock(&o->lock);
+	if (o->why[0])
+		r = gpushm_private_fail(o->why_error, "%s", o->why);
+	while (r == 0 && (o->busy || !done(o))) {
+		r = open_mapping(o);
+		if (r < 0 || done(o))
+			break;
+		if (o->pull) {
+			r = gpushm_private_fail(EBUSY, "buffer \"%s\" is being pulled", o->name);
+			break;
+		}
+		p = o->opened;
+		p->readers++;
+		o->busy = true;
+		pthread_mutex_unlock(&o->lock);
+		r = compute(&p->m, &of);
+		pthread_mutex_lock(&o->lock);
+		if (r == 0)
+			r = accept(o, &p->m, &of);
+		keep_why(o, r);
+		p->readers--;
+		o->used_ns = clock_monotonic_ns();
+		o->busy = false;
+		pthread_cond_broadcast(&o->changed);
+	}
+	pthread_mutex_unlock(&o->lock);
+	digest_clear(&of.digest);
+	return r;
+}
+
+static bool has_file(const struct offer *o)
+{
+	return o->header_hash[0];
+}
+
+static bool has_blocks(const struct offer *o)
+{
+	return o->digest.hashes;
+}
+
+static bool has_etag(const struct offer *o)
+{
+	return o->etag[0];
+}
+
+int offer_look(struct offer *o)
+{
+	return compute_once(o, has_file, compute_file, accept_file);
+}
+
+int offer_know(struct offer *o)
+{
+	int r = offer_look(o);
+
+	return r < 0 ? r : compute_once(o, has_etag, compute_blocks, accept_blocks);
+}
+
+int offer_blocks(struct offer *o, const uint64_t **ret, uint64_t *ret_n)
+{
+	int r = offer_look(o);
+
+	if (r == 0)
+		r = compute_once(o, has_blocks, compute_blocks, accept_blocks);
+	if (r == 0) {
+		*ret = o->digest.hashes;
+		*ret_n = o->digest.n;
+	}
+	return r;
+}
+
+/* True: the caller computes it, and calls end_hashing(). */
+static bool begin_hashing(struct offer *o)
+{
+	bool begun;
+
+	pthread_mutex_lock(&o->lock);
+	while (o->hashing)
+		pthread_cond_wait(&o->changed, &o->lock);
+	begun = o->hashing = !o->has_sha256;
+	pthread_mutex_unlock(&o->lock);
+	return begun;
+}
+
+static void end_hashing(struct offer *o, int r, const unsigned char hash[SHA256_DIGEST_SIZE])
+{
+	pthread_mutex_lock(&o->lock);
+	if (r == 0)
+		memcpy(o->sha256, hash, sizeof(o->sha256));
+	o->has_sha256 = r == 0;
+	o->hashing = false;
+	pthread_cond_broadcast(&o->changed);
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* One thread hashes half a GB a second: nobody else waits for it, as they would if it were busy. */
+int offer_sha256(struct offer *o, unsigned char ret[32])
+{
+	unsigned char hash[SHA256_DIGEST_SIZE];
+	const struct mapping *m;
+	int r = 0;
+
+	if (begin_hashing(o)) {
+		r = offer_enter(o, &m);
+		if (r == 0) {
+			r = compute_sha256(m, hash);
+			offer_leave(o, m);
+		}
+		end_hashing(o, r, hash);
+	}
+	if (r == 0)
+		memcpy(ret, o->sha256, sizeof(o->sha256));
+	return r;
+}
+
+/* ---- pulls ---- */
+
+static void free_pull(struct pull *p)
+{
+	if (p) {
+		mapping_close(&p->m);
+		free(p->there);
+	}
+	free(p);
+}
+
+static int take_manifest(struct offer *o, const struct manifest *m)
+{
+	_cleanup_(free_ptr) struct gpushm_attr *attrs = calloc(m->n_attrs + 1, sizeof(*attrs));
+
+	for (size_t i = 0; attrs && i < m->n_attrs; i++)
+		attrs[i] = (struct gpushm_attr){ m->attrs[i].key, m->attrs[i].value,
+						 m->attrs[i].size };
+	o->attrs = attrs ? copy_attrs(attrs, m->n_attrs) : NULL;
+	o->n_attrs = m->n_attrs;
+	if (!o->attrs)
+		return -ENOMEM;
+	o->header = m->header;
+	o->size = m->size;
+	snprintf(o->etag, sizeof(o->etag), "%s", m->etag);
+	snprintf(o->content, sizeof(o->content), "%s", m->content);
+	if (digest_init(&o->digest, m->n_blocks) < 0)
+		return -ENOMEM;
+	memcpy(o->digest.hashes, m->blocks, m->n_blocks * sizeof(*m->blocks));
+	return 0;
+}
+
+struct offer *offer_new_pulled(struct daemon_link *link, const char *name, const struct manifest *m,
+			       const char *header, struct gpushm_buffer *b)
+{
+	struct offer *o = make(link, name, gpushm_buffer_id(b), gpushm_buffer_bytes(b));
+	struct pull *p = o ? calloc(1, sizeof(*p)) : NULL;
+	int r = p ? mapping_lend(b, header, m->header, &p->m) : -ENOMEM;
+
+	if (r == 0 && p->m.size != m->size)
+		r = gpushm_private_fail(EBADMSG, "the file's header and its size disagree");
+	if (r == 0)
+		r = take_manifest(o, m);
+	if (r == 0) {
+		contents_hash_header(&p->m, o->header_hash);
+		p->there = calloc(m->n_blocks + 1, sizeof(*p->there));
+		r = p->there ? 0 : -ENOMEM;
+	}
+	if (r < 0) {
+		free_pull(p);
+		return offer_release(o);
+	}
+	o->arrays = p->m.arrays.n;
+	o->pull = p;
+	return o;
+}
+
+bool offer_is_pulled(struct offer *o)
+{
+	bool pulled;
+
+	pthread_mutex_lock(&o->lock);
+	pulled = o->pull;
+	pthread_mutex_unlock(&o->lock);
+	return pulled;
+}
+
+void offer_pull_block(struct offer *o, uint64_t block)
+{
+	pthread_mutex_lock(&o->lock);
+	if (o->pull && block < o->digest.n) {
+		o->pull->there[block] = true;
+		pthread_cond_broadcast(&o->changed);
+	}
+	pthread_mutex_unlock(&o->lock);
+}
+
+void offer_pull_end(struct offer *o, int result)
+{
+	struct pull *p;
+
+	pthread_mutex_lock(&o->lock);
+	p = o->pull;
+	o->pull_failed = result < 0;
+	o->pull = NULL;
+	pthread_cond_broadcast(&o->changed);
+	while (p && p->readers > 0)
+		pthread_cond_wait(&o->changed, &o->lock);
+	pthread_mutex_unlock(&o->lock);
+	free_pull(p);
+}
+
+/* ---- reading ---- */
+
+/* Whether all blocks of this part of the file are there. */
+static bool is_there(const struct offer *o, uint64_t offset, size_t n)
+{
+	uint64_t end = offset + n;
+
+	if (end <= o->header)
+		return true;
+	offset = offset < o->header ? 0 : offset - o->header;
+	for (uint64_t i = offset / BLOCK_BYTES; i <= (end - o->header - 1) / BLOCK_BYTES; i++)
+		if (!o->pull->there[i])
+			return false;
+	return true;
+}
+
+/* Under the lock: for a second at most, since a client that goes away wakes nobody. */
+static void await_change(struct offer *o)
+{
+	uint64_t until = clock_monotonic_ns() + 1000000000u;
+	const struct timespec deadline = { .tv_sec = (time_t)(until / 1000000000u),
+					   .tv_nsec = (long)(until % 1000000000u) };
+
+	pthread_cond_timedwait(&o->changed, &o->lock, &deadline);
+}
+
+/* 0: it was read; 1: it is pulled no more. */
+static int read_pulled(struct offer *o, uint64_t offset, void *to, size_t n,
+		       struct MHD_Connection *reader)
+{
+	struct pull *p;
+	int r = 1;
+
+	pthread_mutex_lock(&o->lock);
+	while (o->pull && reader && !is_there(o, offset, n) && !clients_has_gone(reader))
+		await_change(o);
+	p = o->pull;
+	if (p && !is_there(o, offset, n)) {
+		p = NULL;
+		r = gpushm_private_fail(EAGAIN, "these bytes of \"%s\" are not here yet", o->name);
+	} else if (p)
+		p->readers++;
+	else if (o->pull_failed)
+		r = gpushm_private_fail(ECANCELED, "the pull of \"%s\" has failed", o->name);
+	pthread_mutex_unlock(&o->lock);
+	if (!p)
+		return r;
+	r = mapping_read(&p->m, offset, to, n);
+	pthread_mutex_lock(&o->lock);
+	p->readers--;
+	pthread_cond_broadcast(&o->changed);
+	pthread_mutex_unlock(&o->lock);
+	return r;
+}
+
+bool offer_has(struct offer *o, uint64_t offset)
+{
+	bool has;
+
+	pthread_mutex_lock(&o->lock);
+	has = !o->pull || is_there(o, offset, 1);
+	pthread_mutex_unlock(&o->lock);
+	return has;
+}
+
+int offer_read(struct offer *o, uint64_t offset, void *to, size_t n, struct MHD_Connection *reader)
+{
+	const struct mapping *m;
+	int r = read_pulled(o, offset, to, n, reader);
+
+	if (r <= 0)
+		return r;
+	r = offer_enter(o, &m);
+	if (r < 0)
+		return r;
+	r = mapping_read(m, offset, to, n);
+	offer_leave(o, m);
+	return r;
+}

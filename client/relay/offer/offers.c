@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The thread waits for the daemon's events and then lists all buffers again: an event only says
+ * that something has changed, so none can be misread, and a lost one is made up by the next.
+ */
+#include "client/relay/offer/offers.h"
+
+#include "client/gpushm_private.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EVENTS "published,renamed,replaced,unlinked,freed,lost,started,continued"
+#define EVENTS_MS 10000u /* a wait; then all is listed again */
+#define RETRY_MS 500u	 /* between two tries to reach the daemon */
+#define FIRST_TRY_NS 5000000000u
+#define IDLE_NS 10000000000u
+#define RETIRED_IDLE_NS 3000000000u
+
+struct offers {
+	struct daemon_link link; /* for opening */
+	pthread_mutex_t refresh; /* one refresh at a time */
+
+	pthread_mutex_t lock;	/* of all that follows */
+	pthread_cond_t changed; /* on CLOCK_MONOTONIC */
+	struct offer **items;	/* owned: a reference each; in the order of their names */
+	size_t n;
+	struct offer **retired; /* owned: had a name, and are still open */
+	size_t n_retired;
+	bool tried, known; /* to get the daemon's list; and it was got */
+};
+
+/* ---- the table ---- */
+
+static int by_name(const void *x, const void *y)
+{
+	struct offer *const *a = x, *const *b = y;
+
+	return strcmp(offer_name(*a), offer_name(*b));
+}
+
+static struct offer **find(struct offer **items, size_t n, const char *name)
+{
+	size_t low = 0, high = n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		int r = strcmp(name, offer_name(items[middle]));
+
+		if (r == 0)
+			return &items[middle];
+		if (r < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return NULL;
+}
+
+static bool has_etag(struct offer *o, const char *etag)
+{
+	struct offer_facts facts;
+
+	offer_facts(o, &facts);
+	return facts.etag[0] && strcmp(facts.etag, etag) == 0;
+}
+
+struct offer *offers_find(struct offers *o, const char *name, const char *etag)
+{
+	struct offer *found = NULL, **at;
+
+	pthread_mutex_lock(&o->lock);
+	for (size_t i = 0; etag && !found && i < o->n_retired; i++)
+		if (strcmp(offer_name(o->retired[i]), name) == 0 && has_etag(o->retired[i], etag))
+			found = offer_ref(o->retired[i]);
+	at = found ? NULL : find(o->items, o->n, name);
+	if (at)
+		found = offer_ref(*at);
+	pthread_mutex_unlock(&o->lock);
+	return found;
+}
+
+int offers_list(struct offers *o, struct offer ***ret, size_t *ret_n)
+{
+	struct offer **list;
+
+	pthread_mutex_lock(&o->lock);
+	list = calloc(o->n + 1, sizeof(struct offer *));
+	for (size_t i = 0; list && i < o->n; i++)
+		list[i] = offer_ref(o->items[i]);
+	*ret_n = o->n;
+	pthread_mutex_unlock(&o->lock);
+	*ret = list;
+	return list ? 0 : -ENOMEM;
+}
+
+/* ---- refresh ---- */
+
+static bool is_offered(const struct config *c, const struct gpushm_stat *s)
+{
+	return s->state == GPUSHM_SEALED && !s->stream && s->published_ns && s->name[0] &&
+	       config_offers(c, s->name);
+}
+
+/* Under the lock. An offer whose buffer has lost its name, but may still be read. */
+static void retire(struct offers *o, struct offer *old)
+{
+	struct offer **grown;
+
+	if (!offer_is_open(old)) {
+		offer_release(old);
+		return;
+	}
+	grown = reallocarray(o->retired, o->n_retired + 1, sizeof(struct offer *));
+	if (!grown) {
+		offer_release(old);
+		return;
+	}
+	o->retired = grown;
+	grown[o->n_retired++] = old;
+}
+
+/* Under the lock. What is pulled stays; what is the same buffer stays, too. */
+static void merge(struct offers *o, struct offer **fresh, size_t n)
+{
+	for (size_t i = 0; i < o->n; i++) {
+		struct offer *old = o->items[i], **at = find(fresh, n, offer_name(old));
+
+		if (at && (offer_is_pulled(old) || offer_id(old) == offer_id(*at))) {
+			offer_release(*at);
+			*at = old;
+		} else if (offer_is_pulled(old)) {
+			fresh[n++] = old; /* there is space for all of them */
+			qsort(fresh, n, sizeof(struct offer *), by_name);
+		} else {
+			retire(o, old);
+		}
+	}
+	free(o->items);
+	o->items = fresh;
+	o->n = n;
+	pthread_cond_broadcast(&o->changed);
+}
+
+static int set_list(struct offers *o, const struct gpushm_stat *stats, size_t n)
+{
+	struct config *config = config_current();
+	struct offer **fresh;
+	size_t used = 0;
+	bool whole = true;
+
+	pthread_mutex_lock(&o->lock);
+	o->known = true;
+	fresh = calloc(n + o->n + 1, sizeof(struct offer *));
+	for (size_t i = 0; fresh && whole && i < n; i++) {
+		if (!is_offered(config, &stats[i]))
+			continue;
+		fresh[used] = offer_new(&o->link, &stats[i]);
+		whole = fresh[used];
+		used += whole;
+	}
+	if (fresh && whole) {
+		qsort(fresh, used, sizeof(struct offer *), by_name);
+		merge(o, fresh, used);
+	}
+	pthread_mutex_unlock(&o->lock);
+	for (size_t i = 0; fresh && !whole && i < used; i++)
+		offer_release(fresh[i]);
+	if (!whole)
+		free(fresh);
+	config_release(config);
+	return fresh && whole ? 0 : gpushm_private_fail(ENOMEM, "out of memory");
+}
+
+static int refresh(struct offers *o, struct gpushm *c)
+{
+	struct gpushm_stat *stats = NULL;
+	size_t n = 0;
+	int r;
+
+	pthread_mutex_lock(&o->refresh);
+	r = gpushm_list(c, NULL, 0, &stats, &n);
+	if (r == 0)
+		r = set_list(o, stats, n);
+	pthread_mutex_unlock(&o->refresh);
+	gpushm_stat_free(stats, n);
+	return r;
+}
+
+/* ---- the thread ---- */
+
+/* Waits for something that can change the list. 0, or a negative errno. */
+static int await_change(struct gpushm *c, uint64_t *last)
+{
+	struct gpushm_events_options options = { .struct_size = sizeof(options),
+						 .after = *last,
+						 .timeout_ms = EVENTS_MS,
+						 .types = EVENTS };
+	struct gpushm_events *events;
+	int r = gpushm_events(c, &options, &events);
+
+	if (r == 0) {
+		*last = events->last;
+		gpushm_events_free(events);
+	}
+	/* A daemon that has no events is asked each second. */
+	if (r == -ENOSYS)
+		sleep(1);
+	return r == -ENOSYS ? 0 : r;
+}
+
+static int start_events(struct gpushm *c, uint64_t *last)
+{
+	struct gpushm_events_options options = { .struct_size = sizeof(options),
+						 .after = GPUSHM_EVENTS_NEW,
+						 .types = EVENTS };
+	struct gpushm_events *events;
+	int r = gpushm_events(c, &options, &events);
+
+	if (r < 0)
+		return r == -ENOSYS ? 0 : r;
+	*last = events->last;
+	gpushm_events_free(events);
+	return 0;
+}
+
+static void note_try(struct offers *o)
+{
+	pthread_mutex_lock(&o->lock);
+	o->tried = true;
+	pthread_cond_broadcast(&o->changed);
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* Follows one daemon until it has gone. Returns why. */
+static int follow(struct offers *o, bool *was_up)
+{
+	struct gpushm *c = NULL;
+	uint64_t last = GPUSHM_EVENTS_NEW;
+	int r = gpushm_connect(o->link.socket, &c);
+
+	if (r == 0)
+		r = start_events(c, &last);
+	while (r == 0) {
+		r = refresh(o, c);
+		note_try(o);
+		if (r == 0 && !*was_up)
+			fprintf(stderr, "gpushm-relay: the daemon replies\n");
+		*was_up |= r == 0;
+		if (r == 0)
+			r = await_change(c, &last);
+	}
+	if (*was_up)
+		fprintf(stderr, "gpushm-relay: the daemon does not reply: %s\n", gpushm_error());
+	note_try(o);
+	gpushm_disconnect(c);
+	return r;
+}
+
+static void *run(void *arg)
+{
+	struct offers *o = arg;
+	bool was_up = true;
+
+	for (;;) {
+		follow(o, &was_up);
+		was_up = false;
+		usleep(RETRY_MS * 1000);
+	}
+	return NULL;
+}
+
+static void await_first_try(struct offers *o)
+{
+	uint64_t until = clock_monotonic_ns() + FIRST_TRY_NS;
+	const struct timespec deadline = { .tv_sec = (time_t)(until / 1000000000u),
+					   .tv_nsec = (long)(until % 1000000000u) };
+	int r = 0;
+
+	pthread_mutex_lock(&o->lock);
+	while (!o->tried && r == 0)
+		r = pthread_cond_timedwait(&o->changed, &o->lock, &deadline);
+	pthread_mutex_unlock(&o->lock);
+}
+
+int offers_start(const struct config *config, struct offers **ret)
+{
+	_cleanup_(free_ptr) struct offers *o = calloc(1, sizeof(*o));
+	pthread_condattr_t monotonic;
+	pthread_t thread;
+	int err;
+
+	if (!o)
+		return -ENOMEM;
+	daemon_link_init(&o->link, config->socket);
+	pthread_mutex_init(&o->refresh, NULL);
+	pthread_mutex_init(&o->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&o->changed, &monotonic);
+	err = pthread_create(&thread, NULL, run, o);
+	if (err)
+		return -err;
+	pthread_detach(thread);
+	await_first_try(o);
+	*ret = take_ptr(o);
+	return 0;
+}
+
+bool offers_known(struct offers *o)
+{
+	bool known;
+
+	pthread_mutex_lock(&o->lock);
+	known = o->known;
+	pthread_mutex_unlock(&o->lock);
+	return known;
+}
+
+static int ask_list(struct gpushm *c, void *user)
+{
+	return refresh(user, c);
+}
+
+/* With a connection of its own: the thread waits on the other one. */
+void offers_refresh(struct offers *o)
+{
+	daemon_link_ask(&o->link, ask_list, o);
+}
+
+/* ---- waiting ---- */
+
+struct offer *offers_wait(struct offers *o, const char *name, uint64_t until_ns,
+			  bool (*wanted)(void *user, struct offer *is), void *user)
+{
+	for (;;) {
+		struct offer *is = offers_find(o, name, NULL);
+		uint64_t now = clock_monotonic_ns(), next = now + 1000000000u;
+		struct timespec deadline;
+
+		if (now >= until_ns || wanted(user, is))
+			return is;
+		next = next < until_ns ? next : until_ns;
+		deadline = (struct timespec){ .tv_sec = (time_t)(next / 1000000000u),
+					      .tv_nsec = (long)(next % 1000000000u) };
+		pthread_mutex_lock(&o->lock);
+		/* It may have changed since it was looked up. */
+		if ((find(o->items, o->n, name) ? *find(o->items, o->n, name) : NULL) == is)
+			pthread_cond_timedwait(&o->changed, &o->lock, &deadline);
+		pthread_mutex_unlock(&o->lock);
+		offer_release(is);
+	}
+}
+
+/* ---- tick ---- */
+
+static void drop_retired(struct offers *o)
+{
+	size_t kept = 0;
+
+	pthread_mutex_lock(&o->lock);
+	for (size_t i = 0; i < o->n_retired; i++) {
+		if (offer_is_open(o->retired[i]))
+			o->retired[kept++] = o->retired[i];
+		else
+			offer_release(o->retired[i]);
+	}
+	o->n_retired = kept;
+	pthread_mutex_unlock(&o->lock);
+}
+
+void offers_tick(struct offers *o)
+{
+	struct offer **list;
+	size_t n;
+
+	if (offers_list(o, &list, &n) < 0)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		offer_close_idle(list[i], IDLE_NS);
+		offer_release(list[i]);
+	}
+	free(list);
+	pthread_mutex_lock(&o->lock);
+	for (size_t i = 0; i < o->n_retired; i++)
+		offer_close_idle(o->retired[i], RETIRED_IDLE_NS);
+	pthread_mutex_unlock(&o->lock);
+	drop_retired(o);
+}
+
+/* ---- pulls ---- */
+
+/* Under the lock. */
+static int put(struct offers *o, struct offer *offer)
+{
+	struct offer **at = find(o->items, o->n, offer_name(offer)), **grown;
+
+	if (at) {
+		retire(o, *at);
+		*at = offer_ref(offer);
+		return 0;
+	}
+	grown = reallocarray(o->items, o->n + 1, sizeof(struct offer *));
+	if (!grown)
+		return -ENOMEM;
+	o->items = grown;
+	grown[o->n++] = offer_ref(offer);
+	qsort(grown, o->n, sizeof(struct offer *), by_name);
+	return 0;
+}
+
+struct offer *offers_pull_begin(struct offers *o, const char *name, const struct manifest *m,
+				const char *header, struct gpushm_buffer *b)
+{
+	struct offer *offer = offer_new_pulled(&o->link, name, m, header, b);
+	int r;
+
+	if (!offer)
+		return NULL;
+	pthread_mutex_lock(&o->lock);
+	r = put(o, offer);
+	pthread_cond_broadcast(&o->changed);
+	pthread_mutex_unlock(&o->lock);
+	if (r == 0)
+		return offer;
+	offer_pull_end(offer, -ENOMEM);
+	return offer_release(offer);
+}
+
+void offers_pull_end(struct offers *o, struct offer *offer, int result)
+{
+	offer_pull_end(offer, result);
+	offer_release(offer);
+	/* A pull that has failed leaves the name to what had it before. */
+	offers_refresh(o);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A request and its reply.
+ */
+#pragma once
+
+#include "client/relay/config.h"
+#include "client/relay/offer/offers.h"
+#include "client/relay/serve/allow.h"
+
+#include <jansson.h>
+#include <microhttpd.h>
+
+#define EXCHANGE_BODY_MAX (64u << 10) /* bytes of a request's body */
+
+struct fanout;
+
+struct exchange {
+	struct MHD_Connection *http;
+	const struct config *config;
+	struct offers *offers;
+	struct fanout *fanout;
+	const struct peer *peer;
+	const char *name; /* of the buffer, without percent signs; "" without one */
+	const char *body; /* of a POST; with a NUL behind it */
+	size_t n_body;
+	bool head;	   /* HEAD: the reply has no body */
+	const char *allow; /* the methods of this resource; NULL: there is no such resource */
+};
+
+/* NULL: the request does not have it. */
+const char *exchange_header(const struct exchange *x, const char *name);
+
+/* Adds a header to a response. */
+void exchange_add(struct MHD_Response *r, const char *name, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Sends the response, and frees it. NULL: out of memory; the connection ends. */
+enum MHD_Result exchange_send(const struct exchange *x, unsigned status, struct MHD_Response *r);
+
+/* How many replies of that status were sent. */
+uint64_t exchange_count(unsigned status);
+
+/* {"error": "..."}. */
+enum MHD_Result exchange_error(const struct exchange *x, unsigned status, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* For a negative errno of an offer, with gpushm_error() as the text. */
+enum MHD_Result exchange_failed(const struct exchange *x, int result);
+
+/* Takes the object. NULL: out of memory. */
+enum MHD_Result exchange_json(const struct exchange *x, unsigned status, json_t *object);
+
+/* Finds the offer that the request names, if its client may read that. NULL: a reply says why not,
+ * whose result is *ret. The caller releases it. etag: as for offers_find(). */
+struct offer *exchange_offer(const struct exchange *x, const char *etag, enum MHD_Result *ret);
+
+/* Writes a name as a URL has it: at most 3 bytes for each of the name, and the NUL. */
+void exchange_encode(const char *name, char *ret);

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * With "Prefer: wait=N" (RFC 7240) a request waits until the name has other contents than the ETag
+ * of If-None-Match, or, without one, until the name exists.
+ */
+#include "client/relay/serve/manifests.h"
+
+#include "client/common/clients.h"
+#include "client/relay/fleet/fanout.h"
+#include "client/relay/serve/range.h"
+#include "proto/base/clock.h"
+#include "proto/base/list.h"
+#include "proto/base/own.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define WAIT_MAX 600u /* seconds */
+
+/* ---- the manifest ---- */
+
+/* What belongs to the machine that has loaded the buffer, and not to its contents. */
+static bool is_local(const char *key)
+{
+	return strcmp(key, "gpushm.files") == 0;
+}
+
+static int copy_attr(const struct manifest_attr *from, struct manifest *m)
+{
+	struct manifest_attr *to = &m->attrs[m->n_attrs];
+
+	to->key = strdup(from->key);
+	to->value = malloc(from->size + 1);
+	to->size = from->size;
+	if (to->value)
+		memcpy(to->value, from->value, from->size);
+	m->n_attrs++;
+	return to->key && to->value ? 0 : -ENOMEM;
+}
+
+static int copy_attrs(const struct manifest_attr *attrs, size_t n, struct manifest *m)
+{
+	int r = 0;
+
+	m->attrs = calloc(n + 1, sizeof(*m->attrs));
+	for (size_t i = 0; m->attrs && r == 0 && i < n; i++)
+		if (!is_local(attrs[i].key))
+			r = copy_attr(&attrs[i], m);
+	return m->attrs ? r : -ENOMEM;
+}
+
+static int copy_facts(struct offer *o, struct manifest *m)
+{
+	struct offer_facts f;
+
+	offer_facts(o, &f);
+	m->name = strdup(f.name);
+	m->etag = strdup(f.etag);
+	m->id = f.id;
+	m->size = f.size;
+	m->header = f.header;
+	m->data = f.size - f.header;
+	m->complete = f.complete;
+	memcpy(m->content, f.content, sizeof(m->content));
+	return m->name && m->etag ? 0 : -ENOMEM;
+}
+
+static int fill(const struct exchange *x, struct offer *o, struct manifest *m)
+{
+	const struct manifest_attr *attrs;
+	const uint64_t *blocks;
+	size_t n;
+	int r = offer_blocks(o, &blocks, &m->n_blocks);
+
+	if (r == 0)
+		r = offer_attrs(o, &attrs, &n);
+	if (r < 0)
+		return r;
+	m->blocks = malloc((m->n_blocks + 1) * sizeof(*blocks));
+	if (!m->blocks)
+		return -ENOMEM;
+	memcpy(m->blocks, blocks, m->n_blocks * sizeof(*blocks));
+	r = copy_facts(o, m);
+	if (r == 0)
+		r = copy_attrs(attrs, n, m);
+	return r < 0 ? r : fanout_add_mirrors(x, m);
+}
+
+static enum MHD_Result send_manifest(const struct exchange *x, struct offer *o)
+{
+	struct manifest m = { 0 };
+	struct MHD_Response *response = NULL;
+	char *text = NULL;
+	size_t n = 0;
+	int r = fill(x, o, &m);
+
+	if (r == 0)
+		r = manifest_format(&m, &text, &n);
+	if (r < 0) {
+		manifest_clear(&m);
+		return exchange_failed(x, r);
+	}
+	response = MHD_create_response_from_buffer(n, text, MHD_RESPMEM_MUST_FREE);
+	exchange_add(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+	exchange_add(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+	exchange_add(response, MHD_HTTP_HEADER_ETAG, "%s", m.etag);
+	manifest_clear(&m);
+	return exchange_send(x, MHD_HTTP_OK, response);
+}
+
+static enum MHD_Result send_same(const struct exchange *x, const char *etag)
+{
+	struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+
+	exchange_add(r, MHD_HTTP_HEADER_ETAG, "%s", etag);
+	return exchange_send(x, MHD_HTTP_NOT_MODIFIED, r);
+}
+
+/* ---- waiting ---- */
+
+/* "wait=10" among other preferences; 0: none. */
+static unsigned wait_of(const struct exchange *x)
+{
+	const char *p = exchange_header(x, "Prefer");
+	unsigned long wait;
+
+	for (p = p ? p + strspn(p, " \t,;") : NULL; p && *p; p += strspn(p, " \t,;")) {
+		if (strncasecmp(p, "wait=", 5) == 0 && p[5] >= '0' && p[5] <= '9') {
+			wait = strtoul(p + 5, NULL, 10);
+			return wait < WAIT_MAX ? (unsigned)wait : WAIT_MAX;
+		}
+		p += strcspn(p, " \t,;");
+	}
+	return 0;
+}
+
+struct waiter {
+	struct list link; /* waiters */
+	const struct exchange *x;
+	const char *none; /* If-None-Match; NULL: none */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct list waiters = { &waiters, &waiters }; /* under lock */
+
+/* A machine waits with a connection for each name that it follows. Half of the connections are for
+ * those that read. When the other half is taken, a client gets its reply at once and asks again. */
+static bool begin_wait(struct waiter *w)
+{
+	const struct config *c = w->x->config;
+	size_t n = 0, of_address = 0;
+	const struct waiter *other;
+	bool may;
+
+	pthread_mutex_lock(&lock);
+	list_foreach (other, &waiters, link) {
+		n++;
+		of_address += strcmp(other->x->peer->address, w->x->peer->address) == 0;
+	}
+	may = n < (c->max_connections + 1) / 2 &&
+	      of_address < (c->max_connections_per_address + 1) / 2;
+	if (may)
+		list_insert(&waiters, &w->link);
+	pthread_mutex_unlock(&lock);
+	return may;
+}
+
+static void end_wait(struct waiter *w)
+{
+	pthread_mutex_lock(&lock);
+	list_drop(&w->link);
+	pthread_mutex_unlock(&lock);
+}
+
+static bool is_wanted(void *user, struct offer *is)
+{
+	const struct waiter *w = user;
+	struct offer_facts f;
+
+	if (clients_has_gone(w->x->http))
+		return true;
+	if (!is)
+		return false;
+	if (!w->none || offer_know(is) < 0)
+		return true;
+	offer_facts(is, &f);
+	return !range_has_etag(w->none, f.etag, true);
+}
+
+static void await(const struct exchange *x, unsigned wait_s)
+{
+	struct waiter w = { .x = x, .none = exchange_header(x, MHD_HTTP_HEADER_IF_NONE_MATCH) };
+
+	if (!begin_wait(&w))
+		return;
+	offer_release(offers_wait(x->offers, x->name, clock_monotonic_ns() + wait_s * 1000000000ull,
+				  is_wanted, &w));
+	end_wait(&w);
+}
+
+static enum MHD_Result reply(const struct exchange *x)
+{
+	const char *none = exchange_header(x, MHD_HTTP_HEADER_IF_NONE_MATCH);
+	enum MHD_Result ret;
+	struct offer *o = exchange_offer(x, NULL, &ret);
+	struct offer_facts facts;
+	int r;
+
+	if (!o)
+		return ret;
+	r = offer_know(o);
+	offer_facts(o, &facts);
+	if (r == 0)
+		fanout_hear(x, &facts);
+	if (r < 0)
+		ret = exchange_failed(x, r);
+	else if (none && range_has_etag(none, facts.etag, true))
+		ret = send_same(x, facts.etag);
+	else
+		ret = send_manifest(x, o);
+	offer_release(o);
+	return ret;
+}
+
+enum MHD_Result manifests_get(const struct exchange *x)
+{
+	unsigned wait_s = wait_of(x);
+	struct exchange later = *x;
+	struct config *config;
+	enum MHD_Result ret;
+
+	if (wait_s == 0 || !config_offers(x->config, x->name) ||
+	    !allow_read(x->config, x->peer, x->name))
+		return reply(x);
+	await(x, wait_s);
+	/* The configuration may be another one by now. */
+	later.config = config = config_current();
+	ret = reply(&later);
+	config_release(config);
+	return ret;
+}

@@ -1,0 +1,662 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Streams in a host pool, with the producer and its readers in one process: what each call returns,
+ * and what it refuses.
+ */
+#include "tests/system/lib/stream_fixture.h"
+
+#include <pthread.h>
+
+/* ---- frames ---- */
+
+START_TEST(a_frame_does_not_arrive)
+{
+	struct gpushm_frame *f;
+
+	create(4);
+	r = follow(GPUSHM_EVERY, 2);
+	expect_none(r);
+	for (uint64_t seq = 1; seq <= 100; seq++) {
+		ck_assert_uint_eq(produce(), seq);
+		f = next(r);
+		ck_assert_uint_eq(gpushm_frame_seq(f), seq);
+		ck_assert_uint_ne(gpushm_frame_time(f), 0);
+		ck_assert_uint_eq(gpushm_frame_skipped(f), 0);
+		ck_assert_uint_lt(gpushm_frame_slot(f), 4);
+		ck_assert_int_eq(gpushm_frame_release(f, NULL), 0);
+		expect_none(r);
+	}
+}
+END_TEST
+
+START_TEST(an_array_of_a_frame_is_another_slots)
+{
+	struct gpushm_array *a = NULL;
+	struct gpushm_frame *f = NULL;
+
+	create(3);
+	ck_assert_uint_eq(gpushm_stream_slots(p), 3);
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, 0, &f), 0);
+	ck_assert_int_eq(gpushm_frame_array(f, "words", &a), 0);
+	ck_assert_int_eq(gpushm_array_ndim(a), 1);
+	ck_assert_int_eq(gpushm_array_dim(a, 0), STREAMER_WORDS);
+	ck_assert_int_eq(gpushm_array_read_only(a), 0);
+	ck_assert_str_eq(gpushm_array_name(a), "words");
+	a = gpushm_array_free(a);
+	ck_assert_int_eq(gpushm_frame_array(f, "other", &a), -ENOENT);
+	says("no array called \"other\"");
+	ck_assert_int_eq(gpushm_frame_array(f, "number", &a), 0);
+	ck_assert_int_eq(gpushm_array_ndim(a), 0);
+	a = gpushm_array_free(a);
+	gpushm_frame_cancel(f);
+	ck_assert_int_eq(gpushm_array_get(gpushm_stream_buffer(p), "words", &a), 0);
+	ck_assert_int_eq(gpushm_array_ndim(a), 2);
+	ck_assert_int_eq(gpushm_array_dim(a, 0), 3);
+	a = gpushm_array_free(a);
+	produce();
+	r = follow(GPUSHM_LATEST, 1);
+	f = next(r);
+	ck_assert_int_eq(gpushm_frame_array(f, "words", &a), 0);
+	ck_assert_int_eq(gpushm_array_read_only(a), 1);
+	a = gpushm_array_free(a);
+	gpushm_frame_cancel(f);
+}
+END_TEST
+
+START_TEST(meta_is_lost_or_longer)
+{
+	char bytes[GPUSHM_META_MAX + 1] = "metadata";
+	struct gpushm_frame *f = NULL;
+	size_t n;
+
+	create(2);
+	r = follow(GPUSHM_EVERY, 1);
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, 0, &f), 0);
+	ck_assert_int_eq(gpushm_frame_publish(f, NULL, bytes, sizeof(bytes)), -EINVAL);
+	ck_assert_int_eq(gpushm_frame_publish(f, NULL, bytes, GPUSHM_META_MAX), 0);
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 0, &f), 0);
+	ck_assert_mem_eq(gpushm_frame_meta(f, &n), bytes, GPUSHM_META_MAX);
+	ck_assert_uint_eq(n, GPUSHM_META_MAX);
+	ck_assert_int_eq(gpushm_frame_release(f, NULL), 0);
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, 0, &f), 0);
+	ck_assert_int_eq(gpushm_frame_publish(f, NULL, NULL, 0), 0);
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 0, &f), 0);
+	gpushm_frame_meta(f, &n);
+	ck_assert_uint_eq(n, 0);
+	ck_assert_int_eq(gpushm_frame_release(f, NULL), 0);
+}
+END_TEST
+
+START_TEST(latest_gets_an_old_frame_or_the_same_twice)
+{
+	struct gpushm_frame *f;
+
+	create(4);
+	produce();
+	produce();
+	r = follow(GPUSHM_LATEST, 1);
+	expect_next(r, 2);
+	expect_none(r);
+	for (int i = 0; i < 10; i++)
+		produce();
+	f = next(r);
+	ck_assert_uint_eq(gpushm_frame_seq(f), 12);
+	ck_assert_uint_eq(gpushm_frame_skipped(f), 9);
+	/* It holds one, and the producer goes on. */
+	for (int i = 0; i < 10; i++)
+		produce();
+	ck_assert(streamer_is_right(f));
+	ck_assert_int_eq(gpushm_frame_ok(f), 0);
+	ck_assert_int_eq(gpushm_frame_release(f, NULL), 0);
+	expect_next(r, 22);
+}
+END_TEST
+
+START_TEST(every_begins_with_a_frame_before_it)
+{
+	create(4);
+	produce();
+	r = follow(GPUSHM_EVERY, 1);
+	expect_none(r);
+	produce();
+	produce();
+	expect_next(r, 2);
+	expect_next(r, 3);
+	expect_none(r);
+}
+END_TEST
+
+START_TEST(share_gives_a_frame_to_two_or_to_nobody)
+{
+	struct gpushm_frame *f, *g;
+
+	create(8);
+	r = follow(GPUSHM_SHARE, 2);
+	r2 = follow(GPUSHM_SHARE, 2);
+	for (int i = 0; i < 4; i++)
+		produce();
+	f = next(r);
+	g = next(r2);
+	ck_assert_uint_eq(gpushm_frame_seq(f), 1);
+	ck_assert_uint_eq(gpushm_frame_seq(g), 2);
+	gpushm_frame_release(f, NULL);
+	gpushm_frame_release(g, NULL);
+	expect_next(r2, 3);
+	expect_next(r2, 4);
+	expect_none(r);
+	expect_none(r2);
+}
+END_TEST
+
+START_TEST(a_share_readers_frames_are_lost_at_its_close)
+{
+	struct gpushm_frame *f;
+
+	create(8);
+	r = follow(GPUSHM_SHARE, 2);
+	r2 = follow(GPUSHM_SHARE, 2);
+	produce();
+	produce();
+	f = next(r);
+	ck_assert_uint_eq(gpushm_frame_seq(f), 1);
+	r = gpushm_stream_close(r);
+	client_status();
+	expect_next(r2, 1);
+	expect_next(r2, 2);
+	expect_none(r2);
+}
+END_TEST
+
+/* ---- limits ---- */
+
+START_TEST(every_does_not_slow_its_producer)
+{
+	struct gpushm_frame *f = NULL;
+
+	create(3);
+	r = follow(GPUSHM_EVERY, 1);
+	for (int i = 0; i < 3; i++)
+		produce();
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, 0, &f), -EAGAIN);
+	says("reader 0");
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, 20, &f), -ETIMEDOUT);
+	says("has not taken");
+	f = next(r);
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, 0, &f), -EAGAIN);
+	says("has held frame 1");
+	gpushm_frame_release(f, NULL);
+	ck_assert_uint_eq(produce(), 4);
+}
+END_TEST
+
+START_TEST(more_frames_are_held_than_allowed)
+{
+	struct gpushm_frame *f, *g, *h = NULL;
+
+	create(4);
+	r = follow(GPUSHM_EVERY, 2);
+	for (int i = 0; i < 3; i++)
+		produce();
+	f = next(r);
+	g = next(r);
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 0, &h), -ENOBUFS);
+	says("max_held");
+	/* In any order. */
+	ck_assert_int_eq(gpushm_frame_release(g, NULL), 0);
+	expect_next(r, 3);
+	ck_assert_int_eq(gpushm_frame_release(f, NULL), 0);
+}
+END_TEST
+
+START_TEST(a_slow_reader_is_never_dropped)
+{
+	struct gpushm_frame *f, *g = NULL;
+	struct gpushm_stream_stats st;
+
+	create_with((struct gpushm_stream_spec){ .slots = 2, .limit_ms = 50 });
+	r = follow(GPUSHM_EVERY, 1);
+	produce();
+	f = next(r);
+	produce();
+	ck_assert_msg(gpushm_frame_begin(p, NULL, 5000, &g) == 0, "%s", gpushm_error());
+	gpushm_frame_cancel(g);
+	/* Told to both. */
+	ck_assert_int_eq(gpushm_frame_ok(f), -ESTALE);
+	ck_assert_int_eq(gpushm_frame_release(f, NULL), -ESTALE);
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 1000, &f), -ESTALE);
+	says("open it again");
+	ck_assert_int_eq(gpushm_stream_stats(p, sizeof(st), &st), 0);
+	ck_assert_uint_eq(st.readers, 0);
+	ck_assert_uint_eq(st.stalls, 1);
+	ck_assert_uint_ge(st.stalled_ns, 40000000);
+	r = gpushm_stream_close(r);
+	r = follow(GPUSHM_EVERY, 1);
+	produce();
+	f = next(r);
+	gpushm_frame_release(f, NULL);
+}
+END_TEST
+
+static void expect_dropped(struct gpushm_stream *s)
+{
+	struct gpushm_frame *f = NULL;
+
+	ck_assert_int_eq(gpushm_frame_next(s, NULL, 0, &f), -ESTALE);
+}
+
+/* All that are in the way go at the same time, also members of the group that take nothing. */
+START_TEST(one_of_two_slow_readers_stays)
+{
+	enum gpushm_follow how = _i ? GPUSHM_SHARE : GPUSHM_EVERY;
+	struct gpushm_frame *f = NULL;
+
+	create_with((struct gpushm_stream_spec){ .slots = 3, .limit_ms = 50 });
+	r = follow(how, 1);
+	r2 = follow(how, 1);
+	for (int i = 0; i < 3; i++)
+		produce();
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, 10000, &f), 0);
+	gpushm_frame_cancel(f);
+	expect_dropped(r);
+	if (how == GPUSHM_EVERY)
+		expect_dropped(r2);
+	for (int i = 0; i < 5; i++)
+		produce();
+}
+END_TEST
+
+static void *begin_and_cancel(void *unused)
+{
+	struct gpushm_frame *f = NULL;
+
+	ck_assert_msg(gpushm_frame_begin(p, NULL, 60000, &f) == 0, "%s", gpushm_error());
+	gpushm_frame_cancel(f);
+	return NULL;
+}
+
+/* It gets the frame only when the first one is dropped. */
+START_TEST(two_members_are_dropped_for_one_frame)
+{
+	struct gpushm_stream *r3;
+	struct gpushm_frame *f, *g = NULL;
+	pthread_t producer;
+
+	create_with((struct gpushm_stream_spec){ .slots = 2, .limit_ms = 2000 });
+	r = follow(GPUSHM_SHARE, 1);
+	r2 = follow(GPUSHM_SHARE, 1);
+	r3 = follow(GPUSHM_LATEST, 1);
+	produce();
+	f = next(r);
+	produce();
+	expect_next(r2, 2);
+	pthread_create(&producer, NULL, begin_and_cancel, NULL);
+	ck_assert_msg(gpushm_frame_next(r2, NULL, 60000, &g) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(gpushm_frame_seq(g), 1);
+	ck_assert_int_eq(gpushm_frame_ok(f), -ESTALE);
+	/* A release is why the producer looks again. */
+	expect_next(r3, 2);
+	poll(NULL, 0, 50);
+	ck_assert_int_eq(gpushm_frame_release(g, NULL), 0);
+	pthread_join(producer, NULL);
+	gpushm_stream_close(r3);
+}
+END_TEST
+
+/* It says that it waits, and takes nothing. */
+START_TEST(a_member_that_sleeps_is_never_dropped)
+{
+	struct gpushm_frame *f = NULL;
+
+	create_with((struct gpushm_stream_spec){ .slots = 2, .limit_ms = 50 });
+	r = follow(GPUSHM_SHARE, 1);
+	ck_assert_int_ge(gpushm_stream_fd(r), 0);
+	produce();
+	produce();
+	ck_assert_msg(gpushm_frame_begin(p, NULL, 10000, &f) == 0, "%s", gpushm_error());
+	gpushm_frame_cancel(f);
+	expect_dropped(r);
+}
+END_TEST
+
+START_TEST(a_queue_is_not_kept_without_readers)
+{
+	struct gpushm_frame *f = NULL;
+
+	create_with((struct gpushm_stream_spec){ .slots = 3, .flags = GPUSHM_KEEP_QUEUE });
+	for (int i = 0; i < 3; i++)
+		produce();
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, 0, &f), -EAGAIN);
+	says("`share`");
+	r = follow(GPUSHM_SHARE, 1);
+	expect_next(r, 1);
+	ck_assert_uint_eq(produce(), 4);
+	for (uint64_t seq = 2; seq <= 4; seq++)
+		expect_next(r, seq);
+}
+END_TEST
+
+START_TEST(an_ended_stream_goes_on)
+{
+	struct gpushm_stream_spec spec = { .slots = 4, .flags = GPUSHM_KEEP_STREAM };
+	struct gpushm_stream *s = NULL;
+
+	create_with(spec);
+	produce();
+	p = gpushm_stream_close(p);
+	/* It keeps its name and its frames. */
+	r = follow(GPUSHM_LATEST, 1);
+	expect_next(r, 1);
+	spec.flags |= GPUSHM_ADOPT;
+	ck_assert_int_eq(streamer_create(c, "s", &spec, &s), -EEXIST);
+	says("ended");
+	ck_assert_int_eq(gpushm_unlink(c, "s"), 0);
+	create_with(spec);
+	ck_assert_uint_eq(produce(), 1);
+	ck_assert_int_eq(gpushm_unlink(c, "s"), 0);
+}
+END_TEST
+
+START_TEST(a_producer_begins_two_frames)
+{
+	struct gpushm_frame *f = NULL, *g = NULL;
+
+	create(4);
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, 0, &f), 0);
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, 0, &g), -EALREADY);
+	gpushm_frame_cancel(f);
+	ck_assert_uint_eq(produce(), 1);
+}
+END_TEST
+
+START_TEST(a_cuda_stream_is_taken_for_host_memory)
+{
+	struct gpushm_frame *f = NULL;
+	int word;
+
+	create(4);
+	ck_assert_int_eq(gpushm_frame_begin(p, &word, 0, &f), -ENOTSUP);
+	says("host pool");
+	r = follow(GPUSHM_LATEST, 1);
+	ck_assert_int_eq(gpushm_frame_next(r, &word, 0, &f), -ENOTSUP);
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, 0, &f), 0);
+	ck_assert_int_eq(gpushm_frame_publish(f, &word, NULL, 0), -ENOTSUP);
+	/* It is not published, and not being filled any more. */
+	expect_none(r);
+	ck_assert_uint_eq(produce(), 1);
+}
+END_TEST
+
+START_TEST(a_producer_reads_or_a_reader_produces)
+{
+	struct gpushm_frame *f = NULL;
+
+	create(4);
+	r = follow(GPUSHM_LATEST, 1);
+	ck_assert_int_eq(gpushm_frame_next(p, NULL, 0, &f), -EBADF);
+	ck_assert_int_eq(gpushm_frame_begin(r, NULL, 0, &f), -EBADF);
+	produce();
+	f = next(r);
+	ck_assert_int_eq(gpushm_frame_publish(f, NULL, NULL, 0), -EBADF);
+	ck_assert_int_eq(gpushm_frame_release(f, NULL), 0);
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, 0, &f), 0);
+	ck_assert_int_eq(gpushm_frame_release(f, NULL), -EBADF);
+	ck_assert_int_eq(gpushm_frame_ok(f), -EBADF);
+	gpushm_frame_cancel(f);
+}
+END_TEST
+
+/* ---- ends ---- */
+
+START_TEST(the_last_frames_of_a_closed_stream_are_lost)
+{
+	struct gpushm_frame *f = NULL;
+	struct gpushm_stat *st = NULL;
+
+	create(4);
+	r = follow(GPUSHM_EVERY, 1);
+	produce();
+	produce();
+	p = gpushm_stream_close(p);
+	/* The name is free at once. */
+	ck_assert_int_eq(gpushm_stat(c, "s", 0, 0, &st), -ENOENT);
+	expect_next(r, 1);
+	expect_next(r, 2);
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 1000, &f), -EPIPE);
+	says("closed");
+	create(4);
+	r2 = follow(GPUSHM_EVERY, 1);
+	ck_assert_uint_eq(produce(), 1);
+	expect_next(r2, 1);
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 1000, &f), -EPIPE);
+}
+END_TEST
+
+START_TEST(close_keeps_a_frame_that_is_filled_or_held)
+{
+	struct gpushm_frame *f = NULL;
+
+	create(3);
+	r = follow(GPUSHM_EVERY, 1);
+	r2 = follow(GPUSHM_EVERY, 2);
+	produce();
+	produce();
+	f = next(r);
+	next(r2);
+	r = gpushm_stream_close(r);
+	r2 = gpushm_stream_close(r2);
+	client_status();
+	for (int i = 0; i < 5; i++)
+		produce();
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, 0, &f), 0);
+	p = gpushm_stream_close(p);
+}
+END_TEST
+
+START_TEST(memory_goes_while_an_array_exists)
+{
+	struct gpushm_array *a = NULL, *kept = NULL;
+	struct gpushm_frame *f;
+	uint64_t first;
+
+	create(3);
+	r = follow(GPUSHM_EVERY, 1);
+	produce();
+	f = next(r);
+	ck_assert_int_eq(gpushm_frame_array(f, "words", &a), 0);
+	first = *(uint64_t *)gpushm_array_host_ptr(a);
+	ck_assert_int_eq(gpushm_array_get(gpushm_stream_buffer(p), "words", &kept), 0);
+	r = gpushm_stream_close(r);
+	/* It has left: the producer does not wait for it. */
+	for (int i = 0; i < 2; i++)
+		produce();
+	ck_assert_uint_eq(*(uint64_t *)gpushm_array_host_ptr(a), first);
+	a = gpushm_array_free(a);
+	r = follow(GPUSHM_EVERY, 1);
+	p = gpushm_stream_close(p);
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 1000, &f), -EPIPE);
+	r = gpushm_stream_close(r);
+	ck_assert_uint_ne(client_used_bytes(), 0);
+	kept = gpushm_array_free(kept);
+}
+END_TEST
+
+START_TEST(a_stream_that_was_left_goes_on)
+{
+	struct gpushm_array *a = NULL;
+	struct gpushm_frame *f;
+
+	create(3);
+	r = follow(GPUSHM_EVERY, 1);
+	produce();
+	f = next(r);
+	ck_assert_int_eq(gpushm_frame_array(f, "words", &a), 0);
+	ck_assert_int_eq(gpushm_stream_leave(r), 0);
+	ck_assert_int_eq(gpushm_stream_leave(r), 0);
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 0, &f), -EBADF);
+	says("left");
+	for (int i = 0; i < 5; i++)
+		produce();
+	a = gpushm_array_free(a);
+	r2 = follow(GPUSHM_LATEST, 1);
+	ck_assert_int_eq(gpushm_stream_leave(p), 0);
+	expect_next(r2, 6);
+	ck_assert_int_eq(gpushm_frame_next(r2, NULL, 1000, &f), -EPIPE);
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, 0, &f), -EBADF);
+}
+END_TEST
+
+/* ---- what create and open refuse ---- */
+
+static int try_spec(struct gpushm_stream_spec spec)
+{
+	struct gpushm_stream *s = NULL;
+	int result = streamer_create(c, "t", &spec, &s);
+
+	gpushm_stream_close(s);
+	return result;
+}
+
+START_TEST(a_wrong_spec_makes_a_stream)
+{
+	struct gpushm_stream_spec spec = { .struct_size = sizeof(spec) };
+	struct gpushm_array_spec narrow = { .name = "a", .dtype = { 0, 4, 1, 0 } };
+	struct gpushm_stream *s = NULL;
+
+	ck_assert_int_eq(try_spec((struct gpushm_stream_spec){ .slots = 1 }), -EINVAL);
+	ck_assert_int_eq(try_spec((struct gpushm_stream_spec){ .slots = 4097 }), -EINVAL);
+	ck_assert_int_eq(try_spec((struct gpushm_stream_spec){ .readers = 65 }), -EINVAL);
+	ck_assert_int_eq(try_spec((struct gpushm_stream_spec){ .flags = 1u << 31 }), -EINVAL);
+	ck_assert_int_eq(try_spec((struct gpushm_stream_spec){ .delivery = 3 }), -EINVAL);
+	ck_assert_int_eq(gpushm_stream_create(c, "t", &spec, NULL, &s), -EINVAL);
+	says("an array at least");
+	ck_assert_int_eq(gpushm_stream_create(c, "t", NULL, NULL, &s), -EINVAL);
+	spec.arrays = &narrow;
+	spec.n_arrays = 1;
+	ck_assert_int_eq(gpushm_stream_create(c, "t", &spec, NULL, &s), -ENOTSUP);
+	says("narrower than a byte");
+	spec.struct_size = 0;
+	ck_assert_int_eq(gpushm_stream_create(c, "t", &spec, NULL, &s), -EINVAL);
+	spec.struct_size = sizeof(spec) + 8;
+	ck_assert_int_eq(gpushm_stream_create(c, "t", &spec, NULL, &s), -EINVAL);
+	says("newer");
+	ck_assert_uint_eq(client_used_bytes(), 0);
+}
+END_TEST
+
+START_TEST(a_name_is_taken_over)
+{
+	struct gpushm_buffer *b;
+	struct gpushm_stream *s = NULL;
+
+	create(4);
+	ck_assert_int_eq(try_spec((struct gpushm_stream_spec){ .slots = 4 }), 0);
+	ck_assert_int_eq(streamer_create(c, "s", &(struct gpushm_stream_spec){ .slots = 4 }, &s),
+			 -EEXIST);
+	ck_assert_int_eq(streamer_create(c, "s",
+					 &(struct gpushm_stream_spec){ .slots = 4,
+								       .flags = GPUSHM_ADOPT },
+					 &s),
+			 -EBUSY);
+	ck_assert_int_eq(streamer_create(c, "s",
+					 &(struct gpushm_stream_spec){ .slots = 5,
+								       .flags = GPUSHM_ADOPT },
+					 &s),
+			 -EEXIST);
+	says("other arrays or slots");
+	b = client_create("b", 100, NULL);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	ck_assert_int_eq(streamer_create(c, "b",
+					 &(struct gpushm_stream_spec){ .slots = 4,
+								       .flags = GPUSHM_ADOPT },
+					 &s),
+			 -EEXIST);
+	client_close_and_unlink(b, "b");
+	/* The stream goes on. */
+	r = follow(GPUSHM_EVERY, 1);
+	expect_next(r, produce());
+}
+END_TEST
+
+START_TEST(a_buffer_is_followed)
+{
+	struct gpushm_buffer *b = client_create("b", 100, NULL);
+	struct gpushm_options o = { .struct_size = sizeof(o), .flags = GPUSHM_COPY_ON_WRITE };
+	struct gpushm_stream *s = NULL;
+
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	ck_assert_int_eq(gpushm_stream_open(c, "b", GPUSHM_EVERY, 1, 0, NULL, &s), -ENOTSUP);
+	client_close_and_unlink(b, "b");
+	ck_assert_int_eq(gpushm_stream_open(c, "b", GPUSHM_EVERY, 1, 0, NULL, &s), -ENOENT);
+	ck_assert_int_eq(gpushm_stream_open(c, "b", GPUSHM_EVERY, 1, 10, NULL, &s), -ETIMEDOUT);
+	create(4);
+	ck_assert_int_eq(gpushm_stream_open(c, "s", 0, 1, 0, NULL, &s), -EINVAL);
+	ck_assert_int_eq(gpushm_stream_open(c, "s", GPUSHM_EVERY, 4, 0, NULL, &s), -EINVAL);
+	ck_assert_int_eq(gpushm_stream_open(c, "s", GPUSHM_EVERY, 1, 0, &o, &s), -EINVAL);
+	ck_assert_int_eq(gpushm_open(c, "s", GPUSHM_WRITE, 0, NULL, &b), -EBUSY);
+	says("GPUSHM_ADOPT");
+}
+END_TEST
+
+START_TEST(more_readers_join_than_there_are_seats)
+{
+	struct gpushm_stream *s = NULL, *all[64];
+
+	create_with((struct gpushm_stream_spec){ .slots = 4, .readers = 1 });
+	r = follow(GPUSHM_EVERY, 1);
+	ck_assert_int_eq(gpushm_stream_open(c, "s", GPUSHM_EVERY, 1, 0, NULL, &s), -EUSERS);
+	r = gpushm_stream_close(r);
+	client_status();
+	r = follow(GPUSHM_EVERY, 1);
+	expect_next(r, produce());
+	r = gpushm_stream_close(r);
+	p = gpushm_stream_close(p);
+	create_with((struct gpushm_stream_spec){ .slots = 80, .readers = 64 });
+	for (int i = 0; i < 64; i++)
+		all[i] = follow(i % 2 ? GPUSHM_EVERY : GPUSHM_LATEST, 1);
+	for (uint64_t seq = 1; seq <= 20; seq++) {
+		produce();
+		for (int i = 0; i < 64; i++)
+			expect_next(all[i], seq);
+	}
+	for (int i = 0; i < 64; i++)
+		gpushm_stream_close(all[i]);
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+	TCase *frames = tcase_create("frames"), *limits = tcase_create("limits");
+	TCase *ends = tcase_create("ends"), *refused = tcase_create("refused");
+	TCase *all[] = { frames, limits, ends, refused };
+
+	for (size_t i = 0; i < array_size(all); i++)
+		tcase_add_checked_fixture(all[i], client_setup, teardown);
+	tcase_set_timeout(limits, 60);
+	tcase_add_test(frames, a_frame_does_not_arrive);
+	tcase_add_test(frames, an_array_of_a_frame_is_another_slots);
+	tcase_add_test(frames, meta_is_lost_or_longer);
+	tcase_add_test(frames, latest_gets_an_old_frame_or_the_same_twice);
+	tcase_add_test(frames, every_begins_with_a_frame_before_it);
+	tcase_add_test(frames, share_gives_a_frame_to_two_or_to_nobody);
+	tcase_add_test(frames, a_share_readers_frames_are_lost_at_its_close);
+	tcase_add_test(limits, every_does_not_slow_its_producer);
+	tcase_add_test(limits, more_frames_are_held_than_allowed);
+	tcase_add_test(limits, a_slow_reader_is_never_dropped);
+	tcase_add_loop_test(limits, one_of_two_slow_readers_stays, 0, 2);
+	tcase_add_test(limits, two_members_are_dropped_for_one_frame);
+	tcase_add_test(limits, a_member_that_sleeps_is_never_dropped);
+	tcase_add_test(limits, a_queue_is_not_kept_without_readers);
+	tcase_add_test(limits, an_ended_stream_goes_on);
+	tcase_add_test(limits, a_producer_begins_two_frames);
+	tcase_add_test(limits, a_cuda_stream_is_taken_for_host_memory);
+	tcase_add_test(limits, a_producer_reads_or_a_reader_produces);
+	tcase_add_test(ends, the_last_frames_of_a_closed_stream_are_lost);
+	tcase_add_test(ends, close_keeps_a_frame_that_is_filled_or_held);
+	tcase_add_test(ends, memory_goes_while_an_array_exists);
+	tcase_add_test(ends, a_stream_that_was_left_goes_on);
+	tcase_add_test(refused, a_wrong_spec_makes_a_stream);
+	tcase_add_test(refused, a_name_is_taken_over);
+	tcase_add_test(refused, a_buffer_is_followed);
+	tcase_add_test(refused, more_readers_join_than_there_are_seats);
+	return suite_run("streams", frames, limits, ends, refused, NULL);
+}

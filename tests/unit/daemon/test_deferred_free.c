@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Deferred frees: when the pool frees its pending blocks, and which users may get one of them.
+ */
+#include "daemon/pool/pool_internal.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/daemon/pool_driver.h"
+
+START_TEST(ten_freed_blocks_stay_and_the_eleventh_gives_all_eleven_back)
+{
+	struct block b[11];
+
+	open_of(100 * MIB);
+	fill(b, 11);
+	for (int i = 0; i < 10; i++)
+		give(&b[i], ALICE);
+	settle();
+	ck_assert_uint_eq(pool->pending_count, 10);
+	ck_assert_int_eq(driver.frees, 0);
+
+	give(&b[10], ALICE);
+	ck_assert_uint_eq(pool->pending_count, 0);
+	settle();
+	ck_assert_int_eq(driver.frees, 11);
+}
+END_TEST
+
+START_TEST(bytes_at_the_ratio_stay_and_one_block_more_gives_all_back)
+{
+	struct pool_config c = a_config(POOL_HOST, 10 * MIB);
+	struct block b[3];
+
+	pool = open_pool(&c, NULL); /* 0.2 of it is 2 MiB */
+	fill(b, 3);
+	give(&b[0], ALICE);
+	give(&b[1], ALICE);
+	settle();
+	ck_assert_uint_eq(pool->pending_bytes, 2 * MIB);
+	ck_assert_int_eq(driver.frees, 0);
+
+	give(&b[2], ALICE);
+	settle();
+	ck_assert_uint_eq(pool->pending_bytes, 0);
+	ck_assert_int_eq(driver.frees, 3);
+}
+END_TEST
+
+START_TEST(a_full_pool_frees_pending_blocks_and_serves_the_request)
+{
+	struct block b, c;
+
+	open_of(10 * MIB);
+	driver.capacity = 10 * MIB; /* so that the free must have run first */
+	b = get(pool, 8 * MIB, ALICE);
+	give(&b, ALICE);
+	c = get(pool, 4 * MIB, BOB);
+	ck_assert_int_eq(driver.frees, 1);
+	ck_assert_int_eq(driver.allocs, 2);
+	give(&c, BOB);
+}
+END_TEST
+
+START_TEST(one_free_that_fails_is_lost_and_the_others_continue)
+{
+	struct block b[3];
+	struct fault f;
+
+	open_of(10 * MIB);
+	fill(b, 3);
+	for (int i = 0; i < 3; i++)
+		give(&b[i], ALICE);
+	driver.fail_free = 2;
+	pool_flush(pool);
+	settle();
+	ck_assert_int_eq(driver.frees, 3);
+	ck_assert_uint_eq(pool->lost, MIB);
+
+	ck_assert_int_eq(request_block(pool, 10 * MIB, ALICE, &b[0], &f), -ENOSPC);
+	b[0] = get(pool, 9 * MIB, ALICE);
+	give(&b[0], ALICE);
+	driver.live -= MIB; /* the lost one */
+}
+END_TEST
+
+static bool is_aging(void)
+{
+	return uv_is_active((uv_handle_t *)&pool->aging);
+}
+
+/* When the pool's timer is due, in ms of the loop's clock. */
+static uint64_t due(void)
+{
+	return uv_now(&fixture.loop) + uv_timer_get_due_in(&pool->aging);
+}
+
+/* Lets the loop's clock go on. */
+static void pass_time(void)
+{
+	uint64_t now = uv_now(&fixture.loop);
+
+	while (uv_now(&fixture.loop) == now)
+		uv_update_time(&fixture.loop);
+}
+
+/* The pool's timer is due at once, and here it keeps the loop alive. */
+static void let_timer_run(void)
+{
+	uv_timer_start(&pool->aging, pool->aging.timer_cb, 0, 0);
+	uv_ref((uv_handle_t *)&pool->aging);
+	uv_run(&fixture.loop, UV_RUN_NOWAIT);
+	uv_unref((uv_handle_t *)&pool->aging);
+	settle();
+}
+
+START_TEST(a_pending_block_is_freed_when_its_time_is_over)
+{
+	struct block b;
+
+	open_of(10 * MIB);
+	ck_assert(!is_aging());
+	b = get(pool, MIB, ALICE);
+	give(&b, ALICE);
+	ck_assert(is_aging());
+	ck_assert_uint_gt(uv_timer_get_due_in(&pool->aging), 1000);
+
+	let_timer_run(); /* too early */
+	ck_assert_uint_eq(pool->pending_count, 1);
+	ck_assert(is_aging());
+
+	list_first(&pool->pending, struct pending, job.link)->due_ms = 0;
+	let_timer_run();
+	ck_assert_uint_eq(pool->pending_count, 0);
+	ck_assert_int_eq(driver.frees, 1);
+	ck_assert(!is_aging());
+}
+END_TEST
+
+START_TEST(a_user_of_small_buffers_keeps_the_blocks_of_others_pending)
+{
+	struct block large, small;
+	uint64_t at;
+
+	open_of(10 * MIB);
+	large = get(pool, 4 * MIB, ALICE);
+	small = get(pool, MIB, BOB);
+	give(&large, ALICE);
+	at = due();
+	for (int i = 0; i < 3; i++) {
+		pass_time();
+		give(&small, BOB);
+		ck_assert_uint_eq(due(), at);
+		pass_time();
+		small = get(pool, MIB, BOB);
+		ck_assert_uint_eq(due(), at);
+	}
+	pass_time();
+	give(&small, BOB);
+
+	list_first(&pool->pending, struct pending, job.link)->due_ms = 0;
+	let_timer_run();
+	ck_assert_uint_eq(pool->pending_bytes, MIB);
+	ck_assert_int_eq(driver.frees, 1);
+	ck_assert(is_aging());
+	ck_assert_uint_gt(due(), at);
+}
+END_TEST
+
+START_TEST(a_large_block_is_kept_from_other_programs)
+{
+	struct pool_config c = a_config(POOL_HOST, 100 * MIB);
+	struct block small, large, larger;
+
+	c.pending_max_ratio = 1;
+	c.pending_max_buffer = 4 * MIB;
+	pool = open_pool(&c, NULL);
+	small = get(pool, MIB, ALICE);
+	large = get(pool, 4 * MIB, ALICE);
+	larger = get(pool, 5 * MIB, ALICE);
+	give(&small, ALICE);
+	give(&larger, ALICE);
+	settle();
+	ck_assert_int_eq(driver.frees, 1);
+	ck_assert_uint_eq(driver.live, 5 * MIB);
+	give(&large, ALICE);
+	settle();
+	ck_assert_uint_eq(pool->pending_bytes, 5 * MIB);
+	ck_assert_int_eq(driver.frees, 1);
+}
+END_TEST
+
+START_TEST(more_bytes_are_pending_than_the_configuration_allows)
+{
+	struct pool_config c = a_config(POOL_HOST, 100 * MIB);
+	struct block b[3];
+
+	c.pending_max_ratio = 1;
+	c.pending_max_bytes = 2 * MIB;
+	pool = open_pool(&c, NULL);
+	fill(b, 3);
+	give(&b[0], ALICE);
+	give(&b[1], ALICE);
+	settle();
+	ck_assert_int_eq(driver.frees, 0);
+	give(&b[2], ALICE);
+	settle();
+	ck_assert_uint_eq(pool->pending_bytes, 0);
+	ck_assert_int_eq(driver.frees, 3);
+}
+END_TEST
+
+START_TEST(a_block_that_is_let_go_is_closed_and_never_freed)
+{
+	struct block b;
+
+	open_of(10 * MIB);
+	b = get(pool, MIB, ALICE);
+	pool_let_go(pool, &b);
+	ck_assert_int_eq(b.fd, -1);
+	ck_assert_uint_eq(pool->used, 0);
+	ck_assert_uint_eq(pool->blocks, 0);
+	close_pool(take_ptr(pool));
+	ck_assert_int_eq(driver.frees, 0);
+	ck_assert_uint_eq(driver.live, MIB);
+	driver.live = 0; /* its holders still have it */
+}
+END_TEST
+
+START_TEST(the_same_user_gets_a_pending_block_of_that_size_at_once)
+{
+	struct pool_request r = { .on_done = on_request_done };
+	struct block b;
+	struct fault f;
+	int fd;
+
+	open_of(10 * MIB);
+	b = get(pool, 2 * MIB, ALICE);
+	fd = b.fd;
+	give(&b, ALICE);
+
+	fixture.done = 0;
+	ck_assert_int_eq(pool_alloc(pool, &r, MIB + 1, ALICE, &f), 0);
+	ck_assert_int_eq(r.block.fd, fd);
+	ck_assert_int_eq(r.result, 0);
+	ck_assert_uint_eq(pool->used, 2 * MIB);
+	ck_assert_uint_eq(pool->blocks, 1);
+	ck_assert_uint_eq(pool->pending_count, 0);
+	ck_assert_int_eq(driver.allocs, 1);
+	settle();
+	ck_assert_int_eq(fixture.done, 0);
+
+	give(&r.block, ALICE);
+	ck_assert_uint_eq(pool->pending_count, 1);
+}
+END_TEST
+
+START_TEST(another_user_never_gets_a_pending_block)
+{
+	struct block b, c;
+
+	open_of(10 * MIB);
+	b = get(pool, MIB, ALICE);
+	give(&b, ALICE);
+	c = get(pool, MIB, BOB);
+	ck_assert_int_eq(driver.allocs, 2);
+	ck_assert_uint_eq(pool->pending_count, 1);
+	give(&c, BOB);
+}
+END_TEST
+
+START_TEST(a_block_that_another_user_has_had_is_not_reused)
+{
+	struct block b;
+
+	open_of(10 * MIB);
+	b = get(pool, MIB, ALICE);
+	pool_free(pool, &b, ALICE, true);
+	b = get(pool, MIB, ALICE);
+	ck_assert_int_eq(driver.allocs, 2);
+	give(&b, ALICE);
+}
+END_TEST
+
+START_TEST(a_block_of_another_size_is_not_reused)
+{
+	struct block b;
+
+	open_of(10 * MIB);
+	b = get(pool, 2 * MIB, ALICE);
+	give(&b, ALICE);
+	b = get(pool, MIB, ALICE);
+	ck_assert_int_eq(driver.allocs, 2);
+	give(&b, ALICE);
+}
+END_TEST
+
+START_TEST(a_kind_that_must_scrub_reuses_nothing)
+{
+	struct block b;
+
+	open_gpu(40 * MIB);
+	b = get(pool, MIB, ALICE);
+	give(&b, ALICE);
+	b = get(pool, MIB, ALICE);
+	ck_assert_int_eq(driver.allocs, 2);
+	give(&b, ALICE);
+}
+END_TEST
+
+static TCase *flushing_tests(void)
+{
+	TCase *tc = tcase_create("flushing");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, ten_freed_blocks_stay_and_the_eleventh_gives_all_eleven_back);
+	tcase_add_test(tc, bytes_at_the_ratio_stay_and_one_block_more_gives_all_back);
+	tcase_add_test(tc, a_full_pool_frees_pending_blocks_and_serves_the_request);
+	tcase_add_test(tc, one_free_that_fails_is_lost_and_the_others_continue);
+	tcase_add_test(tc, a_pending_block_is_freed_when_its_time_is_over);
+	tcase_add_test(tc, a_user_of_small_buffers_keeps_the_blocks_of_others_pending);
+	tcase_add_test(tc, a_large_block_is_kept_from_other_programs);
+	tcase_add_test(tc, more_bytes_are_pending_than_the_configuration_allows);
+	return tc;
+}
+
+static TCase *reusing_tests(void)
+{
+	TCase *tc = tcase_create("reusing");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, a_block_that_is_let_go_is_closed_and_never_freed);
+	tcase_add_test(tc, the_same_user_gets_a_pending_block_of_that_size_at_once);
+	tcase_add_test(tc, another_user_never_gets_a_pending_block);
+	tcase_add_test(tc, a_block_that_another_user_has_had_is_not_reused);
+	tcase_add_test(tc, a_block_of_another_size_is_not_reused);
+	tcase_add_test(tc, a_kind_that_must_scrub_reuses_nothing);
+	return tc;
+}
+
+int main(void)
+{
+	return suite_run("deferred_free", flushing_tests(), reusing_tests(), NULL);
+}
