@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The DLPack structs of libgpushm, consumed by CuPy, PyTorch and Numba, from plain ctypes.
 

@@ -12,7 +12,7 @@ command -v cppcheck >/dev/null || {
 	echo "cppcheck: skipped (no cppcheck)"
 	exit 0
 }
-sources=$("$make" -s --no-print-directory print-sources) || exit 1
+sources=$("$make" -s --no-print-directory print-PRODUCT_SRC) || exit 1
 # shellcheck disable=SC2086 # a list of files
 cppcheck --quiet --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -j "$(nproc)" \
 	--std=c11 --suppressions-list=tests/lint/cppcheck.txt -I. -D_GNU_SOURCE -D__GNUC__=12 \

@@ -9,8 +9,8 @@ make=${MAKE:-make}
 build=${BUILD:-build}
 
 "$make" -s BUILD="$build" "$build/gen/gpushm.pb-c.h" || exit 1
-flags=$("$make" -s --no-print-directory BUILD="$build" print-cflags) || exit 1
-left_out=$("$make" -s --no-print-directory BUILD="$build" print-left-out) || exit 1
+flags=$("$make" -s --no-print-directory BUILD="$build" print-lint_cflags) || exit 1
+left_out=$("$make" -s --no-print-directory BUILD="$build" print-LEFT_OUT) || exit 1
 bad=0
 for compiler in gcc clang; do
 	command -v $compiler >/dev/null || {

@@ -43,7 +43,7 @@ def _unshare(flags: int) -> None:
 def enter() -> str:
     """Moves this process into a namespace with a bridge. Returns "", or in a few words why there is none."""
     os.environ["PATH"] += ":/usr/sbin:/sbin"
-    for program in ("ip", "tc", "nsenter", "iptables"):
+    for program in ("ip", "tc", "nsenter"):
         if shutil.which(program) is None:
             return f"no {program}"
     try:

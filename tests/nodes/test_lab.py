@@ -72,6 +72,7 @@ def test_a_link_with_delay_has_a_round_trip(machine: Callable[..., Node]) -> Non
     assert time.monotonic() - start > 0.07
 
 
+@pytest.mark.deep
 def test_a_link_that_loses_packets_delivers_all_bytes(machine: Callable[..., Node]) -> None:
     a = machine()
     port = serve(a, 1_000_000)

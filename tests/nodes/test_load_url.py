@@ -812,7 +812,11 @@ http {{
 """
 
 
-@pytest.mark.skipif(not shutil.which("nginx", path="/usr/sbin:/usr/bin"), reason="no nginx")
+# "make deps" unpacks it, since an installed one would start.
+WEB_SERVER = shutil.which("nginx", path=f"{os.environ.get('BUILD', 'build')}/nginx/usr/sbin:/usr/sbin:/usr/bin")
+
+
+@pytest.mark.skipif(not WEB_SERVER, reason="no nginx")
 def test_nginx_serves_models(here: Machine, data: bytes, digest: str, tmp_path: Path) -> None:
     import socket
 
@@ -822,8 +826,7 @@ def test_nginx_serves_models(here: Machine, data: bytes, digest: str, tmp_path: 
         port = free.getsockname()[1]
     user = "" if os.geteuid() else "user root root;"
     (tmp_path / "conf").write_text(NGINX.format(here=tmp_path, port=port, user=user))
-    nginx = shutil.which("nginx", path="/usr/sbin:/usr/bin")
-    with subprocess.Popen([str(nginx), "-e", tmp_path / "error", "-c", tmp_path / "conf"]) as server:
+    with subprocess.Popen([str(WEB_SERVER), "-e", tmp_path / "error", "-c", tmp_path / "conf"]) as server:
         try:
             url = f"http://127.0.0.1:{port}"
             while not (tmp_path / "pid").exists():
