@@ -80,6 +80,8 @@ $(SHARED) $(SHARED:%=%.$(SOVERSION)):
 link_shared = $(link) -shared -Wl,-soname,$(firstword $(subst .so, ,$(@F))).so.$(SOVERSION) -Wl,--version-script,$(filter %.sym,$^) \
 	-Wl,-z,defs,-z,nodelete
 
+$(BUILD)/gen/%.sym: client/%.sym
+	@mkdir -p $(@D); sed 's/@version@/$(VERSION)/' $< >$@
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
 	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -c -o $@ $<

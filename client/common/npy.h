@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "client/gpushm.h"
 #include "proto/dtype.h"
 #include "proto/limits.h"
 
@@ -25,6 +26,18 @@ struct npy {
 	uint64_t bytes; /* of the data */
 	size_t room;	/* npy_format(): the header has at least so many bytes */
 };
+
+/* The dtype as the library has it. */
+static inline struct gpushm_dtype npy_dtype(const struct npy *n)
+{
+	return (struct gpushm_dtype){ n->dtype.code, n->dtype.bits, n->dtype.lanes,
+				      n->dtype.itemsize };
+}
+
+static inline void npy_set_dtype(struct npy *n, struct gpushm_dtype t)
+{
+	n->dtype = (struct dtype){ t.code, t.bits, t.lanes, t.itemsize };
+}
 
 struct npy_error {
 	char text[192];

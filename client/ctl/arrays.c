@@ -6,7 +6,6 @@
 #include "client/ctl/arrays.h"
 
 #include "client/common/npy.h"
-#include "client/lib/base/spec.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -114,10 +113,11 @@ int arrays_missing(struct gpushm_buffer *b, const char *array)
 int arrays_npy_header(const struct gpushm_array *a, int64_t frames, size_t room, char **ret,
 		      size_t *ret_len)
 {
-	struct npy npy = { .dtype = dtype_from_public(gpushm_array_dtype(a)), .room = room };
+	struct npy npy = { .room = room };
 	const char *descr = gpushm_array_descr(a);
 	int r;
 
+	npy_set_dtype(&npy, gpushm_array_dtype(a));
 	npy.fortran =
 		frames < 0 && gpushm_array_is_f_contiguous(a) && !gpushm_array_is_c_contiguous(a);
 	snprintf(npy.descr, sizeof(npy.descr), "%s", descr ? descr : "");

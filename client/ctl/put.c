@@ -10,7 +10,6 @@
 #include "client/ctl/model/model.h"
 #include "client/ctl/new_buffer.h"
 #include "client/ctl/transfer.h"
-#include "client/lib/base/spec.h"
 #include "proto/base/own.h"
 
 #include <fcntl.h>
@@ -104,7 +103,7 @@ static int change_dtype(struct npy_input *in, const char *dtype)
 				 "--dtype: an element of %s has %" PRIu64
 				 " bits, one of %s %" PRIu64,
 				 dtype, gpushm_dtype_bits(t), in->file, dtype_bits(in->npy.dtype));
-	in->npy.dtype = dtype_from_public(t);
+	npy_set_dtype(&in->npy, t);
 	in->npy.descr[0] = '\0';
 	return CTL_OK;
 }
@@ -125,7 +124,7 @@ static void make_spec(struct npy_input *in, struct gpushm_array_spec *ret)
 {
 	*ret = (struct gpushm_array_spec){
 		.name = in->array,
-		.dtype = dtype_to_public(in->npy.dtype),
+		.dtype = npy_dtype(&in->npy),
 		.descr = in->npy.descr[0] ? in->npy.descr : NULL,
 		.ndim = (int)in->npy.ndim,
 		.shape = in->npy.shape,

@@ -8,7 +8,7 @@ LIB_SRC := $(call in_folders,$(addprefix client/lib/,base map link buffer array 
 PRODUCT_SRC += $(LIB_SRC)
 LIB_OBJ := $(call objects,$(LIB_SRC) $(PROTO_SRC)) $(GEN_OBJ)
 
-$(BUILD)/libgpushm.so.$(VERSION): $(LIB_OBJ) client/libgpushm.sym
+$(BUILD)/libgpushm.so.$(VERSION): $(LIB_OBJ) $(BUILD)/gen/libgpushm.sym
 	$(link_shared) $(CLIENT_LIBS)
 $(BUILD)/libgpushm.a: $(LIB_OBJ)
 	$(ARCHIVE)

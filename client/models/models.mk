@@ -21,7 +21,7 @@ $(BLOCK_HASHES): $(BUILD)/obj/client/models/copy/block_hash_%.o: client/models/c
 
 MODELS_OBJ := $(call objects,$(MODELS_SRC)) $(BLOCK_HASHES)
 # It has hidden copies of what it uses of proto.
-$(BUILD)/libgpushm-load.so.$(VERSION): $(MODELS_OBJ) $(BUILD)/proto.a client/libgpushm-load.sym $(BUILD)/libgpushm.so
+$(BUILD)/libgpushm-load.so.$(VERSION): $(MODELS_OBJ) $(BUILD)/proto.a $(BUILD)/gen/libgpushm-load.sym $(BUILD)/libgpushm.so
 	$(call link_shared,.) -lgpushm $(PROTOBUF_LIBS) $(MODELS_LIBS)
 $(BUILD)/libgpushm-load.a: $(MODELS_OBJ)
 	$(ARCHIVE)

@@ -7,13 +7,14 @@
  * gpushm_pull_wait(): a long poll (RFC 7240), so that a generation is known when it is published.
  * What goes wrong with the relay is waited for.
  */
-#include "client/models/pull.h"
+#include "client/gpushm_load_private.h"
 
 #include "client/gpushm_private.h"
 #include "client/models/fail.h"
 #include "client/models/load.h"
 #include "client/models/pulled.h"
 #include "client/models/web/credentials.h"
+#include "client/models/web/manifest.h"
 #include "client/models/web/remote.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
@@ -159,7 +160,7 @@ static int find_place(const char *source, struct place *ret)
 	return 0;
 }
 
-int pull_check_source(const char *source)
+int gpushm_private_pull_check(const char *source)
 {
 	struct place place = { 0 };
 	int r = find_place(source, &place);
@@ -226,7 +227,7 @@ static int pull_once(const struct pull *p, struct gpushm_buffer **ret)
 
 	if (r == 0)
 		r = load_run(p->c, NULL, 0, p->name, p->options, &p->load, &pulled, ret);
-	manifest_clear(&m);
+	gpushm_private_manifest_clear(&m);
 	return r;
 }
 
@@ -245,9 +246,10 @@ static int read_options(const struct gpushm_load_options *load, struct gpushm_lo
 	return 0;
 }
 
-int pull_run(struct gpushm *c, const char *source, const char *name,
-	     const struct gpushm_options *options, const struct gpushm_load_options *load,
-	     const struct pull_observer *observer, struct gpushm_buffer **ret)
+int gpushm_private_pull(struct gpushm *c, const char *source, const char *name,
+			const struct gpushm_options *options,
+			const struct gpushm_load_options *load,
+			const struct pull_observer *observer, struct gpushm_buffer **ret)
 {
 	struct pull p = { .c = c, .options = options, .observer = observer };
 	int r = read_options(load, &p.load);
@@ -268,11 +270,11 @@ int gpushm_pull(struct gpushm *c, const char *source, const char *name,
 		const struct gpushm_options *options, const struct gpushm_load_options *load,
 		struct gpushm_buffer **ret)
 {
-	return pull_run(c, source, name, options, load, NULL, ret);
+	return gpushm_private_pull(c, source, name, options, load, NULL, ret);
 }
 
-int pull_announce(const char *source, const char *etag, const char *relay,
-		  const struct gpushm_remote_options *remote)
+int gpushm_private_pull_announce(const char *source, const char *etag, const char *relay,
+				 const struct gpushm_remote_options *remote)
 {
 	struct remote_reply reply = { 0 };
 	struct place place = { 0 };
@@ -339,7 +341,7 @@ static int read_news(struct wait *w, const struct remote_reply *reply)
 		w->etag = strdup(reply->etag ? reply->etag : m.etag);
 		r = w->etag ? 0 : load_no_memory();
 	}
-	manifest_clear(&m);
+	gpushm_private_manifest_clear(&m);
 	return r;
 }
 
@@ -416,9 +418,10 @@ static int wait_for_news(struct wait *w)
 	return load_fail(ETIMEDOUT, "\"%s\" has no other contents yet", w->source);
 }
 
-int pull_wait(const char *source, const char *content, const struct gpushm_remote_options *remote,
-	      uint64_t timeout_ms, gpushm_load_progress_fn *progress, void *user,
-	      const struct pull_observer *observer)
+int gpushm_private_pull_wait(const char *source, const char *content,
+			     const struct gpushm_remote_options *remote, uint64_t timeout_ms,
+			     gpushm_load_progress_fn *progress, void *user,
+			     const struct pull_observer *observer)
 {
 	struct wait w = { .source = source,
 			  .content = content,
@@ -449,5 +452,5 @@ int gpushm_pull_wait(const char *source, const char *content,
 		     const struct gpushm_remote_options *remote, uint64_t timeout_ms,
 		     gpushm_load_progress_fn *progress, void *user)
 {
-	return pull_wait(source, content, remote, timeout_ms, progress, user, NULL);
+	return gpushm_private_pull_wait(source, content, remote, timeout_ms, progress, user, NULL);
 }

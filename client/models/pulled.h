@@ -5,10 +5,10 @@
  */
 #pragma once
 
+#include "client/gpushm_load_private.h"
 #include "client/models/copy/engine.h"
 #include "client/models/files/checkpoint.h"
 #include "client/models/files/model.h"
-#include "client/models/observer.h"
 
 #define PULLED_ETAG "gpushm.etag" /* attribute: of the file that it was pulled from */
 

@@ -5,7 +5,7 @@
 #include "client/relay/config.h"
 
 #include "client/gpushm.h"
-#include "client/models/pull.h"
+#include "client/gpushm_load_private.h"
 #include "client/relay/fleet/announcement.h"
 #include "proto/base/grow.h"
 #include "proto/base/ini.h"
@@ -350,7 +350,7 @@ static void check_pulls(struct reader *r)
 		if (!pulls[i].source)
 			diagnostics_add(&r->diagnostics, 0,
 					"[pull %s] needs source=HOST[:PORT]/NAME", pulls[i].name);
-		else if (pull_check_source(pulls[i].source) < 0)
+		else if (gpushm_private_pull_check(pulls[i].source) < 0)
 			diagnostics_add(&r->diagnostics, 0, "[pull %s]: %s", pulls[i].name,
 					gpushm_error());
 		for (size_t j = 0; j < i; j++)

@@ -6,8 +6,8 @@
 #include "client/common/clients.h"
 #include "client/common/listen.h"
 #include "client/common/process.h"
+#include "client/gpushm_load_private.h"
 #include "client/relay/fleet/pulls.h"
-#include "client/relay/offer/copier.h"
 #include "client/relay/serve/nixl.h"
 #include "client/relay/serve/server.h"
 #include "client/relay/serve/tls.h"
@@ -166,7 +166,7 @@ static int start(struct relay *relay)
 
 	relay->started = config_ref(relay->config);
 	config_use(relay->config);
-	copier_limit(relay->config->gpu_memory);
+	gpushm_private_mapping_limit(relay->config->gpu_memory);
 	nixl_prepare(relay->config);
 	relay->fanout = fanout_new();
 	r = relay->fanout ? offers_start(relay->config, &relay->offers) : -ENOMEM;

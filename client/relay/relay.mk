@@ -8,9 +8,8 @@ LEFT_OUT += $(if $(RELAY),,$(RELAY_SRC))
 PRODUCT_SRC += $(if $(RELAY),$(RELAY_SRC))
 NOTES += $(if $(RELAY),,'built without gpushm-relay (no libmicrohttpd or no GnuTLS found)')
 
-# It uses parts of the loading library that are not exported, so it has its own copy.
-$(BUILD)/gpushm-relay: $(call objects,$(RELAY_SRC)) $(BUILD)/common.a $(BUILD)/libgpushm-load.a $(BUILD)/proto.a $(BUILD)/libgpushm.so
-	$(call link,. ../lib) -lgpushm -lmicrohttpd -lgnutls $(MODELS_LIBS) $(CLIENT_LIBS)
+$(BUILD)/gpushm-relay: $(call objects,$(RELAY_SRC)) $(BUILD)/common.a $(BUILD)/proto.a $(BUILD)/libgpushm.so $(BUILD)/libgpushm-load.so
+	$(call link,. ../lib) -lgpushm-load -lgpushm -lmicrohttpd -lgnutls $(MODELS_LIBS) $(CLIENT_LIBS)
 
 relay: $(RELAY) ## gpushm-relay
 all: relay

@@ -67,7 +67,7 @@ static void check_head(const struct head *h)
 	assert(!h->has_range || h->total == HEAD_UNKNOWN || h->last < h->total);
 	assert(!strpbrk(h->etag, "\r\n ") && !strpbrk(h->last_modified, "\r\n\""));
 	assert(!h->etag[0] || h->etag[strlen(h->etag) - 1] == '"');
-	assert(strlen(h->via) < HEAD_VIA_MAX && !strpbrk(h->via, "\r\n"));
+	assert(strlen(h->via) < PULL_VIA_MAX && !strpbrk(h->via, "\r\n"));
 	assert(h->n_duplicates <= HEAD_LINKS_MAX && h->retry_after_ms <= 86400000u);
 	for (size_t i = 0; i < h->n_duplicates; i++)
 		assert(!strpbrk(h->duplicates[i], "\n>"));

@@ -45,11 +45,11 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 	memcpy(text, data, size);
 	if (manifest_parse("fuzz", text, size, &m) == 0) {
 		check(&m);
-		assert(manifest_format(&m, &again, &length) == 0);
+		assert(gpushm_private_manifest_format(&m, &again, &length) == 0);
 		assert(manifest_parse("fuzz", again, length, &n) == 0);
 		check_same(&m, &n);
 	}
-	manifest_clear(&m);
-	manifest_clear(&n);
+	gpushm_private_manifest_clear(&m);
+	gpushm_private_manifest_clear(&n);
 	return 0;
 }

@@ -1,58 +1,79 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Which folder may include which: each line of the table names a folder and all folders below it that
-# it may include; every folder may include itself. Inside a folder, and between folders, there are no
-# cycles: a file, its header and its _internal header count as one. A folder without a line is an error.
+# The walls. A product is a folder and all folders below it; it may include proto/, its own folders, and the doors that its
+# line of "products" names: public headers, or the folder of what programs share. Inside a product each line of "floors" names
+# a folder and the other folders of the product that it may include. There are no cycles between files: a file, its header
+# and its _internal header count as one. A folder without a line is an error.
+#   tests/lint/layers.sh [ROOT]    another tree than this one; tests/lint/walls.sh plants faults in one
 set -u
-cd "$(dirname "$0")/../.." || exit 1
+cd "${1:-$(dirname "$0")/../..}" || exit 1
 
-table='
+# "public" stands for the headers that are installed.
+products='
+proto
+daemon
+client/lib       public client/gpushm_private.h
+client/models    public client/gpushm_private.h client/gpushm_load_private.h
+client/common    public
+client/relay     public client/gpushm_private.h client/gpushm_load_private.h client/common
+client/ctl       public client/gpushm_load_private.h client/common
+client/python    public
+client/examples  public client/common
+client           public
+'
+public='gpushm.h gpushm_stream.h gpushm_metrics.h gpushm_load.h'
+
+floors='
 proto/base
-proto              proto/base
-daemon/util        proto/base proto
-daemon/keeper      proto/base daemon/util
-daemon/config      proto/base proto daemon/util
-daemon/pool        proto/base proto daemon/util daemon/config
-daemon/catalog     proto/base proto daemon/util daemon/config daemon/pool
-daemon/state       proto/base proto daemon/util daemon/config daemon/pool daemon/catalog
-daemon/ipc         proto/base proto daemon/util daemon/config daemon/pool daemon/catalog daemon/state
-daemon             proto/base proto daemon/util daemon/keeper daemon/config daemon/pool daemon/catalog daemon/state daemon/ipc
+proto               proto/base
+daemon/util
+daemon/keeper       daemon/util
+daemon/config       daemon/util
+daemon/pool         daemon/util daemon/config
+daemon/catalog      daemon/util daemon/config daemon/pool
+daemon/state        daemon/util daemon/config daemon/pool daemon/catalog
+daemon/ipc          daemon/util daemon/config daemon/pool daemon/catalog daemon/state
+daemon              daemon/util daemon/keeper daemon/config daemon/pool daemon/catalog daemon/state daemon/ipc
 client
-client/lib/base    proto/base proto client
-client/lib/map     proto/base proto client client/lib/base
-client/lib/link    proto/base proto client client/lib/base client/lib/map
-client/lib/buffer  proto/base proto client client/lib/base client/lib/map client/lib/link
-client/lib/array   proto/base proto client client/lib/base client/lib/map client/lib/link client/lib/buffer
-client/lib/stream  proto/base proto client client/lib/base client/lib/map client/lib/link client/lib/buffer client/lib/array
-client/models/web  proto/base proto client
-client/models/files proto/base proto client client/models client/models/web client/models/nixl
-client/models/copy proto/base proto client client/models client/models/web client/models/files client/models/nixl
-client/models/nixl proto/base proto client client/models client/models/web client/models/files
-client/models      proto/base proto client client/models/web client/models/files client/models/copy client/models/nixl
-client/common      proto/base proto client
-client/relay/serve proto/base proto client client/common client/models client/models/web client/models/files client/models/copy client/models/nixl client/relay client/relay/offer client/relay/fleet
-client/relay/offer proto/base proto client client/common client/models client/models/web client/models/files client/models/copy client/relay client/relay/serve client/relay/fleet
-client/relay/fleet proto/base proto client client/common client/models client/models/web client/relay client/relay/offer client/relay/serve
-client/relay       proto/base proto client client/common client/models client/relay/serve client/relay/offer client/relay/fleet
-client/ctl         proto/base proto client client/lib/base/spec.h client/common client/models/nixl client/ctl/model client/ctl/stream
-client/ctl/model   proto/base proto client client/ctl client/common
-client/ctl/stream  proto/base proto client client/ctl client/lib/base/spec.h client/common
-client/ctl/top     proto/base proto client client/ctl
-client/ctl/exporter proto/base proto client client/common client/ctl
-client/python/core proto/base proto client
-client/examples    client proto/base proto
-client/examples/demo client client/examples client/common proto/base proto
+client/lib/base
+client/lib/map      client/lib/base
+client/lib/link     client/lib/base client/lib/map
+client/lib/buffer   client/lib/base client/lib/map client/lib/link
+client/lib/array    client/lib/base client/lib/map client/lib/buffer
+client/lib/stream   client/lib/base client/lib/map client/lib/link client/lib/buffer client/lib/array
+client/models       client/models/web client/models/nixl client/models/files client/models/copy
+client/models/web
+client/models/nixl  client/models client/models/web client/models/files
+client/models/files client/models client/models/web client/models/nixl
+client/models/copy  client/models client/models/web client/models/nixl client/models/files
+client/common
+client/ctl          client/ctl/model client/ctl/stream
+client/ctl/model    client/ctl
+client/ctl/stream   client/ctl
+client/ctl/top      client/ctl
+client/ctl/exporter client/ctl/snapshot.h
+client/relay        client/relay/serve client/relay/offer client/relay/fleet
+client/relay/serve  client/relay client/relay/offer client/relay/fleet
+client/relay/offer  client/relay client/relay/serve
+client/relay/fleet  client/relay client/relay/offer client/relay/serve
+client/python/core
+client/examples
+client/examples/demo client/examples
 '
 
-git ls-files --cached --others --exclude-standard -- 'proto/*.[ch]' 'daemon/*.[ch]' 'client/*.[ch]' |
-	while read -r file; do
-		[ -f "$file" ] && grep -Hn '^#include "' "$file"
-		echo "$file:0:"
-	done | awk -F: -v table="$table" '
+find proto daemon client -name '*.[ch]' | sort | while read -r file; do
+	grep -Hn '^#include "' "$file"
+	echo "$file:0:"
+done | awk -F: -v products="$products" -v public="$public" -v floors="$floors" '
 function folder_of(path) { sub(/\/[^\/]*$/, "", path); return path }
 function noun_of(path) { sub(/(_internal)?\.[ch]$/, "", path); return path }
 function complain(text) { print $1 ":" $2 ": " text; bad = 1 }
+function product_of(folder) {
+	for (; !(folder in is_product) && folder ~ /\//; folder = folder_of(folder))
+		;
+	return folder
+}
 # Depth first: a noun that is met again while it is still open closes a cycle.
 function visit(noun, path,    words, n, i) {
 	if (done_[noun])
@@ -68,8 +89,31 @@ function visit(noun, path,    words, n, i) {
 		visit(words[i], path == "" ? noun : path " > " noun)
 	done_[noun] = 1
 }
+function check(folder, target,    other, from) {
+	other = folder_of(target)
+	from = product_of(folder)
+	if (product_of(other) == from && from != "client") {
+		if (folder != other && !((folder, other) in may) && !((folder, target) in may))
+			complain(folder " must not include " target)
+	} else if (product_of(other) == "proto") {
+		return
+	} else if (!((from, other) in door) && !((from, target) in door))
+		complain(target " is no door to the product " from)
+}
 BEGIN {
-	n = split(table, lines, "\n")
+	n = split(products, lines, "\n")
+	for (i = 1; i <= n; i++) {
+		m = split(lines[i], words, " ")
+		is_product[words[1]] = 1
+		for (j = 2; j <= m; j++)
+			door[words[1], words[j]] = 1
+		if (words[2] != "public")
+			continue
+		m = split(public, headers, " ")
+		for (j = 1; j <= m; j++)
+			door[words[1], "client/" headers[j]] = 1
+	}
+	n = split(floors, lines, "\n")
 	for (i = 1; i <= n; i++) {
 		m = split(lines[i], words, " ")
 		for (j = 1; j <= m; j++)
@@ -80,7 +124,7 @@ BEGIN {
 	folder = folder_of($1)
 	if ($2 == 0) {
 		if (!((folder, folder) in may))
-			complain("give " folder " a line in the table of tests/lint/layers.sh")
+			complain("give " folder " a line in the tables of tests/lint/layers.sh")
 		next
 	}
 	split($0, quoted, "\"")
@@ -89,8 +133,8 @@ BEGIN {
 		next
 	if (target !~ /\//)
 		complain("\"" target "\": includes are written from the root of the repository")
-	else if (!((folder, folder_of(target)) in may) && !((folder, target) in may))
-		complain(folder " must not include " target)
+	else
+		check(folder, target)
 	if (noun_of(target) != noun_of($1))
 		edges[noun_of($1)] = edges[noun_of($1)] " " noun_of(target)
 }

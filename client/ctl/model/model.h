@@ -8,7 +8,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/model/progress.h"
 #include "client/ctl/new_buffer.h"
-#include "client/gpushm_load.h"
+#include "client/gpushm_load_private.h"
 
 #include <limits.h>
 
@@ -19,6 +19,10 @@ struct model_library {
 	__typeof__(gpushm_verify) *verify;
 	__typeof__(gpushm_pull) *pull;
 	__typeof__(gpushm_pull_wait) *pull_wait;
+	/* Of this version alone. */
+	__typeof__(gpushm_private_nixl_find) *nixl_find;
+	__typeof__(gpushm_private_nixl_new) *nixl_new;
+	__typeof__(gpushm_private_nixl_free) *nixl_free;
 };
 
 #define MODEL_LIBRARY_TODO \

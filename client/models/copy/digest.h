@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * The digest of a buffer's contents, as gpushm_load.h defines it at gpushm_verify(): XXH3-64 of the
- * XXH3-64 hashes of blocks of 4 MiB. The blocks' hashes may come in any order and from any thread.
+ * XXH3-64 hashes of blocks of BLOCK_BYTES. The blocks' hashes may come in any order and from any
+ * thread.
  */
 #pragma once
 
+#include "client/gpushm_load_private.h"
 #include "client/models/copy/block_hash.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-#define BLOCK_BYTES (4u << 20)
-#define DIGEST_TEXT 32 /* bytes of its text, with the NUL */
 
 struct digest {
 	uint64_t *hashes; /* owned; one for each block, little end first */

@@ -82,7 +82,7 @@ static int create_agent(struct nixl_agent *a)
 	return status < 0 ? fail("create_agent", status) : create_backend(a);
 }
 
-int nixl_agent_new(struct nixl_agent **ret)
+int gpushm_private_nixl_new(struct nixl_agent **ret)
 {
 	const struct nixl_library *library;
 	struct nixl_agent *a;
@@ -97,7 +97,7 @@ int nixl_agent_new(struct nixl_agent **ret)
 	pthread_mutex_init(&a->lock, NULL);
 	r = create_agent(a);
 	if (r < 0)
-		a = nixl_agent_free(a);
+		a = gpushm_private_nixl_free(a);
 	else
 		*ret = a;
 	return r;
@@ -114,7 +114,7 @@ static void deregister_all(struct nixl_agent *a)
 	free(a->registered);
 }
 
-struct nixl_agent *nixl_agent_free(struct nixl_agent *a)
+struct nixl_agent *gpushm_private_nixl_free(struct nixl_agent *a)
 {
 	if (!a)
 		return NULL;
@@ -175,7 +175,7 @@ static int register_locked(struct nixl_agent *a, const struct nixl_memory *m)
 	return r;
 }
 
-int nixl_agent_register(struct nixl_agent *a, const struct nixl_memory *m)
+int gpushm_private_nixl_register(struct nixl_agent *a, const struct nixl_memory *m)
 {
 	int r;
 
@@ -187,7 +187,7 @@ int nixl_agent_register(struct nixl_agent *a, const struct nixl_memory *m)
 
 /* ---- peers ---- */
 
-int nixl_agent_metadata(struct nixl_agent *a, void **ret, size_t *ret_n)
+int gpushm_private_nixl_metadata(struct nixl_agent *a, void **ret, size_t *ret_n)
 {
 	int status;
 

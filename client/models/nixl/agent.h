@@ -1,47 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * An agent of NIXL with UCX behind it: memory that others may read, and reads of theirs.
- *
- * UCX has no authentication: where it works over TCP, a machine that reaches its ports can read and
- * write the memory of this process, also what is not registered. Use it on networks alone where all
- * machines are trusted.
- *
- * Any number of threads may use an agent. A thread of UCX does the transfers.
+ * An agent of NIXL: what the door has of it is for the side that is read; this is for the other
+ * one.
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-struct nixl_agent;
-
-/* Memory that NIXL knows, of this process or of a peer. */
-struct nixl_memory {
-	bool gpu; /* else of the processor */
-	int device;
-	uint64_t address, bytes;
-};
+#include "client/gpushm_load_private.h"
 
 /* Side by side in both memories. */
 struct nixl_part {
 	uint64_t local, remote, bytes;
 };
-
-/* Finds the library, and starts an agent with a name that no other one has, anywhere. Takes some
- * 0.5 s. 0; -ENOSYS (no library), -EIO (NIXL), -ENOMEM with gpushm_error() set. */
-int nixl_agent_new(struct nixl_agent **ret);
-
-/* Ends its connections; nothing is written into memory after that, also not by a read that was
- * given up. All memory that it knows must live until now. NULL is allowed. Returns NULL. */
-struct nixl_agent *nixl_agent_free(struct nixl_agent *a);
-
-/* Lets peers read this memory, and reads write into it. Once for the same memory. nixl_agent_free()
- * ends it. 0, -EIO, -ENOMEM. */
-int nixl_agent_register(struct nixl_agent *a, const struct nixl_memory *m);
-
-/* What a peer needs to know, after all is registered; free() releases it. 0 or -EIO. */
-int nixl_agent_metadata(struct nixl_agent *a, void **ret, size_t *ret_n);
 
 /* Gets to know a peer by its metadata: from a relay that is trusted, because NIXL checks little of
  * it. An agent has one peer. 0, -EIO, -ENOMEM. */
@@ -57,5 +26,5 @@ int nixl_read_begin(struct nixl_agent *a, const struct nixl_memory *local,
 /* 1: all is there; 0: not yet; -EIO: the connection broke, or the peer has gone. */
 int nixl_read_poll(struct nixl_read *r);
 /* Frees it. One that is under way is given up: its memory may still be written until
- * nixl_agent_free(). NULL is allowed. Returns NULL. */
+ * gpushm_private_nixl_free(). NULL is allowed. Returns NULL. */
 struct nixl_read *nixl_read_end(struct nixl_read *r);

@@ -208,7 +208,7 @@ static json_t *format_pieces(const struct grant *g)
 	return NULL;
 }
 
-int grant_format(const struct grant *g, char **ret)
+int gpushm_private_grant_format(const struct grant *g, char **ret)
 {
 	json_t *object =
 		json_pack("{s:i, s:s, s:i, s:s, s:s, s:I, s:I, s:o, s:{s:b, s:i, s:I, s:I}}",

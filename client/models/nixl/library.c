@@ -6,6 +6,7 @@
  */
 #include "client/models/nixl/library.h"
 
+#include "client/gpushm_load_private.h"
 #include "client/gpushm_private.h"
 
 #include <dlfcn.h>
@@ -187,12 +188,8 @@ int nixl_library(const struct nixl_library **ret)
 	return 0;
 }
 
-bool nixl_is_missing(void)
-{
-	return missing;
-}
-
-bool nixl_has_rdma(void)
+/* Whether this machine has a network card that reads memory by itself. */
+static bool has_rdma(void)
 {
 	glob_t found;
 	bool has = glob("/sys/class/infiniband/*", GLOB_NOSORT, NULL, &found) == 0;
@@ -200,6 +197,18 @@ bool nixl_has_rdma(void)
 	if (has)
 		globfree(&found);
 	return has;
+}
+
+int gpushm_private_nixl_find(struct nixl_found *ret)
+{
+	const struct nixl_library *found;
+	int r = nixl_library(&found);
+
+	*ret = (struct nixl_found){ .path = library.path,
+				    .version = library.version,
+				    .rdma = r == 0 && has_rdma(),
+				    .missing = missing };
+	return r;
 }
 
 const char *nixl_status_word(int status)

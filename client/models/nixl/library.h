@@ -79,12 +79,5 @@ struct nixl_library {
  * system's and the user's Python. Blocks for some 0.2 s. 0, or -ENOSYS with gpushm_error() set. */
 int nixl_library(const struct nixl_library **ret);
 
-/* After nixl_library() has failed: whether none of these places has it, and $GPUSHM_NIXL
- * names none. */
-bool nixl_is_missing(void);
-
-/* Whether this machine has a network card that reads memory by itself. */
-bool nixl_has_rdma(void);
-
 /* "NIXL_CAPI_ERROR_BACKEND" */
 const char *nixl_status_word(int status);

@@ -127,7 +127,7 @@ static void end_session(struct nixl_file *f)
 
 	if (!f->agent)
 		return;
-	f->agent = nixl_agent_free(f->agent);
+	f->agent = gpushm_private_nixl_free(f->agent);
 	brief.patience_s = 1;
 	snprintf(body, sizeof(body), "{\"session\":\"%s\",\"end\":true}", f->grant.session);
 	q = post(f, body, (struct load_stop){ 0 });
@@ -205,7 +205,7 @@ static int begin_session(struct nixl_file *f, struct load_stop stop)
 {
 	const struct nixl_memory local = local_memory(f);
 	struct gpushm_private_error e;
-	int r = nixl_agent_new(&f->agent);
+	int r = gpushm_private_nixl_new(&f->agent);
 
 	if (r == -ENOSYS)
 		load_fail(ENOSYS, "this machine can't pull by NIXL: %s", gpushm_error());
@@ -214,7 +214,7 @@ static int begin_session(struct nixl_file *f, struct load_stop stop)
 	if (r == 0)
 		r = check_grant(f);
 	if (r == 0)
-		r = nixl_agent_register(f->agent, &local);
+		r = gpushm_private_nixl_register(f->agent, &local);
 	if (r == 0)
 		r = meet(f);
 	if (r == 0)
@@ -222,7 +222,7 @@ static int begin_session(struct nixl_file *f, struct load_stop stop)
 	gpushm_private_keep(&e);
 	if (f->grant.session[0])
 		end_session(f);
-	f->agent = nixl_agent_free(f->agent);
+	f->agent = gpushm_private_nixl_free(f->agent);
 	grant_clear(&f->grant);
 	gpushm_private_put_back(&e);
 	return r;

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include "client/gpushm_load_private.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,8 +14,6 @@
 
 #define HEAD_UNKNOWN UINT64_MAX
 #define HEAD_LINKS_MAX 16u
-
-#define HEAD_VIA_MAX 1024u
 
 struct head {
 	unsigned status; /* 0: no status line has come */
@@ -25,7 +25,7 @@ struct head {
 	uint64_t length;	/* Content-Length; HEAD_UNKNOWN */
 	char etag[256];		/* with its quotes, and W/ if it is weak; "" */
 	char last_modified[40]; /* "" */
-	char via[HEAD_VIA_MAX]; /* of all lines; "": none, or they are too long */
+	char via[PULL_VIA_MAX]; /* of all lines; "": none, or they are too long */
 	bool encoded;		/* the body is compressed, or in several parts */
 	bool has_retry_after;
 	uint64_t retry_after_ms;

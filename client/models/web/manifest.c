@@ -317,7 +317,7 @@ static json_t *format_mirrors(const struct manifest *m)
 	return NULL;
 }
 
-int manifest_format(const struct manifest *m, char **ret_text, size_t *ret_n)
+int gpushm_private_manifest_format(const struct manifest *m, char **ret_text, size_t *ret_n)
 {
 	json_t *object = json_pack("{s:i, s:s, s:I, s:s, s:I, s:I, s:I, s:i, s:s, s:b}", "version",
 				   (int)MANIFEST_VERSION, "name", m->name, "id", (json_int_t)m->id,
@@ -340,7 +340,7 @@ int manifest_format(const struct manifest *m, char **ret_text, size_t *ret_n)
 	return 0;
 }
 
-void manifest_clear(struct manifest *m)
+void gpushm_private_manifest_clear(struct manifest *m)
 {
 	for (size_t i = 0; i < m->n_attrs; i++) {
 		free(m->attrs[i].key);

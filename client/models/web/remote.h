@@ -144,7 +144,7 @@ struct remote_reply {
 	size_t n_body;
 	char *etag;		/* owned; NULL: none */
 	char *url;		/* owned: where redirects have led to */
-	char via[HEAD_VIA_MAX]; /* of statuses from 400 on, too; "": none */
+	char via[PULL_VIA_MAX]; /* of statuses from 400 on, too; "": none */
 };
 
 /* One request, asked again as the first one for a file is; with a body only while the server is

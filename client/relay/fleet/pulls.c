@@ -9,8 +9,8 @@
  */
 #include "client/relay/fleet/pulls.h"
 
+#include "client/gpushm_load_private.h"
 #include "client/gpushm_private.h"
-#include "client/models/pull.h"
 #include "client/relay/fleet/route.h"
 #include "proto/base/clock.h"
 #include "proto/base/list.h"
@@ -148,7 +148,7 @@ static void announce(const struct pulls *all, const struct config *c)
 			continue;
 		describe(all, p->name, etag, relay);
 		/* A source that is away is the other thread's to complain about. */
-		r = etag[0] ? pull_announce(p->source, etag, relay, &remote) : 0;
+		r = etag[0] ? gpushm_private_pull_announce(p->source, etag, relay, &remote) : 0;
 		if (r == -ETIMEDOUT || r == -EBUSY)
 			silent[n++] = p->source;
 	}
@@ -271,7 +271,7 @@ static int pull_now(struct pull *p, struct gpushm *c)
 	struct gpushm_buffer *b = NULL;
 	int r;
 
-	r = pull_run(c, section->source, p->name, &options, &load, &observer, &b);
+	r = gpushm_private_pull(c, section->source, p->name, &options, &load, &observer, &b);
 	if (r < 0)
 		return r;
 	report(p, r, &done);
@@ -332,8 +332,8 @@ static int await_news(struct pull *p)
 {
 	const struct gpushm_remote_options remote = remote_of(p->config);
 	const struct pull_observer observer = { .via = on_via, .user = p };
-	int r = pull_wait(p->section->source, p->content[0] ? p->content : NULL, &remote,
-			  GPUSHM_WAIT_FOREVER, watch_source, p, &observer);
+	int r = gpushm_private_pull_wait(p->section->source, p->content[0] ? p->content : NULL,
+					 &remote, GPUSHM_WAIT_FOREVER, watch_source, p, &observer);
 
 	if (p->is_away)
 		counts.away--;

@@ -16,7 +16,7 @@
 struct route {
 	struct list link; /* routes */
 	char *name;	  /* owned */
-	char via[HEAD_VIA_MAX];
+	char via[PULL_VIA_MAX];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
@@ -88,7 +88,7 @@ bool route_hear(const char *name, const char *via)
 	return here;
 }
 
-void route_get(const char *name, char ret[HEAD_VIA_MAX])
+void route_get(const char *name, char ret[PULL_VIA_MAX])
 {
 	const struct route *r;
 	int n = 0;
@@ -96,9 +96,9 @@ void route_get(const char *name, char ret[HEAD_VIA_MAX])
 	pthread_mutex_lock(&lock);
 	r = find(name);
 	if (r)
-		n = snprintf(ret, HEAD_VIA_MAX, "%s%s1.1 %s", r->via, r->via[0] ? ", " : "", self);
+		n = snprintf(ret, PULL_VIA_MAX, "%s%s1.1 %s", r->via, r->via[0] ? ", " : "", self);
 	/* So many are no chain any more. */
-	if (!r || n >= (int)HEAD_VIA_MAX)
+	if (!r || n >= (int)PULL_VIA_MAX)
 		ret[0] = '\0';
 	pthread_mutex_unlock(&lock);
 }

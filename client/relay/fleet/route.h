@@ -11,12 +11,12 @@
  */
 #pragma once
 
-#include "client/models/web/head.h"
+#include "client/gpushm_load_private.h"
 
 #include <stdbool.h>
 
 /* The value of Via in replies about a name; "": this relay does not follow it. */
-void route_get(const char *name, char ret[HEAD_VIA_MAX]);
+void route_get(const char *name, char ret[PULL_VIA_MAX]);
 
 /* This relay follows the name, until route_end(). May be called twice. */
 void route_begin(const char *name);

@@ -9,14 +9,15 @@
 #include "client/relay/offer/offer.h"
 
 #include "client/common/clients.h"
+#include "client/gpushm_load_private.h"
 #include "client/gpushm_private.h"
-#include "client/models/copy/readback.h"
-#include "client/relay/offer/contents.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
 #include <endian.h>
 #include <inttypes.h>
+#include <microhttpd.h>
+#include <nettle/sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,8 +56,9 @@ struct offer {
 	uint64_t header, size;
 	char header_hash[17]; /* "": the file is not known yet */
 	char etag[64], content[DIGEST_TEXT], why[512];
-	int why_error;		     /* that goes with it: ENOTSUP or EBADMSG */
-	struct digest digest;	     /* hashes: NULL: not computed yet */
+	int why_error;	  /* that goes with it: ENOTSUP or EBADMSG */
+	uint64_t *blocks; /* owned: the digests of blocks; NULL: not computed yet */
+	uint64_t n_blocks;
 	struct manifest_attr *attrs; /* owned; NULL: not known yet */
 	size_t n_attrs;
 	bool hashing, has_sha256; /* a thread computes it, without `busy`; and it was */
@@ -115,7 +117,7 @@ static void free_attrs(struct manifest_attr *attrs, size_t n)
 static void close_opened(struct opened *p)
 {
 	if (p)
-		mapping_close(&p->m);
+		gpushm_private_mapping_close(&p->m);
 	free(p);
 }
 
@@ -132,7 +134,7 @@ struct offer *offer_release(struct offer *o)
 		return NULL;
 	close_opened(o->opened);
 	free_attrs(o->attrs, o->n_attrs);
-	digest_clear(&o->digest);
+	free(o->blocks);
 	pthread_cond_destroy(&o->changed);
 	pthread_mutex_destroy(&o->lock);
 	free(o);
@@ -201,7 +203,7 @@ static int ask_open(struct gpushm *c, void *user)
 {
 	struct question *q = user;
 
-	return mapping_open(c, q->name, q->m);
+	return gpushm_private_mapping_open(c, q->name, q->m);
 }
 
 static int ask_stat(struct gpushm *c, void *user)
@@ -222,7 +224,7 @@ static int open_now(struct offer *o, struct opened **ret)
 		return gpushm_private_fail(ENOMEM, "out of memory");
 	r = daemon_link_ask(o->link, ask_open, &q);
 	if (r == 0 && gpushm_buffer_id(p->m.buffer) != o->id) {
-		mapping_close(&p->m);
+		gpushm_private_mapping_close(&p->m);
 		r = gpushm_private_fail(ENOENT, "buffer \"%s\" was replaced", o->name);
 	}
 	if (r == 0)
@@ -393,23 +395,20 @@ void offer_close_idle(struct offer *o, uint64_t idle_ns)
 /* Results of one computation, which the lock does not cover. */
 struct results {
 	char content[DIGEST_TEXT], header_hash[17];
-	struct digest digest;
+	uint64_t *blocks; /* owned */
+	uint64_t n_blocks;
 };
 
 static int compute_file(const struct mapping *m, struct results *ret)
 {
-	contents_hash_header(m, ret->header_hash);
-	contents_attr(m, ret->content);
+	gpushm_private_mapping_hash_header(m, ret->header_hash);
+	gpushm_private_mapping_content(m, ret->content);
 	return 0;
 }
 
 static int compute_blocks(const struct mapping *m, struct results *ret)
 {
-	int r = contents_hash(m, &ret->digest);
-
-	if (r == 0)
-		digest_format(&ret->digest, ret->content);
-	return r;
+	return gpushm_private_mapping_hash(m, &ret->blocks, &ret->n_blocks, ret->content);
 }
 
 static int compute_sha256(const struct mapping *m, unsigned char ret[SHA256_DIGEST_SIZE])
@@ -422,7 +421,7 @@ static int compute_sha256(const struct mapping *m, unsigned char ret[SHA256_DIGE
 	for (uint64_t at = 0; r == 0 && at < m->size; at += SHA_BYTES) {
 		size_t n = m->size - at < SHA_BYTES ? (size_t)(m->size - at) : SHA_BYTES;
 
-		r = mapping_read(m, at, bytes, n);
+		r = gpushm_private_mapping_read(m, at, bytes, n);
 		if (r == 0)
 			sha256_update(&ctx, n, (const uint8_t *)bytes);
 	}
@@ -441,7 +440,7 @@ static int accept_file(struct offer *o, const struct mapping *m, struct results 
 {
 	o->header = m->n_header;
 	o->size = m->size;
-	o->arrays = m->arrays.n;
+	o->arrays = m->n_arrays;
 	memcpy(o->header_hash, of->header_hash, sizeof(o->header_hash));
 	if (of->content[0])
 		set_content(o, of->content);
@@ -456,8 +455,8 @@ static int accept_blocks(struct offer *o, const struct mapping *m, struct result
 					   "its attribute \"gpushm.content\" says %s",
 					   o->name, of->content, o->content);
 	set_content(o, of->content);
-	o->digest = of->digest;
-	of->digest = (struct digest){ 0 };
+	o->blocks = take_ptr(of->blocks);
+	o->n_blocks = of->n_blocks;
 	return 0;
 }
 
@@ -496,7 +495,7 @@ static int compute_once(struct offer *o, bool (*done)(const struct offer *),
 		pthread_cond_broadcast(&o->changed);
 	}
 	pthread_mutex_unlock(&o->lock);
-	digest_clear(&of.digest);
+	free(of.blocks);
 	return r;
 }
 
@@ -507,7 +506,7 @@ static bool has_file(const struct offer *o)
 
 static bool has_blocks(const struct offer *o)
 {
-	return o->digest.hashes;
+	return o->blocks;
 }
 
 static bool has_etag(const struct offer *o)
@@ -534,8 +533,8 @@ int offer_blocks(struct offer *o, const uint64_t **ret, uint64_t *ret_n)
 	if (r == 0)
 		r = compute_once(o, has_blocks, compute_blocks, accept_blocks);
 	if (r == 0) {
-		*ret = o->digest.hashes;
-		*ret_n = o->digest.n;
+		*ret = o->blocks;
+		*ret_n = o->n_blocks;
 	}
 	return r;
 }
@@ -589,7 +588,7 @@ int offer_sha256(struct offer *o, unsigned char ret[32])
 static void free_pull(struct pull *p)
 {
 	if (p) {
-		mapping_close(&p->m);
+		gpushm_private_mapping_close(&p->m);
 		free(p->there);
 	}
 	free(p);
@@ -610,9 +609,11 @@ static int take_manifest(struct offer *o, const struct manifest *m)
 	o->size = m->size;
 	snprintf(o->etag, sizeof(o->etag), "%s", m->etag);
 	snprintf(o->content, sizeof(o->content), "%s", m->content);
-	if (digest_init(&o->digest, m->n_blocks) < 0)
+	o->blocks = calloc(m->n_blocks + 1, sizeof(*o->blocks));
+	o->n_blocks = m->n_blocks;
+	if (!o->blocks)
 		return -ENOMEM;
-	memcpy(o->digest.hashes, m->blocks, m->n_blocks * sizeof(*m->blocks));
+	memcpy(o->blocks, m->blocks, m->n_blocks * sizeof(*m->blocks));
 	return 0;
 }
 
@@ -621,14 +622,14 @@ struct offer *offer_new_pulled(struct daemon_link *link, const char *name, const
 {
 	struct offer *o = make(link, name, gpushm_buffer_id(b), gpushm_buffer_bytes(b));
 	struct pull *p = o ? calloc(1, sizeof(*p)) : NULL;
-	int r = p ? mapping_lend(b, header, m->header, &p->m) : -ENOMEM;
+	int r = p ? gpushm_private_mapping_lend(b, header, m->header, &p->m) : -ENOMEM;
 
 	if (r == 0 && p->m.size != m->size)
 		r = gpushm_private_fail(EBADMSG, "the file's header and its size disagree");
 	if (r == 0)
 		r = take_manifest(o, m);
 	if (r == 0) {
-		contents_hash_header(&p->m, o->header_hash);
+		gpushm_private_mapping_hash_header(&p->m, o->header_hash);
 		p->there = calloc(m->n_blocks + 1, sizeof(*p->there));
 		r = p->there ? 0 : -ENOMEM;
 	}
@@ -636,7 +637,7 @@ struct offer *offer_new_pulled(struct daemon_link *link, const char *name, const
 		free_pull(p);
 		return offer_release(o);
 	}
-	o->arrays = p->m.arrays.n;
+	o->arrays = p->m.n_arrays;
 	o->pull = p;
 	return o;
 }
@@ -654,7 +655,7 @@ bool offer_is_pulled(struct offer *o)
 void offer_pull_block(struct offer *o, uint64_t block)
 {
 	pthread_mutex_lock(&o->lock);
-	if (o->pull && block < o->digest.n) {
+	if (o->pull && block < o->n_blocks) {
 		o->pull->there[block] = true;
 		pthread_cond_broadcast(&o->changed);
 	}
@@ -723,7 +724,7 @@ static int read_pulled(struct offer *o, uint64_t offset, void *to, size_t n,
 	pthread_mutex_unlock(&o->lock);
 	if (!p)
 		return r;
-	r = mapping_read(&p->m, offset, to, n);
+	r = gpushm_private_mapping_read(&p->m, offset, to, n);
 	pthread_mutex_lock(&o->lock);
 	p->readers--;
 	pthread_cond_broadcast(&o->changed);
@@ -751,7 +752,7 @@ int offer_read(struct offer *o, uint64_t offset, void *to, size_t n, struct MHD_
 	r = offer_enter(o, &m);
 	if (r < 0)
 		return r;
-	r = mapping_read(m, offset, to, n);
+	r = gpushm_private_mapping_read(m, offset, to, n);
 	offer_leave(o, m);
 	return r;
 }

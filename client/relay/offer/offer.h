@@ -10,14 +10,14 @@
  */
 #pragma once
 
-#include "client/models/web/manifest.h"
+#include "client/gpushm_load_private.h"
 #include "client/relay/offer/daemon_link.h"
-#include "client/relay/offer/mapping.h"
 
 #define OFFER_NAME_MAX (GPUSHM_MAX_NAME + 33) /* as struct gpushm_stat has it */
 #define OFFER_READ_MAX (4u << 20)
 
 struct offer;
+struct MHD_Connection;
 
 /* What is said of an offer. */
 struct offer_facts {

@@ -44,7 +44,7 @@ uint64_t exchange_count(unsigned status)
 /* Who may not read a buffer does not learn where it comes from. */
 static void add_via(const struct exchange *x, struct MHD_Response *r)
 {
-	char via[HEAD_VIA_MAX];
+	char via[PULL_VIA_MAX];
 
 	route_get(x->name, via);
 	if (via[0] && config_offers(x->config, x->name) && allow_read(x->config, x->peer, x->name))

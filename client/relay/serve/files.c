@@ -6,7 +6,7 @@
  */
 #include "client/relay/serve/files.h"
 
-#include "client/models/copy/digest.h"
+#include "client/gpushm_load_private.h"
 #include "client/relay/fleet/fanout.h"
 #include "client/relay/serve/range.h"
 #include "proto/base/own.h"
@@ -70,12 +70,15 @@ static ssize_t read_body(void *arg, uint64_t at, char *to, size_t max)
 static struct MHD_Response *in_place(struct body *b)
 {
 	struct MHD_IoVec iov[IOV_PARTS];
+	struct iovec parts[IOV_PARTS];
 	struct MHD_Response *r;
 	int n;
 
 	if (offer_enter(b->offer, &b->m) < 0)
 		return NULL;
-	n = mapping_iov(b->m, b->begin, b->n, iov, IOV_PARTS);
+	n = gpushm_private_mapping_iov(b->m, b->begin, b->n, parts, IOV_PARTS);
+	for (int i = 0; i < n; i++)
+		iov[i] = (struct MHD_IoVec){ parts[i].iov_base, parts[i].iov_len };
 	r = n < 0 ? NULL : MHD_create_response_from_iovec(iov, (unsigned)n, free_body, b);
 	if (!r) {
 		offer_leave(b->offer, b->m);

@@ -97,16 +97,16 @@ static enum MHD_Result send_manifest(const struct exchange *x, struct offer *o)
 	int r = fill(x, o, &m);
 
 	if (r == 0)
-		r = manifest_format(&m, &text, &n);
+		r = gpushm_private_manifest_format(&m, &text, &n);
 	if (r < 0) {
-		manifest_clear(&m);
+		gpushm_private_manifest_clear(&m);
 		return exchange_failed(x, r);
 	}
 	response = MHD_create_response_from_buffer(n, text, MHD_RESPMEM_MUST_FREE);
 	exchange_add(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
 	exchange_add(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
 	exchange_add(response, MHD_HTTP_HEADER_ETAG, "%s", m.etag);
-	manifest_clear(&m);
+	gpushm_private_manifest_clear(&m);
 	return exchange_send(x, MHD_HTTP_OK, response);
 }
 

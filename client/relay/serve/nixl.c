@@ -5,10 +5,8 @@
  */
 #include "client/relay/serve/nixl.h"
 
+#include "client/gpushm_load_private.h"
 #include "client/gpushm_private.h"
-#include "client/models/nixl/agent.h"
-#include "client/models/nixl/grant.h"
-#include "client/models/nixl/library.h"
 #include "proto/base/clock.h"
 #include "proto/base/list.h"
 #include "proto/base/own.h"
@@ -67,7 +65,7 @@ static bool is_on, reads_gpus;
 /* It is in no list. */
 static struct region *region_free(struct region *r)
 {
-	nixl_agent_free(r->agent);
+	gpushm_private_nixl_free(r->agent);
 	if (r->ring)
 		munmap(r->ring, RING_BYTES);
 	if (r->mapping)
@@ -96,14 +94,14 @@ static bool find_memory(const struct mapping *m, struct nixl_memory *ret)
 
 static int start(struct region *r)
 {
-	int result = nixl_agent_new(&r->agent);
+	int result = gpushm_private_nixl_new(&r->agent);
 
 	if (result == 0)
-		result = nixl_agent_register(r->agent, &r->memory);
+		result = gpushm_private_nixl_register(r->agent, &r->memory);
 	if (result == 0)
-		result = nixl_agent_metadata(r->agent, &r->metadata, &r->n_metadata);
+		result = gpushm_private_nixl_metadata(r->agent, &r->metadata, &r->n_metadata);
 	if (result < 0)
-		r->agent = nixl_agent_free(r->agent);
+		r->agent = gpushm_private_nixl_free(r->agent);
 	return result;
 }
 
@@ -371,7 +369,7 @@ static int copy_pieces(const struct mapping *m, struct grant *g)
 static int format(struct session *s, char **ret)
 {
 	const struct region *r = s->region;
-	const struct nixl_library *library;
+	struct nixl_found library;
 	struct offer_facts facts;
 	struct grant g = { .expires_s = idle_s,
 			   .metadata = r->metadata,
@@ -386,10 +384,10 @@ static int format(struct session *s, char **ret)
 	g.etag = facts.etag;
 	g.size = facts.size;
 	g.header = facts.header;
-	if (nixl_library(&library) == 0)
-		strcpy(g.nixl, library->version);
+	if (gpushm_private_nixl_find(&library) == 0)
+		snprintf(g.nixl, sizeof(g.nixl), "%s", library.version);
 	if (result == 0)
-		result = grant_format(&g, ret);
+		result = gpushm_private_grant_format(&g, ret);
 	free(g.pieces);
 	return result;
 }
@@ -521,7 +519,7 @@ enum MHD_Result nixl_post(const struct exchange *x)
 
 void nixl_prepare(const struct config *c)
 {
-	const struct nixl_library *l;
+	struct nixl_found l;
 
 	if (!c->nixl)
 		return;
@@ -533,8 +531,8 @@ void nixl_prepare(const struct config *c)
 	 * that. */
 	setenv("UCX_ERROR_SIGNALS", "", 0);
 	setenv("UCX_MEM_MMAP_HOOK_MODE", "none", 0);
-	if (nixl_library(&l) < 0)
+	if (gpushm_private_nixl_find(&l) < 0)
 		fprintf(stderr, "gpushm-relay: nixl=yes, but %s\n", gpushm_error());
 	else
-		fprintf(stderr, "gpushm-relay: NIXL %s: %s\n", l->version, l->path);
+		fprintf(stderr, "gpushm-relay: NIXL %s: %s\n", l.version, l.path);
 }

@@ -83,8 +83,8 @@ static void pair_init(struct pair *p)
 
 static void pair_clear(struct pair *p)
 {
-	nixl_agent_free(p->puller);
-	nixl_agent_free(p->relay);
+	gpushm_private_nixl_free(p->puller);
+	gpushm_private_nixl_free(p->relay);
 	free(p->from);
 	free(p->to);
 }
@@ -93,7 +93,7 @@ static int introduce(struct pair *p)
 {
 	void *blob;
 	size_t n;
-	int r = nixl_agent_metadata(p->relay, &blob, &n);
+	int r = gpushm_private_nixl_metadata(p->relay, &blob, &n);
 
 	if (r < 0)
 		return r;
@@ -104,14 +104,14 @@ static int introduce(struct pair *p)
 
 static int pair_open(struct pair *p)
 {
-	int r = nixl_agent_new(&p->relay);
+	int r = gpushm_private_nixl_new(&p->relay);
 
 	if (r == 0)
-		r = nixl_agent_register(p->relay, &p->there);
+		r = gpushm_private_nixl_register(p->relay, &p->there);
 	if (r == 0)
-		r = nixl_agent_new(&p->puller);
+		r = gpushm_private_nixl_new(&p->puller);
 	if (r == 0)
-		r = nixl_agent_register(p->puller, &p->here);
+		r = gpushm_private_nixl_register(p->puller, &p->here);
 	return r == 0 ? introduce(p) : r;
 }
 
@@ -178,7 +178,7 @@ START_TEST(a_peer_that_has_gone_is_waited_for)
 
 	pair_init(&p);
 	ck_assert_int_eq(pair_open(&p), 0);
-	p.relay = nixl_agent_free(p.relay);
+	p.relay = gpushm_private_nixl_free(p.relay);
 	ck_assert_int_eq(pair_read(&p), -EIO);
 	ck_assert_msg(strstr(gpushm_error(), "connection"), "%s", gpushm_error());
 	pair_clear(&p);
@@ -209,7 +209,7 @@ START_TEST(metadata_of_something_else_are_taken)
 	struct pair p;
 
 	pair_init(&p);
-	ck_assert_int_eq(nixl_agent_new(&p.puller), 0);
+	ck_assert_int_eq(gpushm_private_nixl_new(&p.puller), 0);
 	ck_assert_int_eq(nixl_agent_meet(p.puller, "no metadata", 11), -EIO);
 	ck_assert_msg(strstr(gpushm_error(), "versions"), "%s", gpushm_error());
 	pair_clear(&p);
@@ -224,7 +224,7 @@ static int register_twice(void *arg)
 	struct pair *p = arg;
 
 	freopen("/dev/null", "w", stderr);
-	nixl_agent_register(p->relay, &p->there);
+	gpushm_private_nixl_register(p->relay, &p->there);
 	return 0;
 }
 
@@ -269,7 +269,7 @@ START_TEST(a_grant_changes_when_it_is_written_and_read)
 	size_t n;
 
 	ck_assert_int_eq(grant_parse("x", grant_text, strlen(grant_text), &g), 0);
-	ck_assert_int_eq(grant_format(&g, &text), 0);
+	ck_assert_int_eq(gpushm_private_grant_format(&g, &text), 0);
 	ck_assert_str_eq(text, grant_text);
 	ck_assert_str_eq(g.etag, "\"x\"");
 	ck_assert_uint_eq(g.n_metadata, 4);

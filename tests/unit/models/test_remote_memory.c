@@ -6,9 +6,9 @@
  */
 #define MEMORY_SCOPE /* of the threads of a pull, too */
 #include "client/gpushm_load.h"
+#include "client/gpushm_load_private.h"
 #include "client/models/copy/digest.h"
 #include "client/models/nixl/grant.h"
-#include "client/models/pull.h"
 #include "client/models/web/manifest.h"
 #include "client/models/web/remote.h"
 #include "proto/base/own.h"
@@ -381,7 +381,7 @@ static void make_pulled(void)
 	digest_set(&d, 1, hash_of(data + BLOCK_BYTES, DATA_BYTES - BLOCK_BYTES));
 	digest_format(&d, m.content);
 	make_etag(strchr(m.content, ':') + 1);
-	ck_assert_int_eq(manifest_format(&m, &pulled.manifest, &n), 0);
+	ck_assert_int_eq(gpushm_private_manifest_format(&m, &pulled.manifest, &n), 0);
 }
 
 static struct daemon daemon_here;
@@ -437,7 +437,7 @@ static int pull_by(const struct pull_observer *observer)
 	memory_armed = false;
 	ck_assert_int_eq(gpushm_connect(daemon_here.socket, &c), 0);
 	memory_armed = true;
-	r = pull_run(c, url_of("/v1/buffers/pulled"), NULL, NULL, &load, observer, &b);
+	r = gpushm_private_pull(c, url_of("/v1/buffers/pulled"), NULL, NULL, &load, observer, &b);
 	memory_armed = false;
 	r = check_pulled(c, b, r);
 	gpushm_disconnect(c);
@@ -529,7 +529,7 @@ static int write_manifest(void)
 				    .complete = true };
 	char *text = NULL;
 	size_t n;
-	int r = manifest_format(&m, &text, &n);
+	int r = gpushm_private_manifest_format(&m, &text, &n);
 
 	return compare(r, text);
 }
@@ -551,7 +551,7 @@ static int write_grant(unsigned slots)
 				 .slots = slots,
 				 .slot_bytes = slots ? 2048 : 0 };
 	char *text = NULL;
-	int r = grant_format(&g, &text);
+	int r = gpushm_private_grant_format(&g, &text);
 
 	return compare(r, text);
 }
@@ -583,7 +583,7 @@ static int parse_manifest(void)
 	struct manifest m;
 	int r = manifest_parse("test", right, strlen(right), &m);
 
-	manifest_clear(&m);
+	gpushm_private_manifest_clear(&m);
 	return r;
 }
 

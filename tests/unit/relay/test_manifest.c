@@ -44,12 +44,12 @@ static char *text_of(struct manifest *m)
 	char *text;
 	size_t n;
 
-	ck_assert_int_eq(manifest_format(m, &text, &n), 0);
+	ck_assert_int_eq(gpushm_private_manifest_format(m, &text, &n), 0);
 	ck_assert_int_eq(manifest_parse("test", text, n, &again), -EBADMSG);
 	memcpy(m->content, again.content, sizeof(m->content));
-	manifest_clear(&again);
+	gpushm_private_manifest_clear(&again);
 	free(text);
-	ck_assert_int_eq(manifest_format(m, &text, &n), 0);
+	ck_assert_int_eq(gpushm_private_manifest_format(m, &text, &n), 0);
 	return text;
 }
 
@@ -70,9 +70,9 @@ START_TEST(what_is_written_is_read)
 	ck_assert_mem_eq(again.attrs[0].value, "value", 5);
 	ck_assert_str_eq(again.mirrors[0], m.mirrors[0]);
 	ck_assert(again.complete);
-	manifest_clear(&again);
-	manifest_clear(&again);
-	manifest_clear(&m);
+	gpushm_private_manifest_clear(&again);
+	gpushm_private_manifest_clear(&again);
+	gpushm_private_manifest_clear(&m);
 	free(text);
 }
 END_TEST
@@ -91,8 +91,8 @@ static void assert_refused(const char *from, const char *to, const char *word)
 	ck_assert_msg(manifest_parse("test", changed, strlen(changed), &bad) == -EBADMSG,
 		      "taken: %s", changed);
 	ck_assert_msg(strstr(gpushm_error(), word), "%s", gpushm_error());
-	manifest_clear(&bad);
-	manifest_clear(&m);
+	gpushm_private_manifest_clear(&bad);
+	gpushm_private_manifest_clear(&m);
 	free(changed);
 	free(text);
 }
@@ -137,9 +137,9 @@ START_TEST(a_text_that_ends_early_is_refused)
 
 	for (size_t n = 0; n < strlen(text); n++) {
 		ck_assert_int_eq(manifest_parse("test", text, n, &bad), -EBADMSG);
-		manifest_clear(&bad);
+		gpushm_private_manifest_clear(&bad);
 	}
-	manifest_clear(&m);
+	gpushm_private_manifest_clear(&m);
 	free(text);
 }
 END_TEST

@@ -3,11 +3,12 @@
  * Arrays that lie in the file as they lie in the buffer are one piece. An array with strides is a
  * piece of its own, which is gathered in C order, a few rows at a time.
  */
-#include "client/relay/offer/mapping.h"
+#include "client/models/mapping.h"
 
 #include "client/gpushm_private.h"
+#include "client/models/copy/copier.h"
+#include "client/models/files/arrays.h"
 #include "client/models/save_layout.h"
-#include "client/relay/offer/copier.h"
 #include "proto/base/own.h"
 
 #include <inttypes.h>
@@ -68,15 +69,20 @@ static int take_layout(struct mapping *m, struct save_layout *l)
 
 static int begin(struct mapping *m)
 {
-	int r = arrays_list(m->buffer, &m->arrays);
+	int r;
 
+	m->arrays = calloc(1, sizeof(*m->arrays));
+	r = m->arrays ? arrays_list(m->buffer, m->arrays) : no_memory();
+	if (r < 0)
+		return r;
+	m->n_arrays = m->arrays->n;
 	m->plain = true;
 	m->host = gpushm_buffer_host_ptr(m->buffer);
-	m->device = m->host ? -1 : arrays_device(&m->arrays, m->buffer);
-	return r;
+	m->device = m->host ? -1 : arrays_device(m->arrays, m->buffer);
+	return 0;
 }
 
-int mapping_open(struct gpushm *c, const char *name, struct mapping *ret)
+int gpushm_private_mapping_open(struct gpushm *c, const char *name, struct mapping *ret)
 {
 	struct save_layout layout = { 0 };
 	int r;
@@ -86,7 +92,7 @@ int mapping_open(struct gpushm *c, const char *name, struct mapping *ret)
 	if (r == 0)
 		r = begin(ret);
 	if (r == 0)
-		r = save_layout_make(ret->buffer, &ret->arrays, NULL, "", 0, &layout);
+		r = save_layout_make(ret->buffer, ret->arrays, NULL, "", 0, &layout);
 	if (r == 0)
 		r = take_layout(ret, &layout);
 	save_layout_clear(&layout);
@@ -94,7 +100,7 @@ int mapping_open(struct gpushm *c, const char *name, struct mapping *ret)
 		struct gpushm_private_error e;
 
 		gpushm_private_keep(&e);
-		mapping_close(ret);
+		gpushm_private_mapping_close(ret);
 		gpushm_private_put_back(&e);
 	}
 	return r;
@@ -111,14 +117,14 @@ static int compare_pieces(const void *x, const void *y)
 
 static int find_pieces(struct mapping *m, json_t *header)
 {
-	_cleanup_(free_ptr) struct piece *found = calloc(m->arrays.n + 1, sizeof(*found));
+	_cleanup_(free_ptr) struct piece *found = calloc(m->arrays->n + 1, sizeof(*found));
 	size_t n = 0;
 
-	m->pieces = calloc(m->arrays.n + 1, sizeof(*m->pieces));
+	m->pieces = calloc(m->arrays->n + 1, sizeof(*m->pieces));
 	if (!found || !m->pieces)
 		return no_memory();
-	for (size_t i = 0; i < m->arrays.n; i++) {
-		const struct covered *a = &m->arrays.items[i];
+	for (size_t i = 0; i < m->arrays->n; i++) {
+		const struct covered *a = &m->arrays->items[i];
 		json_t *of = json_object_get(header, gpushm_array_name(a->array));
 		json_t *begin_of = json_array_get(json_object_get(of, "data_offsets"), 0);
 
@@ -142,8 +148,8 @@ static int find_pieces(struct mapping *m, json_t *header)
 	return 0;
 }
 
-int mapping_lend(struct gpushm_buffer *b, const char *header, uint64_t n_header,
-		 struct mapping *ret)
+int gpushm_private_mapping_lend(struct gpushm_buffer *b, const char *header, uint64_t n_header,
+				struct mapping *ret)
 {
 	json_t *object;
 	int r;
@@ -163,9 +169,11 @@ int mapping_lend(struct gpushm_buffer *b, const char *header, uint64_t n_header,
 	return r;
 }
 
-void mapping_close(struct mapping *m)
+void gpushm_private_mapping_close(struct mapping *m)
 {
-	arrays_clear(&m->arrays);
+	if (m->arrays)
+		arrays_clear(m->arrays);
+	free(m->arrays);
 	if (!m->lent)
 		gpushm_close(m->buffer);
 	free(m->header);
@@ -244,7 +252,7 @@ static int gather(const struct gpushm_array *a, uint64_t skip, char *to, size_t 
 	return r;
 }
 
-int mapping_read(const struct mapping *m, uint64_t offset, void *to, size_t n)
+int gpushm_private_mapping_read(const struct mapping *m, uint64_t offset, void *to, size_t n)
 {
 	char *at = to;
 	int r = 0;
@@ -269,8 +277,8 @@ int mapping_read(const struct mapping *m, uint64_t offset, void *to, size_t n)
 	return r;
 }
 
-int mapping_iov(const struct mapping *m, uint64_t offset, uint64_t n, struct MHD_IoVec *ret,
-		int max)
+int gpushm_private_mapping_iov(const struct mapping *m, uint64_t offset, uint64_t n,
+			       struct iovec *ret, int max)
 {
 	int count = 0;
 
@@ -283,8 +291,8 @@ int mapping_iov(const struct mapping *m, uint64_t offset, uint64_t n, struct MHD
 			return -E2BIG;
 		if (p && (p->strided || !m->host))
 			return -ENOTSUP;
-		ret[count].iov_base =
-			p ? m->host + p->buffer_offset + (offset - p->begin) : m->header + offset;
+		ret[count].iov_base = p ? (char *)m->host + p->buffer_offset + (offset - p->begin)
+					: m->header + offset;
 		ret[count++].iov_len = some;
 		offset += some;
 		n -= some;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * A file whose pieces lie side by side in arrays is hashed by several threads, as a verification
- * does it; one with strided arrays by one thread, which gathers each block.
+ * Digests of a buffer as the file that it is for others. A file whose pieces lie side by side in
+ * arrays is hashed by several threads, as a verification does it; one with strided arrays by one
+ * thread, which gathers each block.
  */
-#include "client/relay/offer/contents.h"
+#include "client/gpushm_load_private.h"
 
 #include "client/gpushm_private.h"
 #include "client/models/copy/readback.h"
+#include "client/models/files/arrays.h"
 #include "proto/base/own.h"
 
 #include <stdio.h>
@@ -67,7 +69,7 @@ static int hash_gathered(const struct mapping *m, struct digest *ret)
 		uint64_t at = i * BLOCK_BYTES;
 		size_t n = data - at < BLOCK_BYTES ? (size_t)(data - at) : BLOCK_BYTES;
 
-		r = mapping_read(m, m->n_header + at, bytes, n);
+		r = gpushm_private_mapping_read(m, m->n_header + at, bytes, n);
 		code->begin(hash);
 		code->add(hash, bytes, n);
 		digest_set(ret, i, code->end(hash));
@@ -82,7 +84,7 @@ static int hash_gathered(const struct mapping *m, struct digest *ret)
 static bool has_same_order(const struct mapping *m)
 {
 	struct plan plan = { 0 };
-	bool same = m->plain && arrays_plan(&m->arrays, &plan) == 0 &&
+	bool same = m->plain && arrays_plan(m->arrays, &plan) == 0 &&
 		    plan.bytes == m->size - m->n_header;
 
 	for (size_t i = 1; i < m->n; i++)
@@ -91,7 +93,7 @@ static bool has_same_order(const struct mapping *m)
 	return same;
 }
 
-bool contents_attr(const struct mapping *m, char ret[DIGEST_TEXT])
+bool gpushm_private_mapping_content(const struct mapping *m, char ret[DIGEST_TEXT])
 {
 	const void *value;
 	size_t size;
@@ -105,12 +107,23 @@ bool contents_attr(const struct mapping *m, char ret[DIGEST_TEXT])
 	return strspn(ret + 5, "0123456789abcdef") == 16;
 }
 
-int contents_hash(const struct mapping *m, struct digest *ret)
+int gpushm_private_mapping_hash(const struct mapping *m, uint64_t **ret_blocks, uint64_t *ret_n,
+				char ret_content[DIGEST_TEXT])
 {
-	return m->plain ? hash_plain(m, ret) : hash_gathered(m, ret);
+	struct digest digest = { 0 };
+	int r = m->plain ? hash_plain(m, &digest) : hash_gathered(m, &digest);
+
+	if (r < 0) {
+		digest_clear(&digest);
+		return r;
+	}
+	digest_format(&digest, ret_content);
+	*ret_blocks = digest.hashes;
+	*ret_n = digest.n;
+	return 0;
 }
 
-void contents_hash_header(const struct mapping *m, char ret[17])
+void gpushm_private_mapping_hash_header(const struct mapping *m, char ret[17])
 {
 	unsigned char hash[SHA256_DIGEST_SIZE];
 	struct sha256_ctx ctx;

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Bytes of GPUs, through pinned memory: a copy by the GPU into pinned memory is several times as
- * fast as one into other memory. All readers share a number of pieces of it.
+ * fast as one into other memory. All readers share a number of pieces of it,
+ * for which gpushm_private_mapping_limit() sets the bytes.
  */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
-
-/* What the pieces may take together; before the first read. */
-void copier_limit(uint64_t bytes);
 
 /* Copies n bytes at a GPU's address; waits for a piece of pinned memory if others have all of them.
  * device: a CUDA ordinal. 0, or -ENODEV, -ENOMEM, -EIO with gpushm_error() set. */

@@ -4,8 +4,9 @@
  * are made when they are needed, and stay until another device needs their memory: pinning takes
  * longer than copying.
  */
-#include "client/relay/offer/copier.h"
+#include "client/models/copy/copier.h"
 
+#include "client/gpushm_load_private.h"
 #include "client/gpushm_private.h"
 #include "client/models/copy/gpu.h"
 #include "proto/base/list.h"
@@ -37,7 +38,7 @@ static pthread_cond_t freed = PTHREAD_COND_INITIALIZER;
 static struct device devices[DEVICES];
 static uint64_t left = 256u << 20; /* bytes that may still be pinned */
 
-void copier_limit(uint64_t bytes)
+void gpushm_private_mapping_limit(uint64_t bytes)
 {
 	pthread_mutex_lock(&lock);
 	left = bytes;
