@@ -130,9 +130,9 @@ struct mapping {
 	bool lent;
 	struct arrays *arrays; /* owned */
 	size_t n_arrays;
-	int device;	       /* CUDA ordinal; -1: host memory */
-	const char *host;      /* NULL: a GPU's memory */
-	char *header;	       /* owned: the file's first bytes */
+	int device;	  /* CUDA ordinal; -1: host memory */
+	const char *host; /* NULL: a GPU's memory */
+	char *header;	  /* owned: the file's first bytes */
 	uint64_t n_header, size;
 	struct piece *pieces; /* owned; in the order of the file, without empty ones */
 	size_t n;

@@ -299,6 +299,7 @@ $(LINTS:%=lint-%): export BUILD := $(BUILD)
 $(LINTS:%=lint-%): lint-%:
 	@tests/lint/$*.sh
 lint-warnings: $(BUILD)/gen/gpushm.pb-c.h $(BUILD)/gen/journal.pb-c.h
+lint-symbols: python-core
 lint-symbols lint-manual_example lint-manual_words lint-readme: all
 # make print-VARIABLE: tests/lint/warnings.sh and cppcheck.sh ask for what the compilers are to be given.
 lint_cflags = $(ALL_CFLAGS) $(addprefix -isystem ,$(PYTHON_INCLUDE))

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../.."
 build=$2
 dist=$build/dist
 # Words, as MAKE has options.
-read -ra make <<<"$MAKE"
+read -ra make <<<"${MAKE:?}"
 say() { printf '  %-6s %s\n' "$1" "$2"; }
 
 # pack BUILD VENV

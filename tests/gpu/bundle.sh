@@ -8,7 +8,8 @@ build=$1
 packages=(pytest pluggy iniconfig packaging pygments ml_dtypes gunicorn pyte wcwidth)
 
 mkdir -p "$build/deps"
-ldd "$build"/{gpushmd,gpushmctl,libgpushm-load.so,gpushm-bench} "$build"/tests/gpu/test_* $([ ! -e "$build/gpushm-relay" ] || echo "$build/gpushm-relay") |
+mapfile -t programs < <(find "$build" -maxdepth 1 -type f -perm -100 -name 'gpushm*')
+ldd "${programs[@]}" "$build/libgpushm-load.so" "$build"/tests/gpu/test_* |
 	awk '/lib(uv|protobuf-c|check|subunit|jansson|nettle|microhttpd)\.so/ { print $3 }' | sort -u |
 	xargs -I{} cp -L {} "$build/deps/"
 if [ ! -e "$build/deps/python/ready" ]; then

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # A library exports every function that its header declares, and nothing else; its .sym file lets nothing
-# else through. What a _private.h declares has a version node of its own. The Debian packages list each symbol once.
+# else through. Over all products, a function that another file can call has a name that no other one has. What a _private.h declares has a version node of its own. The Debian packages list each symbol once.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}
@@ -51,6 +51,14 @@ compare client/gpushm_load.h "$build/libgpushm-load.so.0" -v PRIVATE_
 compare client/gpushm_load_private.h "$build/libgpushm-load.so.0" PRIVATE_
 listed systemd/debian/libgpushm0.symbols "$build/libgpushm.so.0"
 listed systemd/debian/libgpushm-load0.symbols "$build/libgpushm-load.so.0"
+# Of each source that is built here; main() and the codes that one source is compiled to are not counted.
+make -s --no-print-directory BUILD="$build" print-PRODUCT_SRC print-PYTHON_SRC | tr ' ' '\n' | sed -n "s|\(.*\)\.c$|$build/obj/\1.o|p" | while read -r object; do
+	[ ! -f "$object" ] || nm --defined-only "$object" | awk '$2 == "T" { print $3 }'
+done | sort | uniq -d | grep -vx main >"$build/.twice"
+if [ -s "$build/.twice" ]; then
+	echo "functions of one name in two files: $(tr '\n' ' ' <"$build/.twice")"
+	bad=1
+fi
 for map in client/*.sym; do
 	if grep -v '^[[:space:]]*[/*]\|@version@' "$map" | grep -oE '[A-Za-z_*]+[a-z0-9_*]*;' | grep -vE '^(gpushm_[a-z0-9_*]*|\*);$'; then
 		echo "$map: a symbol that is not gpushm_*"

@@ -83,7 +83,7 @@ int main(int argc, char **argv)
 	r = collector_start(o.socket, o.by, &collector);
 	if (r < 0)
 		fprintf(stderr, "gpushm-exporter: no thread: %s\n", strerror(-r));
-	if (r < 0 || server_start(socket, collector) < 0)
+	if (r < 0 || metrics_server_start(socket, collector) < 0)
 		return 1;
 	while (sigtimedwait(&signals, NULL, &second) < 0)
 		clients_end_slow();

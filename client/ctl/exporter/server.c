@@ -117,7 +117,7 @@ static void drop_line(void *arg, const char *format, va_list ap)
 {
 }
 
-int server_start(int socket, struct collector *c)
+int metrics_server_start(int socket, struct collector *c)
 {
 	const struct clients_limits limits = { .idle_s = CLIENTS_S,
 					       .request_s = CLIENTS_S,

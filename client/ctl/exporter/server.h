@@ -12,4 +12,4 @@ int server_listen(const char *address);
 
 /* Serves the socket on a thread of its own, until the process ends. 0; or -1, with the reason on
  * stderr. */
-int server_start(int socket, struct collector *c);
+int metrics_server_start(int socket, struct collector *c);

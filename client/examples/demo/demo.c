@@ -202,7 +202,7 @@ static int run(struct demo *d, char **argv)
 	int r = data_load(&d->data, argv[3]);
 
 	if (r == 0)
-		r = server_start(argv[1], &d->server);
+		r = demo_server_start(argv[1], &d->server);
 	if (r < 0)
 		return r;
 	r = gpushm_connect(d->server->socket, &d->c);

@@ -128,7 +128,7 @@ static int start(struct server *s, const char *program)
 	return s->pidfd < 0 ? -errno : wait_until_ready(s);
 }
 
-int server_start(const char *program, struct server **ret)
+int demo_server_start(const char *program, struct server **ret)
 {
 	struct server *s = calloc(1, sizeof(*s));
 	int r = 0;

@@ -16,7 +16,7 @@ struct server {
 };
 
 /* Starts the program and waits until it is ready. 0, or -errno with the reason on stderr. */
-int server_start(const char *program, struct server **ret);
+int demo_server_start(const char *program, struct server **ret);
 
 /* Stops the daemon and waits until it has ended. 0; -ETIMEDOUT; -EIO if its status is not 0. */
 int server_stop(struct server *s);

@@ -86,5 +86,5 @@ int gpushm_restart(struct gpushm *c)
 {
 	Gpushm__Proto__Restart restart = GPUSHM__PROTO__RESTART__INIT;
 
-	return request_restart(c, request_with(RESTART, restart, &restart));
+	return request_send_restart(c, request_with(RESTART, restart, &restart));
 }

@@ -32,7 +32,7 @@ _Static_assert(GPUSHM_NOTICE_SEALED == STATUS_PAGE_SEALED &&
 		       GPUSHM_NOTICE_GONE == STATUS_PAGE_GONE,
 	       "the word's flags are the public ones");
 
-void buffer_free(struct gpushm_buffer *b)
+void client_buffer_free(struct gpushm_buffer *b)
 {
 	if (!b)
 		return;
@@ -48,7 +48,7 @@ void buffer_free(struct gpushm_buffer *b)
 	free(b);
 }
 
-struct gpushm_buffer *buffer_new(struct gpushm *c, const char *name)
+struct gpushm_buffer *client_buffer_new(struct gpushm *c, const char *name)
 {
 	struct gpushm_buffer *b = calloc(1, sizeof(*b));
 

@@ -44,9 +44,9 @@ struct gpushm_buffer {
 };
 
 /* A buffer with a name and nothing else. NULL where memory is exhausted. */
-struct gpushm_buffer *buffer_new(struct gpushm *c, const char *name);
+struct gpushm_buffer *client_buffer_new(struct gpushm *c, const char *name);
 /* Frees what the buffer has but the lease and the map. NULL is allowed. */
-void buffer_free(struct gpushm_buffer *b);
+void client_buffer_free(struct gpushm_buffer *b);
 
 /* Daemons that may die of one create, which begins anew with the next one. */
 #define BUFFER_CREATES_MAX 16

@@ -290,10 +290,10 @@ int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request
 
 	if (r < 0)
 		return r;
-	b = buffer_new(c, name);
+	b = client_buffer_new(c, name);
 	r = b ? attach_and_map(b, request, o) : error_set(ENOMEM, "out of memory for a buffer");
 	if (r < 0)
-		buffer_free(b);
+		client_buffer_free(b);
 	else
 		*ret = b;
 	return r;
@@ -350,7 +350,7 @@ int buffer_end(struct gpushm_buffer *b)
 		image_done(&b->table);
 		r = close_lease(b->connection, &b->lease, b->discard);
 	}
-	buffer_free(b);
+	client_buffer_free(b);
 	/* The lease has ended with the daemon, or the daemon ended it because its GPU was lost. */
 	return r == -ECONNRESET || r == -EBADF ? 0 : r;
 }

@@ -120,7 +120,7 @@ int request_ack(struct gpushm *c, const Gpushm__Proto__Request *request)
 	return repeated && (r == -ENOENT || r == -EBADF) ? 0 : r;
 }
 
-int request_restart(struct gpushm *c, const Gpushm__Proto__Request *request)
+int request_send_restart(struct gpushm *c, const Gpushm__Proto__Request *request)
 {
 	Gpushm__Proto__Reply *reply;
 	int r = connection_check(c);

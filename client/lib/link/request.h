@@ -32,7 +32,7 @@ int request_read(struct gpushm *c, const Gpushm__Proto__Request *request,
 int request_ack(struct gpushm *c, const Gpushm__Proto__Request *request);
 
 /* RESTART: the daemon refuses, or hangs up; then this reconnects to its successor. */
-int request_restart(struct gpushm *c, const Gpushm__Proto__Request *request);
+int request_send_restart(struct gpushm *c, const Gpushm__Proto__Request *request);
 
 /* For functions whose flags have GPUSHM_REPLACE only. 0 or -EINVAL with gpushm_error() set. */
 int request_check_replace(uint32_t flags);

@@ -100,7 +100,7 @@ static int make_stream(struct gpushm_stream *s, const struct gpushm_stream_spec 
 static int finish(struct gpushm_buffer *b, const struct gpushm_stream_spec *spec,
 		  const struct layout *l, bool adopted, struct gpushm_stream **ret, bool *ret_again)
 {
-	struct gpushm_stream *s = stream_new(b);
+	struct gpushm_stream *s = client_stream_new(b);
 	int r;
 
 	*ret_again = false;

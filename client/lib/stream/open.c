@@ -58,7 +58,7 @@ int gpushm_stream_open(struct gpushm *c, const char *name, enum gpushm_follow fo
 		r = gpushm_open(c, name, GPUSHM_READ, timeout_ms, options, &b);
 	if (r < 0)
 		return r;
-	s = stream_new(b);
+	s = client_stream_new(b);
 	if (!s) {
 		gpushm_close(b);
 		return error_set(ENOMEM, "out of memory for a stream");

@@ -108,7 +108,7 @@ int stream_get_arrays(struct gpushm_stream *s)
 
 /* ---- making one ---- */
 
-struct gpushm_stream *stream_new(struct gpushm_buffer *b)
+struct gpushm_stream *client_stream_new(struct gpushm_buffer *b)
 {
 	struct gpushm_stream *s = calloc(1, sizeof(*s));
 

@@ -115,7 +115,7 @@ static inline struct stream_head *stream_head(const struct gpushm_stream *s)
 }
 
 /* Counts itself on b. NULL: no memory. */
-struct gpushm_stream *stream_new(struct gpushm_buffer *b);
+struct gpushm_stream *client_stream_new(struct gpushm_buffer *b);
 
 /* As options' spin_us says. */
 void stream_set_spin(struct gpushm_stream *s, uint64_t spin_us);

@@ -299,7 +299,7 @@ int layout_from(PyObject *dtype, PyObject *shape, PyObject *strides, char order,
 	return strides_from(strides, order, ret);
 }
 
-void layout_done(struct layout *l)
+void array_layout_done(struct layout *l)
 {
 	dtype_done(&l->dtype);
 }

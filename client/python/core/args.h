@@ -102,10 +102,10 @@ struct layout {
 };
 
 /* strides None: those of the order, 'C' or 'F'. libgpushm checks the sizes. The caller ends it with
- * layout_done(), also after a failure. */
+ * array_layout_done(), also after a failure. */
 int layout_from(PyObject *dtype, PyObject *shape, PyObject *strides, char order,
 		struct layout *ret);
-void layout_done(struct layout *l);
+void array_layout_done(struct layout *l);
 
 /* ---- options of create() and open() ---- */
 

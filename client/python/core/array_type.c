@@ -150,7 +150,7 @@ static PyObject *close_array(PyObject *o, PyObject *unused)
 
 static PyObject *discard(PyObject *o, PyObject *unused)
 {
-	return object_none(buffer_discard(((struct array *)o)->buffer));
+	return object_none(pybuffer_discard(((struct array *)o)->buffer));
 }
 
 static PyObject *enter(PyObject *o, PyObject *unused)
@@ -169,7 +169,7 @@ static PyObject *leave(PyObject *o, PyObject *args)
 
 static PyObject *publish(PyObject *o, PyObject *args)
 {
-	return opened(o) ? buffer_publish(buffer_of(o), args) : NULL;
+	return opened(o) ? pybuffer_publish(buffer_of(o), args) : NULL;
 }
 
 static PyObject *publish_as(PyObject *o, PyObject *args, PyObject *kwargs)

@@ -31,8 +31,8 @@ PyObject *buffer_list(void)
 	return list;
 }
 
-struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b, PyObject *name,
-			  struct gpushm_stream *stream)
+struct buffer *pybuffer_new(struct connection *c, struct gpushm_buffer *b, PyObject *name,
+			    struct gpushm_stream *stream)
 {
 	struct buffer *self = object_new(types.buffer_made);
 
@@ -314,7 +314,7 @@ int buffer_close(struct buffer *self)
 	return r == GPUSHM_UNPUBLISHED ? warn_once(self) : error_result(r);
 }
 
-int buffer_discard(struct buffer *self)
+int pybuffer_discard(struct buffer *self)
 {
 	bool was = self->scratch;
 	int r;
@@ -541,7 +541,7 @@ static PyObject *publish(struct buffer *self, const char *word, PyObject *name, 
 	return r < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-PyObject *buffer_publish(struct buffer *self, PyObject *args)
+PyObject *pybuffer_publish(struct buffer *self, PyObject *args)
 {
 	const char *word = "sealed";
 

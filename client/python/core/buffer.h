@@ -65,8 +65,8 @@ struct array {
 
 /* Takes *b over, and closes it where this fails. name: the str that the caller opened it by.
  * stream: taken over, too, if the buffer is a stream's; else NULL. */
-struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b, PyObject *name,
-			  struct gpushm_stream *stream);
+struct buffer *pybuffer_new(struct connection *c, struct gpushm_buffer *b, PyObject *name,
+			    struct gpushm_stream *stream);
 
 /* Warns if the thread works on another GPU than the one that has the memory, and the options choose
  * no GPU. Takes b over where a filter makes the warning an error; NULL is allowed. */
@@ -84,7 +84,7 @@ int buffer_array(struct buffer *self, const char *name, size_t at, struct gpushm
 int buffer_close(struct buffer *self);
 
 /* close(), for contents that nobody needs. Raises StateError if it is published. */
-int buffer_discard(struct buffer *self);
+int pybuffer_discard(struct buffer *self);
 
 /* The end of a with block: closes the views and the buffer. Where tensors or memoryviews still use
  * the buffer, it stays open until the last of them ends, and a ResourceWarning names them. raised:
@@ -107,7 +107,7 @@ struct gpushm_frame *buffer_end_slot(struct buffer *self, struct slot *slot);
 void buffer_dealloc(PyObject *o);
 
 /* The method publish(state='sealed'). InUse: a writable view would outlive the sealing. */
-PyObject *buffer_publish(struct buffer *self, PyObject *args);
+PyObject *pybuffer_publish(struct buffer *self, PyObject *args);
 
 /* The method publish_as(name, state='sealed', *, replace=False). */
 PyObject *buffer_publish_as(struct buffer *self, PyObject *args, PyObject *kwargs);

@@ -241,7 +241,7 @@ static PyObject *close_buffer(PyObject *o, PyObject *unused)
 
 static PyObject *discard(PyObject *o, PyObject *unused)
 {
-	return object_none(buffer_discard((struct buffer *)o));
+	return object_none(pybuffer_discard((struct buffer *)o));
 }
 
 static PyObject *enter(PyObject *o, PyObject *unused)
@@ -256,7 +256,7 @@ static PyObject *leave(PyObject *o, PyObject *args)
 
 static PyObject *publish(PyObject *o, PyObject *args)
 {
-	return buffer_publish((struct buffer *)o, args);
+	return pybuffer_publish((struct buffer *)o, args);
 }
 
 static PyObject *publish_as(PyObject *o, PyObject *args, PyObject *kwargs)
@@ -271,7 +271,7 @@ static PyObject *set_attrs(PyObject *o, PyObject *attrs)
 
 static PyObject *describe(PyObject *o, PyObject *arrays)
 {
-	return opened(o) ? buffer_describe((struct buffer *)o, arrays) : NULL;
+	return opened(o) ? pybuffer_describe((struct buffer *)o, arrays) : NULL;
 }
 
 static PyObject *attr(PyObject *o, PyObject *args)

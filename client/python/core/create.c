@@ -112,7 +112,7 @@ static struct buffer *make_named(PyObject *self, PyObject *name, struct create_a
 		r = connection_try_apart(c, &a->ask, &a->options->wait);
 	if (r < 0)
 		return error_raise(r);
-	b = place(buffer_new(c, a->ret, name, NULL));
+	b = place(pybuffer_new(c, a->ret, name, NULL));
 	return a->options->o.pool ? b : buffer_hinted(b, &a->options->o);
 }
 
@@ -155,7 +155,7 @@ static PyObject *create(PyObject *self, PyObject *args, PyObject *kwargs)
 					     "order", "strides", "transient", "attrs", "wait",
 					     "gid",   "device",	 NULL };
 	_cleanup_(options_done) struct options options = { 0 };
-	_cleanup_(layout_done) struct layout layout = { 0 };
+	_cleanup_(array_layout_done) struct layout layout = { 0 };
 	_cleanup_(drop_object) PyObject *bytes = PyUnicode_FromString("uint8");
 	struct options_args given = { .mode = 0600 };
 	PyObject *name, *shape, *dtype = bytes, *strides = Py_None;
@@ -228,7 +228,7 @@ static PyObject *have_either(PyObject *self, PyObject *name, struct either_ask *
 		r = connection_try_apart(c, &a->ask, d);
 	if (r < 0)
 		return error_raise(r);
-	b = buffer_new(c, a->ret, name, NULL);
+	b = pybuffer_new(c, a->ret, name, NULL);
 	if (a->created)
 		b = place(b);
 	if (!a->created || !a->options->o.pool)
@@ -247,7 +247,7 @@ static PyObject *open_or_create(PyObject *self, PyObject *args, PyObject *kwargs
 					     "attrs",	"gid",	 "device", "refuse_dirty",
 					     NULL };
 	_cleanup_(options_done) struct options options = { 0 };
-	_cleanup_(layout_done) struct layout layout = { 0 };
+	_cleanup_(array_layout_done) struct layout layout = { 0 };
 	_cleanup_(drop_object) PyObject *bytes = PyUnicode_FromString("uint8");
 	struct options_args given = { .mode = 0600 };
 	struct deadline timeout = { .forever = true };
@@ -287,7 +287,7 @@ static PyObject *fill(struct buffer *b, PyObject *items, PyObject *stream)
 	}
 	/* The traceback may keep the buffer. */
 	PyErr_Fetch(&type, &value, &traceback);
-	if (buffer_discard(b) < 0)
+	if (pybuffer_discard(b) < 0)
 		PyErr_Clear();
 	b->scratch = true;
 	PyErr_Restore(type, value, traceback);

@@ -29,7 +29,7 @@ static int read_place(PyObject *items, Py_ssize_t i, const char *name, PyObject 
 	return 0;
 }
 
-PyObject *buffer_describe(struct buffer *self, PyObject *arrays)
+PyObject *pybuffer_describe(struct buffer *self, PyObject *arrays)
 {
 	_cleanup_(layouts_done) struct layouts l = { 0 };
 	_cleanup_(drop_object) PyObject *items = PyMapping_Items(arrays);

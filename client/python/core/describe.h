@@ -7,4 +7,4 @@
 #include "client/python/core/buffer.h"
 
 /* The method describe(arrays). */
-PyObject *buffer_describe(struct buffer *self, PyObject *arrays);
+PyObject *pybuffer_describe(struct buffer *self, PyObject *arrays);

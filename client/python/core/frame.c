@@ -42,8 +42,8 @@ static void read_frame(struct frame *self)
 	memcpy(self->meta.bytes, meta, self->meta.n);
 }
 
-struct frame *frame_new(struct side *side, struct gpushm_frame *f, const struct stream *on,
-			PyObject *stream, bool filling)
+struct frame *pyframe_new(struct side *side, struct gpushm_frame *f, const struct stream *on,
+			  PyObject *stream, bool filling)
 {
 	struct frame *self = object_new(frame_type);
 

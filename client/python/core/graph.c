@@ -178,7 +178,7 @@ static PyObject *next(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 			self->of.side->name);
 	r = take(self, exec, &d, &f);
 	return r < 0 ? side_raise(r)
-		     : (PyObject *)frame_new(self->of.side, f, NULL, NULL, self->of.fills);
+		     : (PyObject *)pyframe_new(self->of.side, f, NULL, NULL, self->of.fills);
 }
 
 /* ---- the end ---- */

@@ -7,7 +7,7 @@
 void layouts_done(struct layouts *l)
 {
 	for (size_t i = 0; i < l->n; i++)
-		layout_done(&l->layouts[i]);
+		array_layout_done(&l->layouts[i]);
 	PyMem_Free(l->layouts);
 	PyMem_Free(l->specs);
 }

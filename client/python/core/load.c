@@ -306,7 +306,7 @@ PyObject *load_on(struct connection *c, struct ask *ask, struct gpushm_buffer **
 		gpushm_close(*made);
 		return NULL;
 	}
-	b = buffer_new(c, *made, own, NULL);
+	b = pybuffer_new(c, *made, own, NULL);
 	return (PyObject *)buffer_hinted(b, options);
 }
 

@@ -200,7 +200,7 @@ static int module_exec(PyObject *module)
 	if (error_init(module) < 0 || unpublished_init(module) < 0 || buffer_init(module) < 0 ||
 	    record_init(module) < 0 || watch_init(module) < 0 || buffer_type_init(module) < 0 ||
 	    array_type_init(module) < 0 || side_init(module) < 0 || frame_init(module) < 0 ||
-	    graph_init(module) < 0 || producer_init(module) < 0 || reader_init(module) < 0 ||
+	    graph_init(module) < 0 || producer_init(module) < 0 || pyreader_init(module) < 0 ||
 	    add_functions(module) < 0)
 		return -1;
 	types.array_made = types.array;

@@ -22,7 +22,7 @@ int buffer_type_init(PyObject *module);
 int array_type_init(PyObject *module);
 int watch_init(PyObject *module);
 int producer_init(PyObject *module);
-int reader_init(PyObject *module);
+int pyreader_init(PyObject *module);
 
 /* _load_key(sources): the key of these files' headers, inodes and times. */
 PyObject *load_key(PyObject *module, PyObject *sources);

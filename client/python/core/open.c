@@ -55,7 +55,7 @@ static struct buffer *attach(PyObject *self, struct open_ask *a, const struct de
 
 	if (r < 0)
 		return error_raise(r);
-	return buffer_hinted(buffer_new(c, a->ret, a->name_object, NULL), a->options);
+	return buffer_hinted(pybuffer_new(c, a->ret, a->name_object, NULL), a->options);
 }
 
 int open_access_from(const char *word, enum gpushm_access *ret, uint32_t *ret_flags)

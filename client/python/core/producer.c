@@ -166,7 +166,7 @@ static PyObject *begin_frame(struct side *self, PyObject *stream, const struct d
 	if (stream_from(stream, &on) < 0)
 		return NULL;
 	r = side_take(self, gpushm_frame_begin, on.given ? on.handle : GPUSHM_ON_HOST, d, &f);
-	return r < 0 ? side_raise(r) : (PyObject *)frame_new(self, f, &on, stream, true);
+	return r < 0 ? side_raise(r) : (PyObject *)pyframe_new(self, f, &on, stream, true);
 }
 
 static PyObject *frame(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)

@@ -130,7 +130,7 @@ static PyObject *next_frame(struct reader *self, PyObject *stream, const struct 
 	if (r == 0)
 		r = take(self, &on, d, &f);
 	if (r == 0)
-		return (PyObject *)frame_new(&self->side, f, &on, stream, false);
+		return (PyObject *)pyframe_new(&self->side, f, &on, stream, false);
 	*ret_r = r;
 	return NULL;
 }
@@ -423,7 +423,7 @@ PyMethodDef follow_functions[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
-int reader_init(PyObject *module)
+int pyreader_init(PyObject *module)
 {
 	return types_add_derived(module, &spec, side_type, &reader_type);
 }

@@ -28,7 +28,7 @@ void *side_new(PyTypeObject *type, struct connection *c, PyObject *name)
 
 int side_join(struct side *self, struct gpushm_stream *s, const struct gpushm_options *o)
 {
-	struct buffer *b = buffer_new(self->connection, gpushm_stream_buffer(s), self->name, s);
+	struct buffer *b = pybuffer_new(self->connection, gpushm_stream_buffer(s), self->name, s);
 
 	b = o->pool ? b : buffer_hinted(b, o);
 	if (!b)

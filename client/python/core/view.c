@@ -330,7 +330,7 @@ PyObject *view_as(PyObject *o, PyObject *args, PyObject *kwargs)
 PyObject *view_over(struct buffer *b, PyObject *dtype, PyObject *shape, PyObject *strides,
 		    uint64_t offset)
 {
-	_cleanup_(layout_done) struct layout l = { 0 };
+	_cleanup_(array_layout_done) struct layout l = { 0 };
 	struct gpushm_array *a = NULL;
 
 	if (layout_from(dtype, shape, strides, 'C', &l) < 0)
