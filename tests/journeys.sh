@@ -1,14 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Lists the .c files that three journeys pass through, measured by callgrind:
+# Lists the .c files that journeys pass through, measured by callgrind:
 #   1. OPEN on a host pool, from the call in the client to the pointer;
 #   2. a client is killed while it holds a buffer, until the buffer's memory is free;
 #   3. a new daemon takes over by an exec, and a client's next call reaches it: the daemon from
-#      handover_adopt() to its end, and the client's reconnection.
-# gpushm-internals(7) has a table of the results. Needs valgrind, and a build with -g.
+#      handover_adopt() to its end, and the client's reconnection;
+#   4. a frame of a stream in a host pool, from its begin to its release by a reader;
+#   5. gpushmctl load of a local file, all of it in the client;
+#   6. a relay's GET of a range of a buffer, from the request to its last byte.
+# gpushm-internals(7) has a table of the results. Needs valgrind, curl, and a build with -g.
 #   tests/journeys.sh BUILD
-# ADOPT and RECONNECT name the two functions of the third journey in another version.
 set -eu
 build=$(realpath "$1")
 work=$(mktemp -d)
@@ -39,6 +41,38 @@ int main(void)
 }
 C
 cc -g -I. -o "$work/client" "$work/client.c" -L"$build" -lgpushm
+# A producer and a reader of a stream, and a frame between them, behind the first one.
+cat >"$work/frame.c" <<'C'
+#include "client/gpushm_stream.h"
+static int send_frame(struct gpushm_stream *producer, struct gpushm_stream *reader)
+{
+	struct gpushm_frame *frame;
+
+	if (gpushm_frame_begin(producer, GPUSHM_ON_HOST, 0, &frame) < 0 ||
+	    gpushm_frame_publish(frame, GPUSHM_ON_HOST, NULL, 0) < 0 ||
+	    gpushm_frame_next(reader, GPUSHM_ON_HOST, 1000, &frame) < 0)
+		return -1;
+	return gpushm_frame_release(frame, GPUSHM_ON_HOST);
+}
+int measured(struct gpushm_stream *producer, struct gpushm_stream *reader)
+{
+	return send_frame(producer, reader);
+}
+int main(void)
+{
+	int64_t shape = 16;
+	struct gpushm_array_spec array = { .name = "a", .ndim = 1, .shape = &shape };
+	struct gpushm_stream_spec spec = { .struct_size = sizeof(spec), .arrays = &array, .n_arrays = 1, .slots = 2 };
+	struct gpushm *c = NULL;
+	struct gpushm_stream *producer = NULL, *reader = NULL;
+
+	return gpushm_dtype_parse("float32", &array.dtype) < 0 || gpushm_connect(NULL, &c) < 0 ||
+	       gpushm_stream_create(c, "s", &spec, NULL, &producer) < 0 ||
+	       gpushm_stream_open(c, "s", GPUSHM_EVERY, 1, 0, NULL, &reader) < 0 ||
+	       send_frame(producer, reader) < 0 || measured(producer, reader) < 0;
+}
+C
+cc -g -I. -Iclient -o "$work/frame" "$work/frame.c" -L"$build" -lgpushm
 mkfifo "$work/in" "$work/out"
 
 wait_for() {
@@ -117,8 +151,8 @@ control -d
 report "killed client" "$work"/daemon.*
 end_daemon
 
-start_daemon --toggle-collect="${ADOPT:-handover_adopt}"
-start_client valgrind -q --tool=callgrind --toggle-collect="${RECONNECT:-hello_reconnect}" --callgrind-out-file="$work/client.profile" "$work/client"
+start_daemon --toggle-collect=handover_adopt
+start_client valgrind -q --tool=callgrind --toggle-collect=hello_reconnect --callgrind-out-file="$work/client.profile" "$work/client"
 open_once
 kill -USR2 "$daemon"
 wait_for grep -q 'gpushmd: notice: restarting as' "$work/log"
@@ -127,3 +161,31 @@ open_once
 end_client
 control -d
 report "replaced daemon" "$work/client.profile" "$work"/daemon*
+end_daemon
+
+start_daemon --instr-atstart=no
+valgrind -q --tool=callgrind --toggle-collect=measured --callgrind-out-file="$work/client.profile" "$work/frame"
+report "a frame" "$work/client.profile"
+
+python3 - "$work/m.safetensors" <<'P'
+import json, struct, sys
+header = json.dumps({"a": {"dtype": "F32", "shape": [1000], "data_offsets": [0, 4000]}}).encode()
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(header)) + header + bytes(4000))
+P
+valgrind -q --tool=callgrind --callgrind-out-file="$work/client.profile" "$build/gpushmctl" load "$work/m.safetensors" t/m >/dev/null
+report "gpushmctl load" "$work/client.profile"
+
+# The body is sent after on_request() has returned; the first GET has looked the file up, which the second is spared.
+printf '[relay]\nlisten=127.0.0.1:0\n[offer]\nname=*\n' >"$work/relay.conf"
+valgrind -q --tool=callgrind --instr-atstart=no --callgrind-out-file="$work/relay.profile" \
+	"$build/gpushm-relay" --config "$work/relay.conf" 2>"$work/relay.log" 8>&- 9>&- &
+relay=$!
+wait_for grep -q '127.0.0.1:[0-9]' "$work/relay.log"
+url=http://$(grep -oE '127\.0\.0\.1:[0-9]+' "$work/relay.log" | head -n 1)/v1/buffers/t/m
+wait_for curl -sf -o /dev/null "$url"
+callgrind_control -i on "$relay" >/dev/null 2>&1
+curl -sf -r 100-199 -o /dev/null "$url"
+callgrind_control -i off "$relay" >/dev/null 2>&1
+kill "$relay"
+wait "$relay" || true
+report "a relay's GET" "$work"/relay.profile*

@@ -2,13 +2,15 @@
  *
  * The list of commands, the options that all of them take, the connection, and the one place where
  * an error of the library becomes a line on stderr and an exit code. The process keeps the
- * connection until it ends. Nothing here knows a command's own options.
+ * connection until it ends, and has one set of signal handlers. Nothing here knows a command's own
+ * options.
  */
 #include "client/ctl/ctl.h"
 
 #include "proto/base/own.h"
 #include "proto/base/suggest.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -116,4 +118,58 @@ int ctl_print(const struct ctl *ctl, struct table *t)
 	unsigned flags = (ctl->colour ? TABLE_COLOUR : 0) | (ctl->wide ? TABLE_WIDE : 0);
 
 	return table_print(t, flags, stdout) < 0 ? ctl_error(CTL_FAILED, "out of memory") : CTL_OK;
+}
+
+/* ---- signals ---- */
+
+/* The handler only notes the number. Outside of transfers the signals keep their default action, so
+ * that a request which waits for a name can be ended. */
+static volatile sig_atomic_t caught;
+
+static void on_signal(int number)
+{
+	caught = number;
+}
+
+static void set_signals(void (*handler)(int))
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+
+	for (size_t i = 0; i < array_size(signals); i++) {
+		/* Without SA_RESTART, so that a read from a silent pipe ends. */
+		struct sigaction a = { .sa_handler = handler, .sa_flags = (int)SA_RESETHAND };
+		struct sigaction old;
+
+		if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+			sigaction(signals[i], &a, NULL);
+	}
+}
+
+bool ctl_interrupted(void)
+{
+	return caught != 0;
+}
+
+void ctl_obey_signal(void)
+{
+	if (!caught)
+		return;
+	set_signals(SIG_DFL);
+	raise(caught);
+}
+
+void ctl_catch_signals(void)
+{
+	set_signals(on_signal);
+}
+
+void ctl_release_signals(void)
+{
+	set_signals(SIG_DFL);
+}
+
+void ctl_ignore_signals(void)
+{
+	set_signals(SIG_IGN);
+	caught = 0;
 }

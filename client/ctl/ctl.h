@@ -133,3 +133,22 @@ void event_json_members(struct json *j, const struct gpushm_logged_event *e);
 
 /* The colour of a buffer's state. */
 enum table_style stat_style(const struct gpushm_stat *s);
+
+/* ---- signals: SIGINT, SIGTERM and SIGHUP ---- */
+
+/* From now on a signal makes blocking calls return EINTR; the second one kills. An ignored signal
+ * stays ignored. */
+void ctl_catch_signals(void);
+
+/* From now on signals kill again. */
+void ctl_release_signals(void);
+
+/* From now on signals have no effect, nor has one that came: what was asked for is done, and the
+ * exit status says so. */
+void ctl_ignore_signals(void);
+
+/* Whether a signal came during a transfer. */
+bool ctl_interrupted(void);
+
+/* Dies of the signal that came during a transfer, as the shell expects; returns if none came. */
+void ctl_obey_signal(void);

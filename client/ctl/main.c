@@ -125,6 +125,6 @@ int main(int argc, char **argv)
 	code = argc > 0 ? run(&ctl, argv + 1) : CTL_USAGE;
 	code = finish_output(code);
 	gpushm_disconnect(ctl.connection);
-	transfer_obey_signal();
+	ctl_obey_signal();
 	return code;
 }

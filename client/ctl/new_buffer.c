@@ -138,7 +138,7 @@ int new_buffer_finish(struct ctl *ctl, const struct new_buffer *nb, struct gpush
 {
 	int r;
 
-	if (transfer_interrupted())
+	if (ctl_interrupted())
 		return ctl_error(CTL_FAILED, "interrupted");
 	if (nb->shared || nb->sealed)
 		state = nb->shared ? GPUSHM_SHARED : GPUSHM_SEALED;

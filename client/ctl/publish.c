@@ -148,7 +148,7 @@ static int serve_all(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_state
 		if (ppoll(fds, array_size(fds), NULL, mask) < 0) {
 			if (errno != EINTR)
 				return ctl_error(CTL_FAILED, "poll: %s", strerror(errno));
-			if (transfer_interrupted())
+			if (ctl_interrupted())
 				return ctl_error(CTL_FAILED,
 						 "%s: interrupted before it was published: its "
 						 "contents are gone",
@@ -175,10 +175,10 @@ int publish_when_asked(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_sta
 	/* A signal is let in only while this waits, so that none is missed. */
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &before);
-	transfer_catch_signals();
+	ctl_catch_signals();
 	say_holding(ctl, gpushm_buffer_name(b));
 	r = serve_all(ctl, b, state, listener, &before);
-	transfer_release_signals();
+	ctl_release_signals();
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return r;
 }

@@ -3,10 +3,7 @@
  * The chunked copies of put, create and get. A chunk goes through a block of memory, so that a file
  * of any size needs 8 MiB; if the CPU has the buffer mapped, there is no block, and the kernel
  * reads into and writes from the shared memory itself.
- *
- * The signal handler only notes the number; the loops look at it between chunks. Outside of
- * transfers the signals keep their default action, so that a request which waits for a name can be
- * ended.
+ * Signals are looked at between chunks.
  */
 #include "client/ctl/transfer.h"
 
@@ -17,72 +14,21 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #define CHUNK (8u << 20)
 
-static volatile sig_atomic_t caught;
-
-static void on_signal(int number)
-{
-	caught = number;
-}
-
-static void set_signals(void (*handler)(int))
-{
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-
-	for (size_t i = 0; i < array_size(signals); i++) {
-		/* Without SA_RESTART, so that a read from a silent pipe ends. */
-		struct sigaction a = { .sa_handler = handler, .sa_flags = (int)SA_RESETHAND };
-		struct sigaction old;
-
-		if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-			sigaction(signals[i], &a, NULL);
-	}
-}
-
-bool transfer_interrupted(void)
-{
-	return caught != 0;
-}
-
-void transfer_obey_signal(void)
-{
-	if (!caught)
-		return;
-	set_signals(SIG_DFL);
-	raise(caught);
-}
-
-void transfer_catch_signals(void)
-{
-	set_signals(on_signal);
-}
-
-void transfer_release_signals(void)
-{
-	set_signals(SIG_DFL);
-}
-
-void transfer_ignore_signals(void)
-{
-	set_signals(SIG_IGN);
-	caught = 0;
-}
-
 void transfer_begin(struct transfer *t, const char *label, uint64_t total, bool quiet)
 {
 	t->started = clock_monotonic_ns();
 	progress_begin(&t->progress, NULL, quiet, label, total);
-	transfer_catch_signals();
+	ctl_catch_signals();
 }
 
 void transfer_end(struct transfer *t)
 {
-	transfer_release_signals();
+	ctl_release_signals();
 	progress_end(&t->progress);
 }
 
@@ -117,17 +63,17 @@ static ssize_t move(int fd, char *buf, size_t size, bool out)
 {
 	size_t done = 0;
 
-	while (done < size && !caught) {
+	while (done < size && !ctl_interrupted()) {
 		ssize_t n = out ? write(fd, buf + done, size - done)
 				: read(fd, buf + done, size - done);
 
-		if (n < 0 && errno != EINTR && !caught)
+		if (n < 0 && errno != EINTR && !ctl_interrupted())
 			return -errno;
 		if (n == 0 && !out)
 			break;
 		done += n > 0 ? (size_t)n : 0;
 	}
-	return caught ? -EINTR : (ssize_t)done;
+	return ctl_interrupted() ? -EINTR : (ssize_t)done;
 }
 
 ssize_t transfer_read(int fd, void *buf, size_t size)
@@ -162,7 +108,7 @@ static ssize_t read_chunk(int fd, void *to, size_t size)
 	if (fd >= 0)
 		return transfer_read(fd, to, size);
 	memset(to, 0, size);
-	return caught ? -EINTR : (ssize_t)size;
+	return ctl_interrupted() ? -EINTR : (ssize_t)size;
 }
 
 static bool is_device(int fd)

@@ -19,28 +19,11 @@ struct transfer {
 	uint64_t started; /* ns, CLOCK_MONOTONIC */
 };
 
-/* From now on a signal makes blocking calls return EINTR; the second one kills. An ignored signal
- * stays ignored. */
-void transfer_catch_signals(void);
-
-/* From now on signals kill again. */
-void transfer_release_signals(void);
-
-/* From now on signals have no effect, nor has one that came: what was asked for is done, and the
- * exit status says so. */
-void transfer_ignore_signals(void);
-
 /* Catches signals, too. quiet: no bar. */
 void transfer_begin(struct transfer *t, const char *label, uint64_t total, bool quiet);
 
 /* Removes the bar, and releases signals. */
 void transfer_end(struct transfer *t);
-
-/* Whether a signal came during a transfer. */
-bool transfer_interrupted(void);
-
-/* Dies of the signal that came during a transfer, as the shell expects; returns if none came. */
-void transfer_obey_signal(void);
 
 /* Opens a file for reading; "-" is standard input, and *file then becomes its name for messages.
  * *ret is -1 after an error. An exit code. */

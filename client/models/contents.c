@@ -36,7 +36,7 @@ static int hash_plain(const struct mapping *m, struct digest *ret)
 	struct blocks blocks = { 0 };
 	struct readback back = { .buffer = m->buffer,
 				 .blocks = &blocks,
-				 .threads = transport_threads() };
+				 .threads = crew_threads() };
 	struct plan plan;
 	uint64_t elapsed;
 	int r = plan_of(m, &plan);

@@ -195,3 +195,11 @@ int crew_run(const struct crew_work *work, uint64_t *ret_elapsed_ns)
 		gpushm_private_put_back(&crew.text);
 	return crew.error;
 }
+
+unsigned crew_threads(void)
+{
+	cpu_set_t mine;
+	int n = sched_getaffinity(0, sizeof(mine), &mine) < 0 ? 1 : CPU_COUNT(&mine);
+
+	return n < (int)CREW_THREADS ? (unsigned)n : CREW_THREADS;
+}

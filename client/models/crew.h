@@ -12,6 +12,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define CREW_THREADS 12u
+
+/* How many threads work best where nothing has to wait for a disk: 12 fill the bus; fewer on fewer
+ * processors. */
+unsigned crew_threads(void);
+
 struct crew;
 
 struct crew_work {

@@ -12,7 +12,6 @@
 #include "client/models/fail.h"
 #include "client/models/files/checkpoint.h"
 #include "client/models/files/model.h"
-#include "client/models/files/types.h"
 #include "client/models/match.h"
 #include "client/models/pulled.h"
 #include "proto/base/clock.h"
@@ -48,8 +47,8 @@ struct loading {
 	bool under_other;  /* it has another name until it is published */
 	uint64_t deadline; /* clock_deadline() */
 	struct engine_result result;
-	char types[TYPES_MAX];	   /* the attribute "gpushm.types" */
-	struct gpushm_attr *attrs; /* owned: others that a pull brings */
+	char types[MODEL_TYPES_MAX]; /* the attribute "gpushm.types" */
+	struct gpushm_attr *attrs;   /* owned: others that a pull brings */
 	size_t n_attrs;
 };
 
@@ -413,7 +412,7 @@ static int wait_for_checksums(struct loading *l)
 
 static int fill(struct loading *l)
 {
-	int r = checksums_begin(&l->cp.files, &l->checksums);
+	int r = l->load.sha256 ? checksums_begin(&l->cp.files, &l->checksums) : 0;
 
 	if (r == 0 && l->pulled)
 		r = pulled_begin(l->pulled, &l->cp, l->b);
@@ -421,7 +420,7 @@ static int fill(struct loading *l)
 		engine_set_check(l->engine, &l->pulled->check);
 	if (r == 0)
 		r = engine_load(l->engine, &l->cp.files, &l->m.plan, l->b, &l->result);
-	if (r == 0)
+	if (r == 0 && l->checksums)
 		r = wait_for_checksums(l);
 	return r < 0 ? r : checkpoint_finish(&l->cp);
 }
@@ -566,7 +565,7 @@ static int run(struct loading *l, const char *const *sources, size_t n)
 	if (r == 0 && l->pulled)
 		r = prepare_pulled(l);
 	if (r == 0)
-		r = types_format(&l->m, l->types, sizeof(l->types));
+		r = model_types(&l->m, l->types, sizeof(l->types));
 	if (r == 0)
 		r = check_attrs(l);
 	/* Where another process may load it instead, nothing is pinned for a long wait. */
@@ -607,11 +606,13 @@ static void finish(struct loading *l, bool close_buffer, int result)
 {
 	struct gpushm_private_error why;
 
-	gpushm_private_keep(&why);
+	if (result < 0)
+		gpushm_private_keep(&why);
 	if (l->pulled)
 		pulled_end(l->pulled, result);
 	free(l->attrs);
-	l->checksums = checksums_free(l->checksums);
+	if (l->checksums)
+		l->checksums = checksums_free(l->checksums);
 	l->engine = engine_free(l->engine);
 	if (l->created)
 		gpushm_discard(l->b);
@@ -619,7 +620,8 @@ static void finish(struct loading *l, bool close_buffer, int result)
 		gpushm_close(l->b);
 	model_clear(&l->m);
 	checkpoint_close(&l->cp);
-	gpushm_private_put_back(&why);
+	if (result < 0)
+		gpushm_private_put_back(&why);
 }
 
 int load_run(struct gpushm *c, const char *const *sources, size_t n, const char *name,

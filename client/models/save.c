@@ -295,7 +295,7 @@ static int save_all(struct save *s)
 	s->start_ns = clock_monotonic_ns();
 	r = open_files(s);
 	if (r == 0) {
-		s->threads = s->files[0].stream ? 1 : wanted > 0 ? wanted : transport_threads();
+		s->threads = s->files[0].stream ? 1 : wanted > 0 ? wanted : crew_threads();
 		if (s->device >= 0 && s->layout.bytes > 0)
 			r = transport_open(&s->transport, s->device);
 		s->start_ns = clock_monotonic_ns();

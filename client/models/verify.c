@@ -35,7 +35,7 @@ static int digest_arrays(struct readback back, const struct arrays *arrays,
 	struct plan plan;
 	int r = arrays_plan(arrays, &plan);
 
-	back.threads = transport_threads();
+	back.threads = crew_threads();
 	if (r == 0 && device >= 0) {
 		back.transport = &transport;
 		r = transport_open(&transport, device);

@@ -12,7 +12,7 @@
  *"floor" a copy of as many bytes from one piece of pinned memory.
  */
 #include "client/gpushm_private.h"
-#include "client/models/copy/digest.h"
+#include "client/models/copy/blocks.h"
 #include "client/models/copy/ring.h"
 #include "proto/base/libcuda.h"
 #include "proto/base/own.h"

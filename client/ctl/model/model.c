@@ -104,17 +104,17 @@ int model_on_progress(void *user, const struct gpushm_load_progress *p)
 		return 0;
 	if (!m->begun) {
 		m->begun = true;
-		transfer_catch_signals();
+		ctl_catch_signals();
 		progress_begin(&m->progress, m->asked, m->quiet, m->label, p->total);
 	}
 	m->progress.file = p->file;
 	progress_step(&m->progress, p->done, p->elapsed_ns);
-	if (!transfer_interrupted())
+	if (!ctl_interrupted())
 		return 0;
 	if (m->stream) {
 		progress_end(&m->progress);
 		ctl_error(CTL_FAILED, "interrupted");
-		transfer_obey_signal();
+		ctl_obey_signal();
 	}
 	return 1;
 }
@@ -122,9 +122,9 @@ int model_on_progress(void *user, const struct gpushm_load_progress *p)
 void model_progress_end(struct model_progress *m, bool done)
 {
 	if (done)
-		transfer_ignore_signals();
+		ctl_ignore_signals();
 	else
-		transfer_release_signals();
+		ctl_release_signals();
 	if (m->begun)
 		progress_end(&m->progress);
 }
@@ -133,11 +133,12 @@ void model_progress_end(struct model_progress *m, bool done)
  * code. */
 int model_result(int r)
 {
-	bool ours = !*gpushm_error_code();
+	bool ours;
 
 	if (r >= 0)
 		return CTL_OK;
-	if (r == -ECANCELED && transfer_interrupted())
+	ours = !*gpushm_error_code();
+	if (r == -ECANCELED && ctl_interrupted())
 		return ctl_error(CTL_FAILED, "interrupted");
 	if (r == -EPIPE && ours)
 		return CTL_FAILED;

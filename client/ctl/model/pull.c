@@ -98,7 +98,7 @@ static int pull_result(const struct pull *p, int r)
 {
 	_cleanup_(free_ptr) char *text = strdup(gpushm_error());
 
-	if (r == -ECANCELED && transfer_interrupted())
+	if (r == -ECANCELED && ctl_interrupted())
 		return ctl_error(CTL_FAILED, "interrupted");
 	if (r == -EEXIST && !p->options->replace)
 		return ctl_error(CTL_FAILED, "%s; --replace takes the name over%s", text,
@@ -285,7 +285,7 @@ static int follow(struct pull *p)
 
 	while (!p->ended) {
 		r = pull_generation(p);
-		if (transfer_interrupted())
+		if (ctl_interrupted())
 			return ctl_error(CTL_FAILED, "interrupted");
 		if (r < 0 && !is_passing(r))
 			return pull_result(p, r);

@@ -56,7 +56,7 @@ static int save(struct ctl *ctl, const struct model_save *o, struct gpushm_buffe
 		return r;
 	/* From now on there may be a temporary file, which the library removes. */
 	if (!progress.stream)
-		transfer_catch_signals();
+		ctl_catch_signals();
 	r = library.save(b, file, &s);
 	model_progress_end(&progress, r == 0);
 	return model_result(r);

@@ -202,8 +202,7 @@ static int follow(struct follower *f)
 
 	f->realtime = clock_realtime_ns() - clock_monotonic_ns();
 	f->last_ms = clock_monotonic_ms();
-	while (r == CTL_OK && !f->done && !transfer_interrupted() &&
-	       !output_is_closed(STDOUT_FILENO)) {
+	while (r == CTL_OK && !f->done && !ctl_interrupted() && !output_is_closed(STDOUT_FILENO)) {
 		struct gpushm_frame *frame = NULL;
 		uint64_t left = time_left(f);
 
@@ -248,7 +247,7 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 	r = gpushm_stream_open(ctl->connection, words[0], how, 1, o->timeout, NULL, &f.stream);
 	if (r < 0)
 		return ctl_refused(r);
-	transfer_catch_signals();
+	ctl_catch_signals();
 	r = o->out ? record(&f) : follow(&f);
 	gpushm_stream_close(f.stream);
 	return r;

@@ -71,7 +71,7 @@ static int write_frame(struct frame_file *f, const struct gpushm_array *a)
 		r = transfer_dump_c(&f->transfer, a, f->file.fd, f->file.file);
 	/* The frames before one that a signal interrupts are whole, and so are those before one for
 	 * which a disk has no space: the file is cut behind them. */
-	f->failed = r != CTL_OK && !is_patched(f) && !transfer_interrupted();
+	f->failed = r != CTL_OK && !is_patched(f) && !ctl_interrupted();
 	return r;
 }
 

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include "client/lib/base/process.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,6 +29,14 @@ int defer_add(struct deferred *d);
 
 /* Runs what belongs to an owner, in open sections too. */
 void defer_flush_owner(const void *owner);
+
+/* Whether anything is deferred: without a lock, for the common case that nothing is. */
+static inline bool defer_is_empty(void)
+{
+	struct process *p = process();
+
+	return !p || p->deferred.count == 0;
+}
 
 /* Memory, or a limit, is exhausted: runs the whole list, in open sections too. True: it was not
  * empty, so that another try is worthwhile. */

@@ -17,7 +17,7 @@ struct map_import;
 /* Deferred cleanup (defer.h), oldest first. */
 struct defer_queue {
 	struct deferred *first, *last;
-	size_t count;
+	_Atomic size_t count;
 	uint64_t bytes;
 	unsigned sections; /* gpushm_defer_cleanup() calls without their gpushm_resume_cleanup() */
 	bool limits_known;
@@ -37,6 +37,7 @@ struct process {
 	pthread_mutex_t cuda_lock;    /* of starting the driver */
 	pthread_mutex_t context_lock; /* of the contexts that are retained */
 	unsigned connections;	      /* under context_lock */
+	bool has_contexts;	      /* that are retained; likewise */
 	pthread_mutex_t defer_lock;
 	struct defer_queue deferred; /* under defer_lock */
 };

@@ -244,7 +244,8 @@ struct gpushm *gpushm_disconnect(struct gpushm *c)
 	/* In a forked child the socket is the parent's, and is left alone. */
 	if (!c || connection_check_fork(c->generation) < 0)
 		return NULL;
-	defer_flush_owner(c);
+	if (!defer_is_empty())
+		defer_flush_owner(c);
 	return connection_unref(c);
 }
 

@@ -142,13 +142,14 @@ static int primary(int device, bool again, CUcontext *ret)
 	if (again || !primaries[device].ctx) {
 		result = cuda.primary_ctx_retain(&primaries[device].ctx, device);
 		primaries[device].retains += result == CUDA_SUCCESS;
+		process()->has_contexts = true;
 	}
 	*ret = primaries[device].ctx;
 	pthread_mutex_unlock(lock);
 	return cuda_check("cuDevicePrimaryCtxRetain", result);
 }
 
-static void release_primaries(void)
+void context_release_all(void)
 {
 	/* A forked child has its parent's numbers here, and no driver: cuda_start() refuses. */
 	for (int i = 0; i < DEVICES_MAX; i++) {
@@ -157,26 +158,6 @@ static void release_primaries(void)
 				cuda.primary_ctx_release(i);
 		primaries[i].ctx = NULL;
 	}
-}
-
-void map_begin(void)
-{
-	struct process *p = process();
-
-	pthread_mutex_lock(&p->context_lock);
-	p->connections++;
-	pthread_mutex_unlock(&p->context_lock);
-}
-
-/* Every user of a context has a buffer, and every buffer holds its connection. */
-void map_end(void)
-{
-	struct process *p = process();
-
-	pthread_mutex_lock(&p->context_lock);
-	if (--p->connections == 0)
-		release_primaries();
-	pthread_mutex_unlock(&p->context_lock);
 }
 
 static int push_primary(int device)
@@ -247,9 +228,7 @@ static bool is_primary_current(int device)
 	return primary_ctx && cuda.ctx_get_current(&ctx) == CUDA_SUCCESS && ctx == primary_ctx;
 }
 
-/* Waits for the work in the thread's context, if it is of the device, and in the device's primary
- * one, if it exists. 0 or -EIO. */
-static int synchronize_device(int device)
+int context_synchronize(int device)
 {
 	bool current = current_device() == device;
 	int r = current ? cuda_check("cuCtxSynchronize", cuda.ctx_synchronize()) : 0;
@@ -257,16 +236,4 @@ static int synchronize_device(int device)
 	if (r < 0 || (current && is_primary_current(device)))
 		return r;
 	return synchronize_primary(device);
-}
-
-int map_synchronize(struct map *m)
-{
-	int result = 0;
-
-	for (uint64_t left = m->priv->used_from; left; left &= left - 1) {
-		int r = synchronize_device(__builtin_ctzll(left));
-
-		result = result < 0 ? result : r;
-	}
-	return result;
 }

@@ -196,3 +196,45 @@ int map_protect(struct map *m)
 	pthread_mutex_unlock(&self->map_lock);
 	return 0;
 }
+
+int map_synchronize(struct map *m)
+{
+	int result = 0;
+
+	for (uint64_t left = m->priv->used_from; left; left &= left - 1) {
+		int r = context_synchronize(__builtin_ctzll(left));
+
+		result = result < 0 ? result : r;
+	}
+	return result;
+}
+
+/* ---- connections ---- */
+
+void map_begin(void)
+{
+	struct process *p = process();
+
+	pthread_mutex_lock(&p->context_lock);
+	p->connections++;
+	pthread_mutex_unlock(&p->context_lock);
+}
+
+/* Every user of a context has a buffer, and every buffer holds its connection. */
+void map_end(void)
+{
+	struct process *p = process();
+
+	pthread_mutex_lock(&p->context_lock);
+	if (--p->connections == 0 && p->has_contexts) {
+		context_release_all();
+		p->has_contexts = false;
+	}
+	pthread_mutex_unlock(&p->context_lock);
+}
+
+void map_pool_done(struct map_pool *pool)
+{
+	if (pool->imported)
+		mempool_done(pool);
+}

@@ -114,6 +114,16 @@ int map_copy(const struct map_copy *copy, void *stream);
 /* Waits until the stream has done what was queued. After map_enter(). 0 or -EIO. */
 int map_wait(void *stream);
 
+/* ---- what needs the driver; for map.c only, and never called in a build without CUDA ---- */
+
+/* Waits for the work in the thread's context, if it is of the device, and in the device's primary
+ * one, if it exists. 0 or -EIO. */
+int context_synchronize(int device);
+/* Under process::context_lock. */
+void context_release_all(void);
+/* map_pool_done() of a pool that was imported. */
+void mempool_done(struct map_pool *pool);
+
 /* ---- the kinds of pools; for client/lib/map and its tests only ---- */
 
 /* An entry of the register of maps. */

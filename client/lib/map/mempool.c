@@ -91,7 +91,7 @@ static void destroy(struct process *self, struct map_import *i)
 	free(i);
 }
 
-void map_pool_done(struct map_pool *pool)
+void mempool_done(struct map_pool *pool)
 {
 	struct process *self = process();
 	struct map_import *i;

@@ -25,20 +25,16 @@ const struct map_kind map_pinned = { .prepare = refuse_prepare };
 const struct map_kind map_vmm = { .prepare = refuse_prepare };
 const struct map_kind map_mempool = { .prepare = refuse_prepare };
 
-void map_begin(void)
-{
-}
-
-void map_end(void)
-{
-}
-
-int map_synchronize(struct map *m)
+int context_synchronize(int device)
 {
 	return 0;
 }
 
-void map_pool_done(struct map_pool *pool)
+void context_release_all(void)
+{
+}
+
+void mempool_done(struct map_pool *pool)
 {
 }
 

@@ -477,9 +477,10 @@ static int worker_open(struct worker *w, struct job *job, struct crew *crew)
 /* Waits for its copies, also after an error. */
 static int worker_close(struct worker *w)
 {
-	int r = transport_leave(w->ring);
+	int r = w->ring ? transport_leave(w->ring) : 0;
 
-	remote_reader_free(w->reader);
+	if (w->reader)
+		remote_reader_free(w->reader);
 	w->code->free(w->hash);
 	free(w->room);
 	return r;
@@ -549,7 +550,8 @@ static int worker_run(struct crew *crew, unsigned thread, void *user)
 		crew_fail(crew, r);
 	if (w.ring && crew_stopped(crew))
 		ring_stop(w.ring); /* for others, who may wait for this thread's slot */
-	gpushm_private_keep(&why);
+	if (r < 0)
+		gpushm_private_keep(&why);
 	closed = worker_close(&w);
 	if (r < 0)
 		gpushm_private_put_back(&why);
@@ -560,14 +562,14 @@ static int worker_run(struct crew *crew, unsigned thread, void *user)
 
 void engine_expect(struct engine *e, uint64_t bytes)
 {
-	unsigned threads = e->threads > 0 ? e->threads : transport_threads();
+	unsigned threads = e->threads > 0 ? e->threads : crew_threads();
 
 	preparer_tell(&e->preparer, blocks_threads(bytes / BLOCK_BYTES + 1, threads));
 }
 
 static unsigned count_threads(const struct engine *e, const struct job *job)
 {
-	unsigned threads = transport_threads();
+	unsigned threads = crew_threads();
 
 	if (job->has_stream)
 		return 1;

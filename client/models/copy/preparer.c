@@ -37,7 +37,8 @@ int preparer_init(struct preparer *p, struct gpushm *c, const struct gpushm_opti
 void preparer_clear(struct preparer *p)
 {
 	preparer_await(p);
-	transport_close(&p->transport);
+	if (p->transport.gpu)
+		transport_close(&p->transport);
 	sem_destroy(&p->tell);
 	free(p->pools);
 	free(p->pool);

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "client/models/copy/digest.h"
+#include "client/models/copy/blocks.h"
 #include "client/models/copy/gpu.h"
 #include "client/models/copy/source.h"
 

@@ -116,11 +116,3 @@ int transport_leave(struct ring *ring)
 	gpu_leave();
 	return r;
 }
-
-unsigned transport_threads(void)
-{
-	cpu_set_t mine;
-	int n = sched_getaffinity(0, sizeof(mine), &mine) < 0 ? 1 : CPU_COUNT(&mine);
-
-	return n < (int)TRANSPORT_THREADS ? (unsigned)n : TRANSPORT_THREADS;
-}

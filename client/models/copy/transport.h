@@ -8,7 +8,6 @@
 #include "client/models/copy/pinned.h"
 #include "client/models/copy/ring.h"
 
-#define TRANSPORT_THREADS 12u
 #define TRANSPORT_PINNED_MAX RING_THREADS_MAX /* a save adds memory for each larger part */
 
 struct transport {
@@ -46,7 +45,3 @@ int transport_cut(struct transport *t, unsigned threads, unsigned blocks);
 int transport_enter(struct transport *t, struct ring **ret);
 /* NULL is allowed. */
 int transport_leave(struct ring *ring);
-
-/* How many threads work best where nothing has to wait for a disk: 12 fill the bus; fewer on fewer
- * processors. */
-unsigned transport_threads(void);

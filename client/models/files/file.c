@@ -112,8 +112,10 @@ int load_files_add_memory(struct load_files *files, const char *name, const void
 void load_files_done(struct load_files *files)
 {
 	for (size_t i = 0; i < files->n; i++) {
-		nixl_file_close(files->files[i].nixl);
-		remote_close(files->files[i].remote);
+		if (files->files[i].remote) {
+			nixl_file_close(files->files[i].nixl);
+			remote_close(files->files[i].remote);
+		}
 		close_fd(&files->files[i].fd);
 		free(files->files[i].head);
 		free(files->files[i].path);

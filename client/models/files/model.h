@@ -10,6 +10,7 @@
 #include "client/models/files/checkpoint.h"
 #include "client/models/files/plan.h"
 
+#define MODEL_TYPES_MAX 512u	 /* bytes of model_types() */
 #define MODEL_METADATA_MAX 1024u /* bytes that become an attribute; more become an array */
 
 /* It must not be moved: a spec points to metadata_shape. */
@@ -32,6 +33,13 @@ int model_build(struct checkpoint *cp, const struct gpushm_load_options *load, s
 
 /* May be called on a zeroed model and twice. */
 void model_clear(struct model *m);
+
+/* Which types its tensors have, as text: the attribute "gpushm.types", so that a program can show
+ * what a buffer has without opening it: that may start a GPU's driver. "bfloat16 280 16060522496,
+ * float32 11 90112": a type, its tensors, their bytes; the one with the most bytes first. Tied
+ * tensors have their bytes once. "" if the text would be longer than size. 0; -ENOMEM with
+ * gpushm_error() set. */
+int model_types(const struct model *m, char *ret, size_t size);
 
 /* The keys alone. */
 void model_keys(const struct checkpoint *cp, const struct gpushm_load_options *load,

@@ -33,13 +33,6 @@ static const char *after_scheme(const char *text, bool *ret_tls)
 	return strncasecmp(text, "http://", 7) == 0 ? text + 7 : NULL;
 }
 
-bool url_is(const char *text)
-{
-	bool tls;
-
-	return after_scheme(text, &tls) != NULL;
-}
-
 /* ---- the host ---- */
 
 static bool is_host_name(const char *host)

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <strings.h>
 
 #define URL_BYTES_MAX 16384u
 
@@ -19,7 +20,10 @@ struct url {
 };
 
 /* Whether it is "https://..." or "http://..." */
-bool url_is(const char *text);
+static inline bool url_is(const char *text)
+{
+	return strncasecmp(text, "https://", 8) == 0 || strncasecmp(text, "http://", 7) == 0;
+}
 
 /* 0; -EINVAL, -ENOMEM with gpushm_error() set. Clear *ret in any case. */
 int url_parse(const char *text, struct url *ret);

@@ -7,7 +7,7 @@
 #define MEMORY_SCOPE /* of the threads of a pull, too */
 #include "client/gpushm_load.h"
 #include "client/gpushm_load_private.h"
-#include "client/models/copy/digest.h"
+#include "client/models/copy/blocks.h"
 #include "client/models/nixl/grant.h"
 #include "client/models/web/manifest.h"
 #include "client/models/web/remote.h"
