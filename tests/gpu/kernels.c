@@ -1,44 +1,71 @@
 /* SPDX-License-Identifier: MIT
  *
- * The driver's table for streams, and three kernels in PTX.
+ * The kernels, in PTX. The driver compiles them when they are loaded, so the tests are built
+ * without a CUDA compiler.
  */
-#include "tests/gpu/stream_driver.h"
-
-#include "proto/base/libcuda.h"
-#include "proto/base/own.h"
+#include "tests/gpu/kernels.h"
 
 #include <stddef.h>
+
+/* For kernels (words, n, value, ...) whose threads share n words. After it, %first is the thread's
+ * first word, %step leads to its next one, %end is behind the last, and %v is the value. */
+#define SHARED_WORDS                                        \
+	"	.reg .u64 %at, %first, %end, %step;\n"            \
+	"	.reg .u32 %block, %thread, %size, %blocks, %v;\n" \
+	"	.reg .pred %p;\n"                                 \
+	"	ld.param.u64 %first, [words];\n"                  \
+	"	ld.param.u64 %end, [n];\n"                        \
+	"	ld.param.u32 %v, [value];\n"                      \
+	"	shl.b64 %end, %end, 2;\n"                         \
+	"	add.u64 %end, %end, %first;\n"                    \
+	"	mov.u32 %block, %ctaid.x;\n"                      \
+	"	mov.u32 %size, %ntid.x;\n"                        \
+	"	mov.u32 %thread, %tid.x;\n"                       \
+	"	mov.u32 %blocks, %nctaid.x;\n"                    \
+	"	mad.lo.u32 %thread, %block, %size, %thread;\n"    \
+	"	mad.wide.u32 %first, %thread, 4, %first;\n"       \
+	"	mul.lo.u32 %blocks, %blocks, %size;\n"            \
+	"	mul.wide.u32 %step, %blocks, 4;\n"
 
 static const char kernels_ptx[] =
 	".version 7.0\n"
 	".target sm_70\n"
 	".address_size 64\n"
+	".visible .entry store(.param .u64 address, .param .u32 value)\n"
+	"{\n"
+	"	.reg .u64 %a;\n"
+	"	.reg .u32 %v;\n"
+	"	ld.param.u64 %a, [address];\n"
+	"	ld.param.u32 %v, [value];\n"
+	"	st.global.u32 [%a], %v;\n"
+	"	ret;\n"
+	"}\n"
+	/* for (;;)
+	 *	for (i = thread; i < n; i += threads)
+	 *		words[i] = value;
+	 */
+	".visible .entry scribble(.param .u64 words, .param .u64 n, .param .u32 value)\n"
+	"{\n" SHARED_WORDS "again:\n"
+	"	mov.u64 %at, %first;\n"
+	"next:\n"
+	"	setp.ge.u64 %p, %at, %end;\n"
+	"	@%p bra again;\n"
+	"	st.volatile.global.u32 [%at], %v;\n"
+	"	add.u64 %at, %at, %step;\n"
+	"	bra next;\n"
+	"}\n"
 	/* witness->started = 1;
 	 * for (;;)
 	 *	for (i = thread; i < n; i += threads)
 	 *		if (words[i] != value)
 	 *			witness->seen = words[i] | 1 << 31;
 	 */
-	".visible .entry watch(.param .u64 words, .param .u64 n,\n"
-	"		       .param .u32 value, .param .u64 witness)\n"
-	"{\n"
-	"	.reg .u64 %at, %first, %end, %step, %witness;\n"
-	"	.reg .u32 %block, %thread, %size, %blocks, %v, %w;\n"
-	"	.reg .pred %p, %q;\n"
-	"	ld.param.u64 %first, [words];\n"
-	"	ld.param.u64 %end, [n];\n"
-	"	ld.param.u32 %v, [value];\n"
+	".visible .entry watch(.param .u64 words, .param .u64 n, .param .u32 value,\n"
+	"		       .param .u64 witness)\n"
+	"{\n" SHARED_WORDS "	.reg .u64 %witness;\n"
+	"	.reg .u32 %w;\n"
+	"	.reg .pred %q;\n"
 	"	ld.param.u64 %witness, [witness];\n"
-	"	shl.b64 %end, %end, 2;\n"
-	"	add.u64 %end, %end, %first;\n"
-	"	mov.u32 %block, %ctaid.x;\n"
-	"	mov.u32 %size, %ntid.x;\n"
-	"	mov.u32 %thread, %tid.x;\n"
-	"	mov.u32 %blocks, %nctaid.x;\n"
-	"	mad.lo.u32 %thread, %block, %size, %thread;\n"
-	"	mad.wide.u32 %first, %thread, 4, %first;\n"
-	"	mul.lo.u32 %blocks, %blocks, %size;\n"
-	"	mul.wide.u32 %step, %blocks, 4;\n"
 	"	st.volatile.global.u32 [%witness+4], 1;\n"
 	"again:\n"
 	"	mov.u64 %at, %first;\n"
@@ -106,60 +133,51 @@ _Static_assert(offsetof(struct graph_state, launches) == 8 &&
 		       offsetof(struct witness, started) == 4,
 	       "what the kernels read");
 
-#define BLOCKS 32
+#define SCRIBBLE_BLOCKS 528 /* four for each of an H200's 132 multiprocessors */
+#define WATCH_BLOCKS 32
 #define THREADS 256
 
-#define CALL(member, symbol)                                    \
-	{                                                       \
-#symbol, offsetof(struct stream_driver, member) \
-	}
-
-static const struct libcuda_symbol symbols[] = {
-	CALL(stream_create, cuStreamCreate),
-	CALL(stream_destroy, cuStreamDestroy_v2),
-	CALL(stream_query, cuStreamQuery),
-	CALL(wait_value, cuStreamWaitValue64_v2),
-	CALL(memset_d32_async, cuMemsetD32Async),
-	CALL(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2),
-	CALL(launch_host_func, cuLaunchHostFunc),
-	CALL(begin_capture, cuStreamBeginCapture_v2),
-	CALL(end_capture, cuStreamEndCapture),
-	CALL(graph_instantiate, cuGraphInstantiateWithFlags),
-	CALL(graph_launch, cuGraphLaunch),
-	CALL(graph_exec_destroy, cuGraphExecDestroy),
-	CALL(graph_destroy, cuGraphDestroy),
-	CALL(host_pointer, cuMemHostGetDevicePointer_v2),
-};
-
-static bool load_kernels(struct stream_driver *d)
+bool kernels_load(struct driver *d)
 {
-	const struct driver *b = &d->base;
 	CUmodule module;
 
-	return b->module_load_data(&module, kernels_ptx) == CUDA_SUCCESS &&
-	       b->module_get_function(&d->watch, module, "watch") == CUDA_SUCCESS &&
-	       b->module_get_function(&d->fill_at, module, "fill_at") == CUDA_SUCCESS &&
-	       b->module_get_function(&d->check_at, module, "check_at") == CUDA_SUCCESS;
+	if (!driver_has_kernels(d))
+		return true;
+	return d->module_load_data(&module, kernels_ptx) == CUDA_SUCCESS &&
+	       d->module_get_function(&d->store, module, "store") == CUDA_SUCCESS &&
+	       d->module_get_function(&d->scribble, module, "scribble") == CUDA_SUCCESS &&
+	       d->module_get_function(&d->watch, module, "watch") == CUDA_SUCCESS &&
+	       d->module_get_function(&d->fill_at, module, "fill_at") == CUDA_SUCCESS &&
+	       d->module_get_function(&d->check_at, module, "check_at") == CUDA_SUCCESS;
 }
 
-bool stream_driver_open(struct stream_driver *d)
+static CUresult launch(const struct driver *d, CUfunction kernel, unsigned int blocks,
+		       unsigned int threads, CUstream stream, void **params)
 {
-	char why[256];
-
-	*d = (struct stream_driver){ 0 };
-	if (!driver_open(&d->base, 0) ||
-	    !libcuda_load(symbols, array_size(symbols), d, why, sizeof(why)))
-		return false;
-	return !driver_has_kernels(&d->base) || load_kernels(d);
+	return d->launch_kernel(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, params, NULL);
 }
 
-CUresult stream_driver_watch(const struct stream_driver *d, CUstream stream, CUdeviceptr words,
-			     uint64_t n, unsigned int value, CUdeviceptr witness)
+CUresult kernel_store(const struct driver *d, CUdeviceptr address, unsigned int value)
+{
+	void *params[] = { &address, &value };
+	CUresult r = launch(d, d->store, 1, 1, NULL, params);
+
+	return r == CUDA_SUCCESS ? d->ctx_synchronize() : r;
+}
+
+CUresult kernel_scribble(const struct driver *d, CUdeviceptr words, uint64_t n, unsigned int value)
+{
+	void *params[] = { &words, &n, &value };
+
+	return launch(d, d->scribble, SCRIBBLE_BLOCKS, THREADS, NULL, params);
+}
+
+CUresult kernel_watch(const struct driver *d, CUstream stream, CUdeviceptr words, uint64_t n,
+		      unsigned int value, CUdeviceptr witness)
 {
 	void *params[] = { &words, &n, &value, &witness };
 
-	return d->base.launch_kernel(d->watch, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, params,
-				     NULL);
+	return launch(d, d->watch, WATCH_BLOCKS, THREADS, stream, params);
 }
 
 /* ---- the work of graphs ---- */
@@ -185,22 +203,22 @@ static void check_by_hand(void *argument)
 		state->bad += words[i] != state->launches;
 }
 
-static CUresult launch_one(const struct stream_driver *d, CUfunction kernel, CUhostFn by_hand,
+static CUresult launch_one(const struct driver *d, CUfunction kernel, CUhostFn by_hand,
 			   CUstream stream, CUdeviceptr state)
 {
 	void *params[] = { &state };
 
-	if (!driver_has_kernels(&d->base))
+	if (!driver_has_kernels(d))
 		return d->launch_host_func(stream, by_hand, (void *)(uintptr_t)state);
-	return d->base.launch_kernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
+	return launch(d, kernel, 1, 1, stream, params);
 }
 
-CUresult stream_driver_fill_at(const struct stream_driver *d, CUstream stream, CUdeviceptr state)
+CUresult kernel_fill_at(const struct driver *d, CUstream stream, CUdeviceptr state)
 {
 	return launch_one(d, d->fill_at, fill_by_hand, stream, state);
 }
 
-CUresult stream_driver_check_at(const struct stream_driver *d, CUstream stream, CUdeviceptr state)
+CUresult kernel_check_at(const struct driver *d, CUstream stream, CUdeviceptr state)
 {
 	return launch_one(d, d->check_at, check_by_hand, stream, state);
 }
