@@ -58,7 +58,7 @@ static bool is_dirty(void)
 
 /* A kernel of the reader may still read the frame while the process is being killed, or after it
  * has closed its socket. */
-START_TEST(a_frame_is_taken_from_a_reader_that_lives)
+START_TEST(a_frame_stays_with_its_reader_until_the_process_ends)
 {
 	struct stream_reader_page *own;
 	uint32_t i = raw_join(&q, reader, STREAM_EVERY);
@@ -80,7 +80,7 @@ START_TEST(a_frame_is_taken_from_a_reader_that_lives)
 }
 END_TEST
 
-START_TEST(the_words_say_nothing_to_a_producer_that_sleeps)
+START_TEST(a_readers_death_wakes_the_producer)
 {
 	struct stream_reader_page *own;
 	uint32_t i = raw_join(&q, reader, STREAM_EVERY), wake = head->wake, released;
@@ -92,7 +92,7 @@ START_TEST(the_words_say_nothing_to_a_producer_that_sleeps)
 }
 END_TEST
 
-START_TEST(a_dead_members_frame_is_lost)
+START_TEST(a_dead_members_frame_is_given_to_the_group)
 {
 	struct stream_group_page *group = raw_map_page(&p, producer, STREAM_PAGE_GROUP);
 	struct stream_reader_page *own;
@@ -114,7 +114,7 @@ START_TEST(a_dead_members_frame_is_lost)
 }
 END_TEST
 
-START_TEST(both_die_at_once)
+START_TEST(deaths_at_the_same_time_are_both_found)
 {
 	uint32_t i = raw_join(&q, reader, STREAM_EVERY);
 
@@ -130,7 +130,7 @@ END_TEST
 
 /* ---- producers ---- */
 
-START_TEST(a_frame_of_a_dead_producer_counts)
+START_TEST(an_unfinished_frame_of_a_dead_producer_is_broken)
 {
 	raw_join(&q, reader, STREAM_EVERY);
 	raw_publish_frame(head, 0, 1, true);
@@ -148,7 +148,7 @@ START_TEST(a_frame_of_a_dead_producer_counts)
 }
 END_TEST
 
-START_TEST(a_producer_dies_before_it_publishes)
+START_TEST(a_stream_that_was_not_published_dies_with_its_producer)
 {
 	uint64_t lease = raw_create(&p, "t", 16384);
 
@@ -161,7 +161,7 @@ START_TEST(a_producer_dies_before_it_publishes)
 }
 END_TEST
 
-START_TEST(a_producer_closes_its_socket)
+START_TEST(a_producer_that_closes_its_socket_stays_the_producer)
 {
 	raw_publish_frame(head, 0, 1, true);
 	raw_close(&p);
@@ -173,7 +173,7 @@ START_TEST(a_producer_closes_its_socket)
 END_TEST
 
 /* It has said itself that it has ended, and died before its CLOSE arrived. */
-START_TEST(a_producer_that_had_ended_leaves_an_orphan)
+START_TEST(a_producer_that_had_ended_leaves_no_orphan)
 {
 	head->state = STREAM_ENDED;
 	end(&producer_process, &p);
@@ -210,7 +210,7 @@ START_TEST(a_successor_waits_for_the_producers_death)
 }
 END_TEST
 
-START_TEST(a_successor_waits_for_a_producer_that_has_closed)
+START_TEST(a_waiting_successor_is_refused_when_the_producer_closes)
 {
 	raw_request(&q,
 		    REQUEST(OPEN, Open, open, BYTES(name, "s"), SET(wait_ms, 60000),
@@ -238,7 +238,7 @@ static void expect_event(const char *type, const char *name, pid_t pid)
 	gpushm_events_free(got);
 }
 
-START_TEST(an_event_of_a_stream_is_missing)
+START_TEST(each_event_of_a_stream_is_told)
 {
 	pid_t first = producer_process.pid;
 	uint32_t i = raw_join(&q, reader, STREAM_EVERY);
@@ -266,7 +266,7 @@ static struct gpushm_stream_metrics metrics(void)
 	return copy;
 }
 
-START_TEST(a_count_of_streams_is_wrong)
+START_TEST(metrics_count_what_happened_to_streams)
 {
 	struct gpushm_stream_metrics m = metrics();
 
@@ -308,7 +308,7 @@ static uint64_t produce_impatiently(const char *name)
 }
 
 /* The producer has enqueued a wait for the reader's release, which the reader's GPU never does. */
-START_TEST(a_gpu_waits_for_ever)
+START_TEST(a_reader_that_a_gpu_waits_for_is_dropped)
 {
 	uint64_t lease = produce_impatiently("t"), other = raw_open(&q, "t");
 	uint32_t i = raw_join(&q, other, STREAM_LATEST);
@@ -335,18 +335,18 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, a_frame_is_taken_from_a_reader_that_lives);
-	tcase_add_test(tc, the_words_say_nothing_to_a_producer_that_sleeps);
-	tcase_add_test(tc, a_dead_members_frame_is_lost);
-	tcase_add_test(tc, both_die_at_once);
-	tcase_add_test(tc, a_frame_of_a_dead_producer_counts);
-	tcase_add_test(tc, a_producer_dies_before_it_publishes);
-	tcase_add_test(tc, a_producer_closes_its_socket);
-	tcase_add_test(tc, a_producer_that_had_ended_leaves_an_orphan);
+	tcase_add_test(tc, a_frame_stays_with_its_reader_until_the_process_ends);
+	tcase_add_test(tc, a_readers_death_wakes_the_producer);
+	tcase_add_test(tc, a_dead_members_frame_is_given_to_the_group);
+	tcase_add_test(tc, deaths_at_the_same_time_are_both_found);
+	tcase_add_test(tc, an_unfinished_frame_of_a_dead_producer_is_broken);
+	tcase_add_test(tc, a_stream_that_was_not_published_dies_with_its_producer);
+	tcase_add_test(tc, a_producer_that_closes_its_socket_stays_the_producer);
+	tcase_add_test(tc, a_producer_that_had_ended_leaves_no_orphan);
 	tcase_add_test(tc, a_successor_waits_for_the_producers_death);
-	tcase_add_test(tc, a_successor_waits_for_a_producer_that_has_closed);
-	tcase_add_test(tc, an_event_of_a_stream_is_missing);
-	tcase_add_test(tc, a_count_of_streams_is_wrong);
-	tcase_add_test(tc, a_gpu_waits_for_ever);
+	tcase_add_test(tc, a_waiting_successor_is_refused_when_the_producer_closes);
+	tcase_add_test(tc, each_event_of_a_stream_is_told);
+	tcase_add_test(tc, metrics_count_what_happened_to_streams);
+	tcase_add_test(tc, a_reader_that_a_gpu_waits_for_is_dropped);
 	return suite_run("stream_deaths", tc, NULL);
 }

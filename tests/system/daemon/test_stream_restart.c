@@ -66,7 +66,7 @@ static void reclaim(struct raw *r, struct actor *a, uint64_t *session, uint64_t 
 	ck_assert_uint_eq(r->reply->reclaimed->n_lost, 0);
 }
 
-START_TEST(a_restart_ends_a_stream)
+START_TEST(a_stream_goes_on_after_a_restart)
 {
 	const struct stream_reader_page *seen;
 
@@ -103,7 +103,7 @@ static const Gpushm__Proto__StreamMetrics *metrics(void)
 }
 
 /* A counter that begins anew with a large number looks like a burst of frames. */
-START_TEST(frames_before_a_restart_are_counted_again)
+START_TEST(frames_before_a_restart_are_not_counted_again)
 {
 	raw_publish_frame(head, 0, 1000, true);
 	head->stalls = 5;
@@ -124,7 +124,7 @@ START_TEST(frames_before_a_restart_are_counted_again)
 END_TEST
 
 /* As by systemctl restart: the processes go on. */
-START_TEST(a_stop_ends_a_stream)
+START_TEST(a_stream_goes_on_after_a_stop)
 {
 	supervisor_end(&k, SIGTERM);
 	ck_assert_uint_eq(head->state, STREAM_RUNNING);
@@ -138,7 +138,7 @@ START_TEST(a_stop_ends_a_stream)
 }
 END_TEST
 
-START_TEST(a_reader_dies_while_no_daemon_runs)
+START_TEST(a_readers_death_without_a_daemon_is_found_at_the_start)
 {
 	supervisor_end(&k, SIGKILL);
 	end(&reader_process, &q);
@@ -153,7 +153,7 @@ START_TEST(a_reader_dies_while_no_daemon_runs)
 }
 END_TEST
 
-START_TEST(a_producer_dies_while_no_daemon_runs)
+START_TEST(a_producers_death_without_a_daemon_is_found_at_the_start)
 {
 	raw_publish_frame(head, 0, 1, false);
 	supervisor_end(&k, SIGKILL);
@@ -176,7 +176,7 @@ START_TEST(a_producer_dies_while_no_daemon_runs)
 END_TEST
 
 /* Its process lives: that it has closed the lease shows when it comes back. */
-START_TEST(a_reader_closes_while_no_daemon_runs)
+START_TEST(a_readers_close_without_a_daemon_is_found_at_its_return)
 {
 	kept_crash();
 	ck_assert_uint_eq(head->active, 1u << seat);
@@ -186,7 +186,7 @@ START_TEST(a_reader_closes_while_no_daemon_runs)
 }
 END_TEST
 
-START_TEST(a_restart_forgets_who_was_dropped_and_who_left)
+START_TEST(a_restart_remembers_who_was_dropped_and_who_left)
 {
 	uint64_t other = raw_open(&q, "s");
 	uint32_t second = raw_join(&q, other, STREAM_EVERY);
@@ -207,7 +207,7 @@ END_TEST
 
 /* The daemon died before it could write that into the journal. Claims of that reader are gone: it
  * must not be there again as if nothing had happened. */
-START_TEST(a_restart_takes_a_drop_back)
+START_TEST(a_restart_completes_a_drop)
 {
 	head->seats[seat].state = STREAM_SEAT_DROPPED;
 	head->active = head->every = 0;
@@ -222,7 +222,7 @@ START_TEST(a_restart_takes_a_drop_back)
 END_TEST
 
 /* Nor into the words, that it has joined. */
-START_TEST(a_restart_forgets_a_reader_that_the_words_do_not_know)
+START_TEST(a_restart_completes_a_join)
 {
 	head->seats[seat].state = STREAM_SEAT_FREE;
 	head->seats[seat].generation = 0;
@@ -234,7 +234,7 @@ START_TEST(a_restart_forgets_a_reader_that_the_words_do_not_know)
 }
 END_TEST
 
-START_TEST(a_restart_continues_a_stream_that_has_ended)
+START_TEST(an_ended_stream_stays_ended_after_a_restart)
 {
 	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
 	kept_crash();
@@ -246,7 +246,7 @@ START_TEST(a_restart_continues_a_stream_that_has_ended)
 END_TEST
 
 /* The producer knows a reader's page by the generation of its seat. */
-START_TEST(a_generation_comes_twice)
+START_TEST(each_generation_is_new)
 {
 	uint64_t other, last = 0;
 
@@ -265,7 +265,7 @@ START_TEST(a_generation_comes_twice)
 }
 END_TEST
 
-START_TEST(pages_stay_with_the_supervisor)
+START_TEST(the_supervisor_has_the_pages_that_are_in_use)
 {
 	size_t before = supervisor_count(&k, 's');
 
@@ -281,7 +281,7 @@ START_TEST(pages_stay_with_the_supervisor)
 }
 END_TEST
 
-START_TEST(a_planned_restart_ends_a_stream)
+START_TEST(a_stream_goes_on_after_a_planned_restart)
 {
 	unsigned ready = k.ready;
 
@@ -301,12 +301,12 @@ END_TEST
 
 /* With the fake driver the default pool is that of a GPU. Its readers would wait for a producer
  * that never comes. */
-START_TEST(a_stream_whose_memory_is_lost_goes_on)
+START_TEST(a_stream_whose_memory_is_lost_ends)
 {
 	struct stream_head *stays;
 	uint64_t lease;
 
-	if (!fake_is_here() || supervisor_skips("a_stream_whose_memory_is_lost_goes_on"))
+	if (!fake_is_here() || supervisor_skips("a_stream_whose_memory_is_lost_ends"))
 		return;
 	setup();
 	ck_assert_int_eq(raw_call(&p, REQUEST(CREATE, Create, create, BYTES(name, "stays"),
@@ -356,7 +356,7 @@ static void teardown_alone(void)
 	client_teardown();
 }
 
-START_TEST(an_exec_ends_a_stream)
+START_TEST(a_stream_goes_on_after_an_exec)
 {
 	const struct stream_reader_page *seen;
 
@@ -380,7 +380,7 @@ START_TEST(an_exec_ends_a_stream)
 END_TEST
 
 /* A page that was retired is in no journal, and systemd has none: nothing of it is left. */
-START_TEST(a_page_that_a_process_keeps_survives_an_exec)
+START_TEST(a_page_that_a_process_keeps_is_not_counted_after_an_exec)
 {
 	struct gpushm_status before = client_status();
 
@@ -402,25 +402,25 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 100);
-	tcase_add_test(tc, a_restart_ends_a_stream);
-	tcase_add_test(tc, frames_before_a_restart_are_counted_again);
-	tcase_add_test(tc, a_stop_ends_a_stream);
-	tcase_add_test(tc, a_reader_dies_while_no_daemon_runs);
-	tcase_add_test(tc, a_producer_dies_while_no_daemon_runs);
-	tcase_add_test(tc, a_reader_closes_while_no_daemon_runs);
-	tcase_add_test(tc, a_restart_forgets_who_was_dropped_and_who_left);
-	tcase_add_test(tc, a_restart_takes_a_drop_back);
-	tcase_add_test(tc, a_restart_forgets_a_reader_that_the_words_do_not_know);
-	tcase_add_test(tc, a_restart_continues_a_stream_that_has_ended);
-	tcase_add_test(tc, a_generation_comes_twice);
-	tcase_add_test(tc, pages_stay_with_the_supervisor);
-	tcase_add_test(tc, a_planned_restart_ends_a_stream);
+	tcase_add_test(tc, a_stream_goes_on_after_a_restart);
+	tcase_add_test(tc, frames_before_a_restart_are_not_counted_again);
+	tcase_add_test(tc, a_stream_goes_on_after_a_stop);
+	tcase_add_test(tc, a_readers_death_without_a_daemon_is_found_at_the_start);
+	tcase_add_test(tc, a_producers_death_without_a_daemon_is_found_at_the_start);
+	tcase_add_test(tc, a_readers_close_without_a_daemon_is_found_at_its_return);
+	tcase_add_test(tc, a_restart_remembers_who_was_dropped_and_who_left);
+	tcase_add_test(tc, a_restart_completes_a_drop);
+	tcase_add_test(tc, a_restart_completes_a_join);
+	tcase_add_test(tc, an_ended_stream_stays_ended_after_a_restart);
+	tcase_add_test(tc, each_generation_is_new);
+	tcase_add_test(tc, the_supervisor_has_the_pages_that_are_in_use);
+	tcase_add_test(tc, a_stream_goes_on_after_a_planned_restart);
 
-	tcase_add_test(lost, a_stream_whose_memory_is_lost_goes_on);
+	tcase_add_test(lost, a_stream_whose_memory_is_lost_ends);
 
 	tcase_add_checked_fixture(alone, setup_alone, teardown_alone);
 	tcase_set_timeout(alone, 100);
-	tcase_add_test(alone, an_exec_ends_a_stream);
-	tcase_add_test(alone, a_page_that_a_process_keeps_survives_an_exec);
+	tcase_add_test(alone, a_stream_goes_on_after_an_exec);
+	tcase_add_test(alone, a_page_that_a_process_keeps_is_not_counted_after_an_exec);
 	return suite_run("stream_restart", tc, lost, alone, NULL);
 }

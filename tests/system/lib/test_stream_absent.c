@@ -59,7 +59,7 @@ static void create_and_follow(struct gpushm_stream_spec spec)
 	r = follow(GPUSHM_EVERY, 1);
 }
 
-START_TEST(a_new_reader_stops_a_producer_without_a_daemon)
+START_TEST(a_producer_without_a_daemon_keeps_its_timeouts)
 {
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
 	go_away();
@@ -76,7 +76,7 @@ START_TEST(a_new_reader_stops_a_producer_without_a_daemon)
 END_TEST
 
 /* As a loop over a camera's frames does. */
-START_TEST(a_loop_without_timeouts_does_not_find_the_daemon)
+START_TEST(a_loop_without_timeouts_finds_the_daemon)
 {
 	uint64_t end;
 	struct gpushm_frame *f = NULL;
@@ -108,7 +108,7 @@ static int begin_by_fd(int fd, uint64_t ms)
 	return error;
 }
 
-START_TEST(an_fd_sleeps_on_after_the_daemon_is_back)
+START_TEST(an_fd_wakes_when_the_daemon_is_back)
 {
 	int fd;
 
@@ -123,11 +123,11 @@ START_TEST(an_fd_sleeps_on_after_the_daemon_is_back)
 END_TEST
 
 /* What waits in the listener's queue holds up others. */
-START_TEST(a_call_leaves_more_than_one_connection)
+START_TEST(failed_calls_leave_one_connection)
 {
 	int fd, n = 0;
 
-	if (supervisor_skips("a_call_leaves_more_than_one_connection"))
+	if (supervisor_skips("failed_calls_leave_one_connection"))
 		return;
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
 	go_away();
@@ -148,7 +148,7 @@ START_TEST(a_call_leaves_more_than_one_connection)
 }
 END_TEST
 
-START_TEST(a_reader_that_can_not_be_dropped_stops_the_producer)
+START_TEST(a_slow_reader_is_dropped_when_the_daemon_is_back)
 {
 	struct gpushm_frame *held, *f = NULL;
 
@@ -171,7 +171,7 @@ START_TEST(a_reader_that_can_not_be_dropped_stops_the_producer)
 END_TEST
 
 /* Each call is shorter than $GPUSHM_RECONNECT_MS, as those of Python are. */
-START_TEST(short_calls_never_learn_that_the_daemon_has_gone)
+START_TEST(short_calls_learn_that_the_daemon_has_gone)
 {
 	uint64_t end = clock_monotonic_ms() + 10000;
 	struct gpushm_frame *f = NULL;
@@ -294,7 +294,7 @@ START_TEST(an_event_loop_that_produces_never_learns_that_the_daemon_has_gone)
 END_TEST
 
 /* No call for a frame has seen the daemon between the two. */
-START_TEST(a_second_outage_began_with_the_first)
+START_TEST(a_second_outage_has_a_time_limit_of_its_own)
 {
 	struct gpushm_frame *f = NULL;
 
@@ -315,7 +315,7 @@ START_TEST(a_second_outage_began_with_the_first)
 END_TEST
 
 /* It looks for the daemon meanwhile. */
-START_TEST(a_wait_that_misses_the_daemon_is_longer_than_its_timeout)
+START_TEST(a_wait_that_misses_the_daemon_keeps_its_timeout)
 {
 	struct gpushm_frame *f = NULL;
 	uint64_t begun;
@@ -333,7 +333,7 @@ START_TEST(a_wait_that_misses_the_daemon_is_longer_than_its_timeout)
 END_TEST
 
 /* As at the end of a process. The next daemon learns of the end all the same. */
-START_TEST(each_close_waits_for_the_daemon)
+START_TEST(closes_wait_once_for_the_daemon)
 {
 	struct gpushm_stream *more[2];
 	uint64_t begun;
@@ -358,7 +358,7 @@ START_TEST(each_close_waits_for_the_daemon)
 END_TEST
 
 /* The last close comes when the first one's wait is over for long, and the outage is not. */
-START_TEST(closes_wait_for_the_daemon_again_and_again)
+START_TEST(a_later_close_of_an_outage_does_not_wait_again)
 {
 	struct gpushm_stream *more[3];
 	const char *const names[] = { "a", "b", "c" };
@@ -385,7 +385,7 @@ START_TEST(closes_wait_for_the_daemon_again_and_again)
 END_TEST
 
 /* As programs do that have arrays of frames. A producer has two things to say. */
-START_TEST(each_leave_waits_for_the_daemon)
+START_TEST(leaves_wait_once_for_the_daemon)
 {
 	struct gpushm_stream *more[2];
 	uint64_t begun;
@@ -422,7 +422,7 @@ static void leave_without_daemon(struct gpushm_stream *s)
 }
 
 /* It would hold up the producer for as long as arrays of its frames exist. */
-START_TEST(a_leave_of_which_no_daemon_heard_says_that_all_is_well)
+START_TEST(a_leave_that_failed_can_be_repeated)
 {
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4, .limit_ms = 600000 });
 	leave_without_daemon(r);
@@ -434,7 +434,7 @@ START_TEST(a_leave_of_which_no_daemon_heard_says_that_all_is_well)
 }
 END_TEST
 
-START_TEST(a_close_after_a_leave_of_which_no_daemon_heard_keeps_the_name)
+START_TEST(a_close_after_a_failed_leave_frees_the_name)
 {
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
 	expect_next(r, produce());
@@ -447,7 +447,7 @@ START_TEST(a_close_after_a_leave_of_which_no_daemon_heard_keeps_the_name)
 }
 END_TEST
 
-START_TEST(a_producer_that_closes_without_a_daemon_has_died)
+START_TEST(a_close_without_a_daemon_ends_the_stream)
 {
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4, .flags = GPUSHM_KEEP_STREAM });
 	expect_next(r, produce());
@@ -463,7 +463,7 @@ START_TEST(a_producer_that_closes_without_a_daemon_has_died)
 END_TEST
 
 /* This process can't make a socket: that is no matter of the daemon's. */
-START_TEST(a_full_process_says_that_there_is_no_daemon)
+START_TEST(a_process_without_descriptors_says_so)
 {
 	struct rlimit before, full;
 
@@ -490,12 +490,12 @@ static void *listen_late(void *arg)
 	return arg;
 }
 
-START_TEST(a_late_listener_doubles_the_timeout)
+START_TEST(a_late_listener_leaves_the_timeout_as_it_is)
 {
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
 	pthread_t thread;
 
-	if (supervisor_skips("a_late_listener_doubles_the_timeout"))
+	if (supervisor_skips("a_late_listener_leaves_the_timeout_as_it_is"))
 		return;
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
 	go_away();
@@ -524,7 +524,7 @@ static void *wait_for_name(void *arg)
 }
 
 /* For as long as the library waits for a daemon, and longer. */
-START_TEST(a_call_that_waits_for_long_waits_for_another_thread)
+START_TEST(a_call_without_a_limit_does_not_wait_for_another_thread)
 {
 	struct gpushm_buffer *b;
 	struct gpushm *other;
@@ -550,7 +550,7 @@ START_TEST(a_call_that_waits_for_long_waits_for_another_thread)
 }
 END_TEST
 
-START_TEST(a_thread_that_waits_for_a_name_stops_a_producer)
+START_TEST(a_thread_that_waits_for_a_name_holds_up_no_producer)
 {
 	struct gpushm_buffer *b;
 	struct gpushm *other;
@@ -610,7 +610,7 @@ static int count_failures(void)
 }
 
 /* None of their requests takes long. */
-START_TEST(threads_with_many_requests_keep_the_lock_from_a_producer)
+START_TEST(a_producer_gets_the_lock_among_many_requests)
 {
 	pthread_t threads[2];
 	int failed = JOINS;
@@ -633,31 +633,31 @@ int main(void)
 	TCase *t = tcase_create("stream_absent");
 
 	tcase_add_checked_fixture(t, kept_setup, leave);
-	tcase_add_test(t, a_new_reader_stops_a_producer_without_a_daemon);
-	tcase_add_test(t, a_loop_without_timeouts_does_not_find_the_daemon);
-	tcase_add_test(t, an_fd_sleeps_on_after_the_daemon_is_back);
-	tcase_add_test(t, a_call_leaves_more_than_one_connection);
-	tcase_add_test(t, a_reader_that_can_not_be_dropped_stops_the_producer);
-	tcase_add_test(t, short_calls_never_learn_that_the_daemon_has_gone);
+	tcase_add_test(t, a_producer_without_a_daemon_keeps_its_timeouts);
+	tcase_add_test(t, a_loop_without_timeouts_finds_the_daemon);
+	tcase_add_test(t, an_fd_wakes_when_the_daemon_is_back);
+	tcase_add_test(t, failed_calls_leave_one_connection);
+	tcase_add_test(t, a_slow_reader_is_dropped_when_the_daemon_is_back);
+	tcase_add_test(t, short_calls_learn_that_the_daemon_has_gone);
 	tcase_add_test(t, short_waits_for_a_frame_never_learn_that_the_daemon_has_gone);
 	tcase_add_test(t, very_short_waits_for_a_frame_never_learn_that_the_daemon_has_gone);
 	tcase_add_test(t, very_short_waits_for_a_slot_never_learn_that_the_daemon_has_gone);
 	tcase_add_test(t, an_event_loop_that_reads_never_learns_that_the_daemon_has_gone);
 	tcase_add_test(t, an_event_loop_that_produces_never_learns_that_the_daemon_has_gone);
 	tcase_add_test(t, short_waits_for_a_slot_never_learn_that_the_daemon_has_gone);
-	tcase_add_test(t, a_second_outage_began_with_the_first);
-	tcase_add_test(t, a_wait_that_misses_the_daemon_is_longer_than_its_timeout);
-	tcase_add_test(t, each_close_waits_for_the_daemon);
-	tcase_add_test(t, closes_wait_for_the_daemon_again_and_again);
-	tcase_add_test(t, each_leave_waits_for_the_daemon);
-	tcase_add_test(t, a_leave_of_which_no_daemon_heard_says_that_all_is_well);
-	tcase_add_test(t, a_close_after_a_leave_of_which_no_daemon_heard_keeps_the_name);
-	tcase_add_test(t, a_producer_that_closes_without_a_daemon_has_died);
-	tcase_add_test(t, a_full_process_says_that_there_is_no_daemon);
-	tcase_add_test(t, a_late_listener_doubles_the_timeout);
-	tcase_add_test(t, a_thread_that_waits_for_a_name_stops_a_producer);
-	tcase_add_test(t, a_call_that_waits_for_long_waits_for_another_thread);
-	tcase_add_test(t, threads_with_many_requests_keep_the_lock_from_a_producer);
+	tcase_add_test(t, a_second_outage_has_a_time_limit_of_its_own);
+	tcase_add_test(t, a_wait_that_misses_the_daemon_keeps_its_timeout);
+	tcase_add_test(t, closes_wait_once_for_the_daemon);
+	tcase_add_test(t, a_later_close_of_an_outage_does_not_wait_again);
+	tcase_add_test(t, leaves_wait_once_for_the_daemon);
+	tcase_add_test(t, a_leave_that_failed_can_be_repeated);
+	tcase_add_test(t, a_close_after_a_failed_leave_frees_the_name);
+	tcase_add_test(t, a_close_without_a_daemon_ends_the_stream);
+	tcase_add_test(t, a_process_without_descriptors_says_so);
+	tcase_add_test(t, a_late_listener_leaves_the_timeout_as_it_is);
+	tcase_add_test(t, a_thread_that_waits_for_a_name_holds_up_no_producer);
+	tcase_add_test(t, a_call_without_a_limit_does_not_wait_for_another_thread);
+	tcase_add_test(t, a_producer_gets_the_lock_among_many_requests);
 	tcase_set_timeout(t, 60);
 	return suite_run("stream_absent", t, NULL);
 }

@@ -119,7 +119,7 @@ static void expect_frame_and(int end_of_stream)
 
 /* ---- the end of the stream ---- */
 
-START_TEST(a_stream_ends_before_a_dead_members_frame)
+START_TEST(a_dead_members_frame_comes_before_the_end)
 {
 	take_frame();
 	raw_close(&q);
@@ -129,7 +129,7 @@ START_TEST(a_stream_ends_before_a_dead_members_frame)
 }
 END_TEST
 
-START_TEST(a_stream_is_orphaned_before_a_dead_members_frame)
+START_TEST(a_dead_members_frame_comes_before_the_producers_death)
 {
 	take_frame();
 	raw_close(&q);
@@ -171,7 +171,7 @@ static uint64_t trace_to_the_end(void)
 }
 
 /* The daemon reads a request or two of a connection, and then one of the next. */
-START_TEST(a_hangup_waits_for_its_turn_and_the_end_does_not)
+START_TEST(the_end_knows_of_a_hangup_that_is_not_read_yet)
 {
 	take_frame();
 	if (!trace()) {
@@ -192,7 +192,7 @@ END_TEST
 
 /* Nobody can know that a member that still runs is going to die; but who is still there when it
  * does gets its frame. */
-START_TEST(a_member_that_dies_behind_the_end_is_forgotten)
+START_TEST(the_frame_of_a_member_that_dies_behind_the_end_comes)
 {
 	take_frame();
 	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
@@ -210,7 +210,7 @@ static void *await_end(void *arg)
 	return NULL;
 }
 
-START_TEST(a_member_that_comes_back_wakes_nobody)
+START_TEST(a_member_that_comes_back_wakes_the_others)
 {
 	pthread_t waiting;
 
@@ -225,7 +225,7 @@ START_TEST(a_member_that_comes_back_wakes_nobody)
 }
 END_TEST
 
-START_TEST(a_group_waits_for_a_member_that_holds_nothing)
+START_TEST(a_group_does_not_wait_for_a_member_that_holds_nothing)
 {
 	raw_close(&q);
 	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
@@ -233,7 +233,7 @@ START_TEST(a_group_waits_for_a_member_that_holds_nothing)
 }
 END_TEST
 
-START_TEST(a_group_waits_for_a_frame_that_nobody_gets)
+START_TEST(a_group_does_not_wait_for_a_frame_that_nobody_gets)
 {
 	r = gpushm_stream_close(r);
 	raw_close_lease(&q, member);
@@ -250,7 +250,7 @@ END_TEST
 /* ---- the daemon's death ---- */
 
 /* A member that has not come back may take frames, and release them. */
-START_TEST(a_group_waits_for_a_member_that_does_not_come_back)
+START_TEST(a_group_waits_for_what_an_absent_member_holds)
 {
 	kept_crash();
 	take_frame();
@@ -263,7 +263,7 @@ START_TEST(a_group_waits_for_a_member_that_does_not_come_back)
 }
 END_TEST
 
-START_TEST(a_successor_does_not_know_who_leaves)
+START_TEST(a_successor_knows_who_leaves)
 {
 	take_frame();
 	raw_close(&q);
@@ -280,7 +280,7 @@ static void *await_frame(void *arg)
 	return NULL;
 }
 
-START_TEST(deaths_without_a_daemon_are_told_in_the_wrong_order)
+START_TEST(deaths_without_a_daemon_are_told_in_order)
 {
 	pthread_t waiting;
 
@@ -300,15 +300,15 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 120);
-	tcase_add_test(tc, a_stream_ends_before_a_dead_members_frame);
-	tcase_add_test(tc, a_stream_is_orphaned_before_a_dead_members_frame);
-	tcase_add_test(tc, a_hangup_waits_for_its_turn_and_the_end_does_not);
-	tcase_add_test(tc, a_member_that_dies_behind_the_end_is_forgotten);
-	tcase_add_test(tc, a_member_that_comes_back_wakes_nobody);
-	tcase_add_test(tc, a_group_waits_for_a_member_that_holds_nothing);
-	tcase_add_test(tc, a_group_waits_for_a_frame_that_nobody_gets);
-	tcase_add_test(tc, a_group_waits_for_a_member_that_does_not_come_back);
-	tcase_add_test(tc, a_successor_does_not_know_who_leaves);
-	tcase_add_test(tc, deaths_without_a_daemon_are_told_in_the_wrong_order);
+	tcase_add_test(tc, a_dead_members_frame_comes_before_the_end);
+	tcase_add_test(tc, a_dead_members_frame_comes_before_the_producers_death);
+	tcase_add_test(tc, the_end_knows_of_a_hangup_that_is_not_read_yet);
+	tcase_add_test(tc, the_frame_of_a_member_that_dies_behind_the_end_comes);
+	tcase_add_test(tc, a_member_that_comes_back_wakes_the_others);
+	tcase_add_test(tc, a_group_does_not_wait_for_a_member_that_holds_nothing);
+	tcase_add_test(tc, a_group_does_not_wait_for_a_frame_that_nobody_gets);
+	tcase_add_test(tc, a_group_waits_for_what_an_absent_member_holds);
+	tcase_add_test(tc, a_successor_knows_who_leaves);
+	tcase_add_test(tc, deaths_without_a_daemon_are_told_in_order);
 	return suite_run("stream_leaving", tc, NULL);
 }

@@ -93,7 +93,7 @@ static unsigned read_on(void *stream, struct gpushm_frame *f)
 	return words[0];
 }
 
-START_TEST(a_reader_reads_before_the_producers_work)
+START_TEST(a_readers_gpu_waits_for_the_producers_work)
 {
 	struct gpushm_frame *f = NULL;
 	static const char *const pools[] = { "gpu0", "pinned" };
@@ -112,7 +112,7 @@ START_TEST(a_reader_reads_before_the_producers_work)
 }
 END_TEST
 
-START_TEST(a_producer_writes_before_the_readers_work)
+START_TEST(a_producers_gpu_waits_for_the_readers_work)
 {
 	struct gpushm_frame *f = NULL, *g = NULL;
 
@@ -139,7 +139,7 @@ START_TEST(a_producer_writes_before_the_readers_work)
 }
 END_TEST
 
-START_TEST(the_host_is_not_told_of_a_gpus_release)
+START_TEST(the_host_waits_for_a_gpus_release)
 {
 	struct gpushm_frame *f = NULL;
 	pthread_t thread;
@@ -166,7 +166,7 @@ START_TEST(the_host_is_not_told_of_a_gpus_release)
 END_TEST
 
 /* Its producer's GPU has not finished it when the time is over. */
-START_TEST(a_frame_that_the_host_waits_for_is_lost)
+START_TEST(the_host_gets_a_frame_when_the_gpu_has_finished_it)
 {
 	struct gpushm_frame *f = NULL;
 	struct pollfd pfd = { .events = POLLIN };
@@ -201,7 +201,7 @@ static uint32_t count_readers(void)
 	return stats.readers;
 }
 
-START_TEST(a_close_does_not_wait_for_the_gpu)
+START_TEST(a_close_waits_for_the_gpu)
 {
 	struct gpushm_frame *f = NULL;
 	pthread_t thread;
@@ -230,7 +230,7 @@ START_TEST(a_close_does_not_wait_for_the_gpu)
 END_TEST
 
 /* Each gets a page of its own, which the producer registers anew. */
-START_TEST(readers_of_one_seat_disturb_each_other)
+START_TEST(readers_of_one_seat_follow_each_other)
 {
 	make("gpu0", 3);
 	for (unsigned i = 0; i < 20; i++) {
@@ -248,7 +248,7 @@ START_TEST(readers_of_one_seat_disturb_each_other)
 }
 END_TEST
 
-START_TEST(a_mempool_has_streams)
+START_TEST(a_mempool_has_no_streams)
 {
 	ck_assert_int_eq(create_in("gpu0-mempool", 4), -ENOTSUP);
 	ck_assert_ptr_nonnull(strstr(gpushm_error(), "mempool"));
@@ -256,7 +256,7 @@ START_TEST(a_mempool_has_streams)
 }
 END_TEST
 
-START_TEST(a_stream_is_closed_later)
+START_TEST(a_close_of_a_stream_is_not_deferred)
 {
 	struct gpushm_frame *f = NULL;
 
@@ -288,7 +288,7 @@ static void end_kept(void)
 }
 
 /* Both look at intervals, since no GPU wakes them. */
-START_TEST(a_host_waits_for_a_gpu_and_not_for_the_daemon)
+START_TEST(a_host_that_waits_for_a_gpu_learns_that_the_daemon_has_gone)
 {
 	const char *had = getenv("GPUSHM_RECONNECT_MS");
 	_cleanup_(free_ptr) char *before = had ? strdup(had) : NULL;
@@ -325,14 +325,14 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_checked_fixture(kept, setup_kept, end_kept);
 	tcase_set_timeout(kept, 120);
-	tcase_add_test(kept, a_host_waits_for_a_gpu_and_not_for_the_daemon);
-	tcase_add_loop_test(t, a_reader_reads_before_the_producers_work, 0, 2);
-	tcase_add_test(t, a_producer_writes_before_the_readers_work);
-	tcase_add_test(t, the_host_is_not_told_of_a_gpus_release);
-	tcase_add_loop_test(t, a_frame_that_the_host_waits_for_is_lost, 0, 2);
-	tcase_add_test(t, a_close_does_not_wait_for_the_gpu);
-	tcase_add_test(t, readers_of_one_seat_disturb_each_other);
-	tcase_add_test(t, a_mempool_has_streams);
-	tcase_add_test(t, a_stream_is_closed_later);
+	tcase_add_test(kept, a_host_that_waits_for_a_gpu_learns_that_the_daemon_has_gone);
+	tcase_add_loop_test(t, a_readers_gpu_waits_for_the_producers_work, 0, 2);
+	tcase_add_test(t, a_producers_gpu_waits_for_the_readers_work);
+	tcase_add_test(t, the_host_waits_for_a_gpus_release);
+	tcase_add_loop_test(t, the_host_gets_a_frame_when_the_gpu_has_finished_it, 0, 2);
+	tcase_add_test(t, a_close_waits_for_the_gpu);
+	tcase_add_test(t, readers_of_one_seat_follow_each_other);
+	tcase_add_test(t, a_mempool_has_no_streams);
+	tcase_add_test(t, a_close_of_a_stream_is_not_deferred);
 	return suite_run("stream_pools", t, kept, NULL);
 }

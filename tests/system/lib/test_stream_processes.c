@@ -101,7 +101,7 @@ static size_t readers_of_stream(void)
 
 /* ---- three ways to follow ---- */
 
-START_TEST(every_and_latest_are_wrong)
+START_TEST(every_gets_all_frames_and_latest_skips_some)
 {
 	start(&producer, "producer", "slots=6", "delay=50", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
@@ -137,7 +137,7 @@ static uint64_t first_done(void)
 	return seq;
 }
 
-START_TEST(share_loses_or_doubles_a_frame)
+START_TEST(share_does_each_frame_once)
 {
 	start(&producer, "producer", "slots=8", "count=2000", "keep_queue=1", "before=3", NULL);
 	start(&readers[0], "reader", "id=0", "follow=share", NULL);
@@ -154,7 +154,7 @@ START_TEST(share_loses_or_doubles_a_frame)
 }
 END_TEST
 
-START_TEST(joins_and_leaves_disturb_others)
+START_TEST(joins_and_leaves_disturb_nobody)
 {
 	start(&producer, "producer", "slots=6", "delay=20", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
@@ -175,7 +175,7 @@ END_TEST
 
 /* ---- deaths of readers ---- */
 
-START_TEST(a_dead_readers_frame_is_never_free)
+START_TEST(a_dead_readers_frame_is_given_back)
 {
 	start(&producer, "producer", "slots=3", "limit=600000", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
@@ -191,7 +191,7 @@ START_TEST(a_dead_readers_frame_is_never_free)
 }
 END_TEST
 
-START_TEST(a_dead_share_readers_frame_is_lost)
+START_TEST(a_dead_members_frame_is_done_by_another)
 {
 	start(&producer, "producer", "slots=8", "delay=100", NULL);
 	start(&readers[0], "reader", "id=0", "follow=share", NULL);
@@ -208,7 +208,7 @@ START_TEST(a_dead_share_readers_frame_is_lost)
 }
 END_TEST
 
-START_TEST(at_most_once_gives_a_frame_twice)
+START_TEST(at_most_once_gives_no_frame_twice)
 {
 	struct gpushm_stream_info *all = NULL;
 	size_t n = 0;
@@ -240,7 +240,7 @@ END_TEST
 
 /* ---- deaths of the producer ---- */
 
-START_TEST(a_dead_producers_frame_is_shown_or_the_sequence_begins_anew)
+START_TEST(a_successor_continues_the_sequence_of_a_dead_producer)
 {
 	start(&producer, "producer", "slots=4", "count=5", "begun=1", NULL);
 	/* It joins late: nothing is lost for it. */
@@ -264,7 +264,7 @@ START_TEST(a_dead_producers_frame_is_shown_or_the_sequence_begins_anew)
 END_TEST
 
 /* The frames that it has published are there for everybody. */
-START_TEST(the_frames_of_a_dead_producer_are_lost)
+START_TEST(the_frames_of_a_dead_producer_are_read)
 {
 	start(&producer, "producer", "slots=8", "delay=200", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", "hold=1000", NULL);
@@ -284,7 +284,7 @@ START_TEST(the_frames_of_a_dead_producer_are_lost)
 END_TEST
 
 /* It can't open the stream's files, at first none of them. */
-START_TEST(a_producer_that_can_not_begin_ends_the_stream)
+START_TEST(a_producer_that_cannot_begin_does_not_end_the_stream)
 {
 	struct gpushm_stream_spec spec = { .slots = 4, .flags = GPUSHM_ADOPT };
 	struct gpushm_stream *s = NULL;
@@ -313,7 +313,7 @@ START_TEST(a_producer_that_can_not_begin_ends_the_stream)
 }
 END_TEST
 
-START_TEST(a_producer_and_its_reader_die_together)
+START_TEST(a_stream_outlives_a_producer_and_a_reader_that_die_together)
 {
 	start(&producer, "producer", "slots=3", "limit=600000", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
@@ -334,7 +334,7 @@ END_TEST
 
 /* ---- deaths of the daemon ---- */
 
-START_TEST(frames_stop_without_a_daemon)
+START_TEST(frames_flow_without_a_daemon)
 {
 	start(&producer, "producer", "slots=4", "delay=50", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
@@ -361,7 +361,7 @@ START_TEST(frames_stop_without_a_daemon)
 END_TEST
 
 /* The producer and a reader spin in each wait to its end, the other readers for a short time. */
-START_TEST(a_spin_misses_a_death_or_the_end)
+START_TEST(a_spin_notices_deaths_and_the_end)
 {
 	start(&producer, "producer", "slots=4", "delay=1000", "limit=600000", "spin=1000000", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", "spin=200", NULL);
@@ -385,7 +385,7 @@ START_TEST(a_spin_misses_a_death_or_the_end)
 }
 END_TEST
 
-START_TEST(a_death_without_a_daemon_is_never_found)
+START_TEST(a_death_without_a_daemon_is_found_later)
 {
 	start(&producer, "producer", "slots=3", "limit=600000", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
@@ -408,7 +408,7 @@ START_TEST(a_death_without_a_daemon_is_never_found)
 END_TEST
 
 /* Nothing that it asked of the daemon before made it notice the restart. */
-START_TEST(an_end_after_a_restart_is_a_death)
+START_TEST(an_end_after_a_restart_is_no_death)
 {
 	for (uint64_t i = 0; i < 2; i++) {
 		start(&producer, "producer", "slots=4", "delay=50", "keep=1", NULL);
@@ -430,7 +430,7 @@ END_TEST
 
 /* ---- slow and bad readers ---- */
 
-START_TEST(a_reader_that_never_releases_is_not_named_or_not_dropped)
+START_TEST(a_reader_that_never_releases_is_named_and_dropped)
 {
 	struct gpushm_stream_info *all = NULL;
 	size_t n = 0;
@@ -462,7 +462,7 @@ START_TEST(a_reader_that_never_releases_is_not_named_or_not_dropped)
 }
 END_TEST
 
-START_TEST(a_reader_that_scribbles_hurts_others)
+START_TEST(a_reader_that_scribbles_hurts_nobody)
 {
 	start(&producer, "producer", "slots=6", "limit=300", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
@@ -497,21 +497,21 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, every_and_latest_are_wrong);
-	tcase_add_test(t, share_loses_or_doubles_a_frame);
-	tcase_add_test(t, joins_and_leaves_disturb_others);
-	tcase_add_test(t, a_dead_readers_frame_is_never_free);
-	tcase_add_test(t, a_dead_share_readers_frame_is_lost);
-	tcase_add_test(t, at_most_once_gives_a_frame_twice);
-	tcase_add_test(t, a_dead_producers_frame_is_shown_or_the_sequence_begins_anew);
-	tcase_add_test(t, the_frames_of_a_dead_producer_are_lost);
-	tcase_add_test(t, a_producer_that_can_not_begin_ends_the_stream);
-	tcase_add_test(t, a_producer_and_its_reader_die_together);
-	tcase_add_test(t, frames_stop_without_a_daemon);
-	tcase_add_test(t, a_spin_misses_a_death_or_the_end);
-	tcase_add_test(t, a_death_without_a_daemon_is_never_found);
-	tcase_add_test(t, an_end_after_a_restart_is_a_death);
-	tcase_add_test(t, a_reader_that_never_releases_is_not_named_or_not_dropped);
-	tcase_add_test(t, a_reader_that_scribbles_hurts_others);
+	tcase_add_test(t, every_gets_all_frames_and_latest_skips_some);
+	tcase_add_test(t, share_does_each_frame_once);
+	tcase_add_test(t, joins_and_leaves_disturb_nobody);
+	tcase_add_test(t, a_dead_readers_frame_is_given_back);
+	tcase_add_test(t, a_dead_members_frame_is_done_by_another);
+	tcase_add_test(t, at_most_once_gives_no_frame_twice);
+	tcase_add_test(t, a_successor_continues_the_sequence_of_a_dead_producer);
+	tcase_add_test(t, the_frames_of_a_dead_producer_are_read);
+	tcase_add_test(t, a_producer_that_cannot_begin_does_not_end_the_stream);
+	tcase_add_test(t, a_stream_outlives_a_producer_and_a_reader_that_die_together);
+	tcase_add_test(t, frames_flow_without_a_daemon);
+	tcase_add_test(t, a_spin_notices_deaths_and_the_end);
+	tcase_add_test(t, a_death_without_a_daemon_is_found_later);
+	tcase_add_test(t, an_end_after_a_restart_is_no_death);
+	tcase_add_test(t, a_reader_that_never_releases_is_named_and_dropped);
+	tcase_add_test(t, a_reader_that_scribbles_hurts_nobody);
 	return suite_run("stream_processes", t, NULL);
 }

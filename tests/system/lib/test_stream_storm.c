@@ -204,7 +204,7 @@ static void check(void)
 	printf("stream storm: %lu frames were done twice\n", (unsigned long)twice);
 }
 
-START_TEST(a_storm_tears_or_loses_a_frame)
+START_TEST(a_storm_tears_and_loses_no_frame)
 {
 	begin();
 	rage(storm_seconds(SECONDS));
@@ -225,6 +225,6 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, storm_seconds(SECONDS) + 240);
-	tcase_add_test(t, a_storm_tears_or_loses_a_frame);
+	tcase_add_test(t, a_storm_tears_and_loses_no_frame);
 	return suite_run("stream_storm", t, NULL);
 }

@@ -28,7 +28,7 @@ static void *produce_later(void *arg)
 /* As the default, not for long enough, and for long enough. */
 static const uint64_t spins[] = { 0, 200, 1000000 };
 
-START_TEST(a_publication_does_not_wake_a_reader)
+START_TEST(a_publication_wakes_a_reader)
 {
 	struct gpushm_frame *f = NULL;
 	pthread_t thread;
@@ -54,7 +54,7 @@ static void *release_later(void *frame)
 	return NULL;
 }
 
-START_TEST(a_release_does_not_wake_the_producer)
+START_TEST(a_release_wakes_the_producer)
 {
 	struct gpushm_frame *f, *g = NULL;
 	pthread_t thread;
@@ -86,7 +86,7 @@ static void *close_later(void *arg)
 	return NULL;
 }
 
-START_TEST(an_end_does_not_wake_the_others)
+START_TEST(an_end_wakes_the_others)
 {
 	struct gpushm_frame *f = NULL;
 	pthread_t thread;
@@ -118,7 +118,7 @@ static void *produce_at_a_pace(void *arg)
 	return NULL;
 }
 
-START_TEST(a_paced_frame_does_not_come)
+START_TEST(paced_frames_arrive)
 {
 	struct gpushm_frame *f = NULL;
 	pthread_t thread;
@@ -150,7 +150,7 @@ static uint64_t cpu_ms(void)
 }
 
 /* One spin is much less than the processor's time for ten. */
-START_TEST(a_spin_does_not_end)
+START_TEST(a_spin_ends)
 {
 	struct gpushm_frame *f = NULL;
 	uint64_t begun;
@@ -210,7 +210,7 @@ static void await_frame(int fd, struct gpushm_stream *s)
 	}
 }
 
-START_TEST(the_fd_misses_a_frame)
+START_TEST(the_fd_tells_of_each_frame)
 {
 	pthread_t thread;
 	int fd, tries = 0;
@@ -236,7 +236,7 @@ START_TEST(the_fd_misses_a_frame)
 }
 END_TEST
 
-START_TEST(the_fd_misses_a_free_slot)
+START_TEST(the_fd_tells_of_a_free_slot)
 {
 	struct gpushm_frame *f, *g = NULL;
 	pthread_t thread;
@@ -286,7 +286,7 @@ static void end_the_stream(int fd)
 	ck_assert(readable(fd, 10000));
 }
 
-START_TEST(the_fd_misses_the_end)
+START_TEST(an_end_between_two_looks_is_seen)
 {
 	struct gpushm_frame *f = NULL;
 
@@ -424,7 +424,7 @@ static int without_waitv(char **args)
 	_exit(0);
 }
 
-START_TEST(an_old_kernel_has_no_streams)
+START_TEST(streams_work_without_futex_waitv)
 {
 	static const char *const errors[] = { "38", "1" }; /* ENOSYS, EPERM */
 	struct role_process role;
@@ -475,7 +475,7 @@ static int spinning(char **args)
 	_exit(e == 0 ? 0 : 5);
 }
 
-START_TEST(a_wait_that_spins_sleeps)
+START_TEST(a_wait_that_spins_makes_no_system_call)
 {
 	const char *who = _i ? "producer" : "reader";
 	struct role_process role;
@@ -500,7 +500,7 @@ static int run_silent(const char *with_fd)
 	return role_wait(&role);
 }
 
-START_TEST(a_frame_makes_a_system_call)
+START_TEST(a_frame_makes_no_system_call)
 {
 	int status;
 
@@ -518,7 +518,7 @@ END_TEST
 
 /* ---- the rest ---- */
 
-START_TEST(stats_are_wrong)
+START_TEST(stats_count_what_happened)
 {
 	struct gpushm_stream_stats st;
 	struct gpushm_frame *f;
@@ -548,7 +548,7 @@ START_TEST(stats_are_wrong)
 }
 END_TEST
 
-START_TEST(a_stream_is_not_listed)
+START_TEST(a_stream_is_listed)
 {
 	struct gpushm_stream_info *all = NULL;
 	size_t n = 0;
@@ -609,7 +609,7 @@ static int in_child(void *arg)
 	return 0;
 }
 
-START_TEST(a_forked_child_uses_its_parents_stream)
+START_TEST(a_forked_child_cannot_use_its_parents_stream)
 {
 	struct gpushm_frame *f;
 
@@ -635,19 +635,19 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(waiting, client_setup, teardown);
 	tcase_add_checked_fixture(rest, client_setup, teardown);
-	tcase_add_loop_test(waiting, a_publication_does_not_wake_a_reader, 0, array_size(spins));
-	tcase_add_loop_test(waiting, a_release_does_not_wake_the_producer, 0, array_size(spins));
-	tcase_add_loop_test(waiting, an_end_does_not_wake_the_others, 0, array_size(spins));
-	tcase_add_test(waiting, a_paced_frame_does_not_come);
-	tcase_add_test(waiting, a_spin_does_not_end);
-	tcase_add_loop_test(waiting, the_fd_misses_a_frame, 0, array_size(spins));
-	tcase_add_test(waiting, the_fd_misses_a_free_slot);
-	tcase_add_test(waiting, the_fd_misses_the_end);
-	tcase_add_loop_test(rest, an_old_kernel_has_no_streams, 0, 2);
-	tcase_add_test(rest, a_frame_makes_a_system_call);
-	tcase_add_loop_test(rest, a_wait_that_spins_sleeps, 0, 2);
-	tcase_add_test(rest, stats_are_wrong);
-	tcase_add_test(rest, a_stream_is_not_listed);
-	tcase_add_test(rest, a_forked_child_uses_its_parents_stream);
+	tcase_add_loop_test(waiting, a_publication_wakes_a_reader, 0, array_size(spins));
+	tcase_add_loop_test(waiting, a_release_wakes_the_producer, 0, array_size(spins));
+	tcase_add_loop_test(waiting, an_end_wakes_the_others, 0, array_size(spins));
+	tcase_add_test(waiting, paced_frames_arrive);
+	tcase_add_test(waiting, a_spin_ends);
+	tcase_add_loop_test(waiting, the_fd_tells_of_each_frame, 0, array_size(spins));
+	tcase_add_test(waiting, the_fd_tells_of_a_free_slot);
+	tcase_add_test(waiting, an_end_between_two_looks_is_seen);
+	tcase_add_loop_test(rest, streams_work_without_futex_waitv, 0, 2);
+	tcase_add_test(rest, a_frame_makes_no_system_call);
+	tcase_add_loop_test(rest, a_wait_that_spins_makes_no_system_call, 0, 2);
+	tcase_add_test(rest, stats_count_what_happened);
+	tcase_add_test(rest, a_stream_is_listed);
+	tcase_add_test(rest, a_forked_child_cannot_use_its_parents_stream);
 	return suite_run("stream_waits", waiting, rest, NULL);
 }

@@ -9,7 +9,7 @@
 
 /* ---- frames ---- */
 
-START_TEST(a_frame_does_not_arrive)
+START_TEST(each_frame_arrives_once_and_in_order)
 {
 	struct gpushm_frame *f;
 
@@ -29,7 +29,7 @@ START_TEST(a_frame_does_not_arrive)
 }
 END_TEST
 
-START_TEST(an_array_of_a_frame_is_another_slots)
+START_TEST(an_array_of_a_frame_is_that_of_its_slot)
 {
 	struct gpushm_array *a = NULL;
 	struct gpushm_frame *f = NULL;
@@ -63,7 +63,7 @@ START_TEST(an_array_of_a_frame_is_another_slots)
 }
 END_TEST
 
-START_TEST(meta_is_lost_or_longer)
+START_TEST(meta_arrives_and_has_a_limit)
 {
 	char bytes[GPUSHM_META_MAX + 1] = "metadata";
 	struct gpushm_frame *f = NULL;
@@ -87,7 +87,7 @@ START_TEST(meta_is_lost_or_longer)
 }
 END_TEST
 
-START_TEST(latest_gets_an_old_frame_or_the_same_twice)
+START_TEST(latest_gets_the_newest_frame_once)
 {
 	struct gpushm_frame *f;
 
@@ -112,7 +112,7 @@ START_TEST(latest_gets_an_old_frame_or_the_same_twice)
 }
 END_TEST
 
-START_TEST(every_begins_with_a_frame_before_it)
+START_TEST(every_begins_with_the_first_frame_after_its_join)
 {
 	create(4);
 	produce();
@@ -126,7 +126,7 @@ START_TEST(every_begins_with_a_frame_before_it)
 }
 END_TEST
 
-START_TEST(share_gives_a_frame_to_two_or_to_nobody)
+START_TEST(share_gives_each_frame_to_one_member)
 {
 	struct gpushm_frame *f, *g;
 
@@ -148,7 +148,7 @@ START_TEST(share_gives_a_frame_to_two_or_to_nobody)
 }
 END_TEST
 
-START_TEST(a_share_readers_frames_are_lost_at_its_close)
+START_TEST(a_closed_members_frames_go_to_the_others)
 {
 	struct gpushm_frame *f;
 
@@ -169,7 +169,7 @@ END_TEST
 
 /* ---- limits ---- */
 
-START_TEST(every_does_not_slow_its_producer)
+START_TEST(every_slows_its_producer)
 {
 	struct gpushm_frame *f = NULL;
 
@@ -189,7 +189,7 @@ START_TEST(every_does_not_slow_its_producer)
 }
 END_TEST
 
-START_TEST(more_frames_are_held_than_allowed)
+START_TEST(a_reader_holds_max_held_frames_at_most)
 {
 	struct gpushm_frame *f, *g, *h = NULL;
 
@@ -208,7 +208,7 @@ START_TEST(more_frames_are_held_than_allowed)
 }
 END_TEST
 
-START_TEST(a_slow_reader_is_never_dropped)
+START_TEST(a_slow_reader_is_dropped_and_told)
 {
 	struct gpushm_frame *f, *g = NULL;
 	struct gpushm_stream_stats st;
@@ -245,7 +245,7 @@ static void expect_dropped(struct gpushm_stream *s)
 }
 
 /* All that are in the way go at the same time, also members of the group that take nothing. */
-START_TEST(one_of_two_slow_readers_stays)
+START_TEST(slow_readers_are_dropped_together)
 {
 	enum gpushm_follow how = _i ? GPUSHM_SHARE : GPUSHM_EVERY;
 	struct gpushm_frame *f = NULL;
@@ -275,7 +275,7 @@ static void *begin_and_cancel(void *unused)
 }
 
 /* It gets the frame only when the first one is dropped. */
-START_TEST(two_members_are_dropped_for_one_frame)
+START_TEST(a_member_that_inherits_a_frame_has_time_for_it)
 {
 	struct gpushm_stream *r3;
 	struct gpushm_frame *f, *g = NULL;
@@ -303,7 +303,7 @@ START_TEST(two_members_are_dropped_for_one_frame)
 END_TEST
 
 /* It says that it waits, and takes nothing. */
-START_TEST(a_member_that_sleeps_is_never_dropped)
+START_TEST(a_member_that_takes_nothing_is_dropped)
 {
 	struct gpushm_frame *f = NULL;
 
@@ -318,7 +318,7 @@ START_TEST(a_member_that_sleeps_is_never_dropped)
 }
 END_TEST
 
-START_TEST(a_queue_is_not_kept_without_readers)
+START_TEST(a_queue_is_kept_without_readers)
 {
 	struct gpushm_frame *f = NULL;
 
@@ -335,7 +335,7 @@ START_TEST(a_queue_is_not_kept_without_readers)
 }
 END_TEST
 
-START_TEST(an_ended_stream_goes_on)
+START_TEST(an_ended_stream_cannot_be_continued)
 {
 	struct gpushm_stream_spec spec = { .slots = 4, .flags = GPUSHM_KEEP_STREAM };
 	struct gpushm_stream *s = NULL;
@@ -356,7 +356,7 @@ START_TEST(an_ended_stream_goes_on)
 }
 END_TEST
 
-START_TEST(a_producer_begins_two_frames)
+START_TEST(a_producer_begins_one_frame_at_a_time)
 {
 	struct gpushm_frame *f = NULL, *g = NULL;
 
@@ -368,7 +368,7 @@ START_TEST(a_producer_begins_two_frames)
 }
 END_TEST
 
-START_TEST(a_cuda_stream_is_taken_for_host_memory)
+START_TEST(a_cuda_stream_is_refused_for_host_memory)
 {
 	struct gpushm_frame *f = NULL;
 	int word;
@@ -386,7 +386,7 @@ START_TEST(a_cuda_stream_is_taken_for_host_memory)
 }
 END_TEST
 
-START_TEST(a_producer_reads_or_a_reader_produces)
+START_TEST(each_side_is_refused_the_others_calls)
 {
 	struct gpushm_frame *f = NULL;
 
@@ -407,7 +407,7 @@ END_TEST
 
 /* ---- ends ---- */
 
-START_TEST(the_last_frames_of_a_closed_stream_are_lost)
+START_TEST(the_last_frames_of_a_closed_stream_are_read)
 {
 	struct gpushm_frame *f = NULL;
 	struct gpushm_stat *st = NULL;
@@ -431,7 +431,7 @@ START_TEST(the_last_frames_of_a_closed_stream_are_lost)
 }
 END_TEST
 
-START_TEST(close_keeps_a_frame_that_is_filled_or_held)
+START_TEST(close_gives_back_what_is_filled_or_held)
 {
 	struct gpushm_frame *f = NULL;
 
@@ -452,7 +452,7 @@ START_TEST(close_keeps_a_frame_that_is_filled_or_held)
 }
 END_TEST
 
-START_TEST(memory_goes_while_an_array_exists)
+START_TEST(memory_stays_while_an_array_exists)
 {
 	struct gpushm_array *a = NULL, *kept = NULL;
 	struct gpushm_frame *f;
@@ -480,7 +480,7 @@ START_TEST(memory_goes_while_an_array_exists)
 }
 END_TEST
 
-START_TEST(a_stream_that_was_left_goes_on)
+START_TEST(a_stream_that_was_left_refuses_calls)
 {
 	struct gpushm_array *a = NULL;
 	struct gpushm_frame *f;
@@ -516,7 +516,7 @@ static int try_spec(struct gpushm_stream_spec spec)
 	return result;
 }
 
-START_TEST(a_wrong_spec_makes_a_stream)
+START_TEST(a_wrong_spec_is_refused)
 {
 	struct gpushm_stream_spec spec = { .struct_size = sizeof(spec) };
 	struct gpushm_array_spec narrow = { .name = "a", .dtype = { 0, 4, 1, 0 } };
@@ -543,7 +543,7 @@ START_TEST(a_wrong_spec_makes_a_stream)
 }
 END_TEST
 
-START_TEST(a_name_is_taken_over)
+START_TEST(a_name_in_use_is_refused)
 {
 	struct gpushm_buffer *b;
 	struct gpushm_stream *s = NULL;
@@ -577,7 +577,7 @@ START_TEST(a_name_is_taken_over)
 }
 END_TEST
 
-START_TEST(a_buffer_is_followed)
+START_TEST(a_wrong_open_is_refused)
 {
 	struct gpushm_buffer *b = client_create("b", 100, NULL);
 	struct gpushm_options o = { .struct_size = sizeof(o), .flags = GPUSHM_COPY_ON_WRITE };
@@ -597,7 +597,7 @@ START_TEST(a_buffer_is_followed)
 }
 END_TEST
 
-START_TEST(more_readers_join_than_there_are_seats)
+START_TEST(a_stream_has_as_many_readers_as_seats)
 {
 	struct gpushm_stream *s = NULL, *all[64];
 
@@ -632,31 +632,31 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < array_size(all); i++)
 		tcase_add_checked_fixture(all[i], client_setup, teardown);
 	tcase_set_timeout(limits, 60);
-	tcase_add_test(frames, a_frame_does_not_arrive);
-	tcase_add_test(frames, an_array_of_a_frame_is_another_slots);
-	tcase_add_test(frames, meta_is_lost_or_longer);
-	tcase_add_test(frames, latest_gets_an_old_frame_or_the_same_twice);
-	tcase_add_test(frames, every_begins_with_a_frame_before_it);
-	tcase_add_test(frames, share_gives_a_frame_to_two_or_to_nobody);
-	tcase_add_test(frames, a_share_readers_frames_are_lost_at_its_close);
-	tcase_add_test(limits, every_does_not_slow_its_producer);
-	tcase_add_test(limits, more_frames_are_held_than_allowed);
-	tcase_add_test(limits, a_slow_reader_is_never_dropped);
-	tcase_add_loop_test(limits, one_of_two_slow_readers_stays, 0, 2);
-	tcase_add_test(limits, two_members_are_dropped_for_one_frame);
-	tcase_add_test(limits, a_member_that_sleeps_is_never_dropped);
-	tcase_add_test(limits, a_queue_is_not_kept_without_readers);
-	tcase_add_test(limits, an_ended_stream_goes_on);
-	tcase_add_test(limits, a_producer_begins_two_frames);
-	tcase_add_test(limits, a_cuda_stream_is_taken_for_host_memory);
-	tcase_add_test(limits, a_producer_reads_or_a_reader_produces);
-	tcase_add_test(ends, the_last_frames_of_a_closed_stream_are_lost);
-	tcase_add_test(ends, close_keeps_a_frame_that_is_filled_or_held);
-	tcase_add_test(ends, memory_goes_while_an_array_exists);
-	tcase_add_test(ends, a_stream_that_was_left_goes_on);
-	tcase_add_test(refused, a_wrong_spec_makes_a_stream);
-	tcase_add_test(refused, a_name_is_taken_over);
-	tcase_add_test(refused, a_buffer_is_followed);
-	tcase_add_test(refused, more_readers_join_than_there_are_seats);
+	tcase_add_test(frames, each_frame_arrives_once_and_in_order);
+	tcase_add_test(frames, an_array_of_a_frame_is_that_of_its_slot);
+	tcase_add_test(frames, meta_arrives_and_has_a_limit);
+	tcase_add_test(frames, latest_gets_the_newest_frame_once);
+	tcase_add_test(frames, every_begins_with_the_first_frame_after_its_join);
+	tcase_add_test(frames, share_gives_each_frame_to_one_member);
+	tcase_add_test(frames, a_closed_members_frames_go_to_the_others);
+	tcase_add_test(limits, every_slows_its_producer);
+	tcase_add_test(limits, a_reader_holds_max_held_frames_at_most);
+	tcase_add_test(limits, a_slow_reader_is_dropped_and_told);
+	tcase_add_loop_test(limits, slow_readers_are_dropped_together, 0, 2);
+	tcase_add_test(limits, a_member_that_inherits_a_frame_has_time_for_it);
+	tcase_add_test(limits, a_member_that_takes_nothing_is_dropped);
+	tcase_add_test(limits, a_queue_is_kept_without_readers);
+	tcase_add_test(limits, an_ended_stream_cannot_be_continued);
+	tcase_add_test(limits, a_producer_begins_one_frame_at_a_time);
+	tcase_add_test(limits, a_cuda_stream_is_refused_for_host_memory);
+	tcase_add_test(limits, each_side_is_refused_the_others_calls);
+	tcase_add_test(ends, the_last_frames_of_a_closed_stream_are_read);
+	tcase_add_test(ends, close_gives_back_what_is_filled_or_held);
+	tcase_add_test(ends, memory_stays_while_an_array_exists);
+	tcase_add_test(ends, a_stream_that_was_left_refuses_calls);
+	tcase_add_test(refused, a_wrong_spec_is_refused);
+	tcase_add_test(refused, a_name_in_use_is_refused);
+	tcase_add_test(refused, a_wrong_open_is_refused);
+	tcase_add_test(refused, a_stream_has_as_many_readers_as_seats);
 	return suite_run("streams", frames, limits, ends, refused, NULL);
 }
