@@ -8,43 +8,22 @@
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "tests/lib/census.h"
-#include "tests/lib/client.h"
-#include "tests/lib/raw_stream.h"
+#include "tests/lib/stream_sides.h"
 #include "tests/lib/suite.h"
 
 #include <signal.h>
 #include <string.h>
 
-static struct actor producer_process, reader_process;
-static struct raw p, q;
-static uint64_t producer, reader;
-static struct stream_head *head;
-
 static void setup(void)
 {
 	client_setup_with(CENSUS_CONFIG);
-	actor_start(&producer_process, d.socket, getuid(), getgid());
-	actor_start(&reader_process, d.socket, getuid(), getgid());
-	raw_greet_as(&p, &producer_process);
-	raw_greet_as(&q, &reader_process);
-	producer = raw_produce(&p, "s");
-	reader = raw_open(&q, "s");
-	head = raw_map_page(&p, producer, STREAM_PAGE_HEAD);
-}
-
-static void end(struct actor *a, struct raw *r)
-{
-	raw_close(r);
-	if (a->pid)
-		actor_kill(a);
+	sides_start(d.socket);
+	sides_make_stream();
 }
 
 static void teardown(void)
 {
-	end(&producer_process, &p);
-	end(&reader_process, &q);
-	client_await(client_status().leases == 0);
-	gpushm_unlink(c, "s");
+	sides_end();
 	client_teardown();
 }
 
@@ -87,7 +66,7 @@ START_TEST(a_readers_death_wakes_the_producer)
 
 	own = raw_map_page(&q, reader, STREAM_PAGE_READER + i);
 	released = own->released_count;
-	end(&reader_process, &q);
+	reader_dies();
 	client_await(head->wake != wake && own->released_count != released);
 }
 END_TEST
@@ -106,7 +85,7 @@ START_TEST(a_dead_members_frame_is_given_to_the_group)
 	own->claims[0].claim = stream_claim_word(1, STREAM_CLAIMED);
 	group->owner[0] = stream_owner(1, i);
 	group->next = 2;
-	end(&reader_process, &q);
+	reader_dies();
 	client_await(head->active == 2);
 	ck_assert_uint_eq(group->owner[0], stream_owner(1, STREAM_REDO));
 	ck_assert_uint_eq(own->claims[0].claim, 0);
@@ -136,7 +115,7 @@ START_TEST(an_unfinished_frame_of_a_dead_producer_is_broken)
 	raw_publish_frame(head, 0, 1, true);
 	raw_publish_frame(head, 1, 2, false);
 	head->slot[2].begun_ns = 5; /* it fills that one */
-	end(&producer_process, &p);
+	producer_dies();
 	client_await(head->state == STREAM_ORPHANED);
 	ck_assert_uint_eq(head->slot[0].broken, 0);
 	ck_assert_uint_eq(head->slot[0].ready, 1);
@@ -154,7 +133,7 @@ START_TEST(a_stream_that_was_not_published_dies_with_its_producer)
 
 	ck_assert_int_eq(raw_make_stream(&p, lease, 4, 4096, 1), 0);
 	ck_assert_int_eq(raw_page(&p, lease, STREAM_PAGE_HEAD), 0);
-	end(&producer_process, &p);
+	producer_dies();
 	client_await(client_status().leases == 1);
 	ck_assert_int_eq(raw_call(&q, REQUEST(STAT, Stat, stat, BYTES(name, "t"))), CODE_NOT_FOUND);
 	ck_assert_ptr_null(raw_stream_info(&q, "t"));
@@ -176,12 +155,21 @@ END_TEST
 START_TEST(a_producer_that_had_ended_leaves_no_orphan)
 {
 	head->state = STREAM_ENDED;
-	end(&producer_process, &p);
+	producer_dies();
 	client_await(client_status().leases == 1);
 	ck_assert_uint_eq(head->state, STREAM_ENDED);
 	ck_assert_int_eq(raw_continue(&q, "s", 0), CODE_EXISTS);
 }
 END_TEST
+
+/* The daemon replies when the producer has gone. */
+static void wait_as_successor(struct raw *r)
+{
+	raw_request(r,
+		    REQUEST(OPEN, Open, open, BYTES(name, "s"), SET(wait_ms, 60000),
+			    SET(access, GPUSHM__PROTO__ACCESS__ACCESS_WRITE), SET(produce, true)));
+	client_await(client_waiting() == 1);
+}
 
 START_TEST(a_successor_waits_for_the_producers_death)
 {
@@ -192,11 +180,8 @@ START_TEST(a_successor_waits_for_the_producers_death)
 	raw_publish_frame(head, 0, 1, true);
 	actor_start(&other, d.socket, getuid(), getgid());
 	raw_greet_as(&r, &other);
-	raw_request(&r,
-		    REQUEST(OPEN, Open, open, BYTES(name, "s"), SET(wait_ms, 60000),
-			    SET(access, GPUSHM__PROTO__ACCESS__ACCESS_WRITE), SET(produce, true)));
-	client_await(client_waiting() == 1);
-	end(&producer_process, &p);
+	wait_as_successor(&r);
+	producer_dies();
 	ck_assert_msg(raw_receive(&r) == 0, "%s", r.text);
 	ck_assert_uint_eq(head->state, STREAM_RUNNING);
 	ck_assert_uint_eq(head->producers, 2);
@@ -205,17 +190,14 @@ START_TEST(a_successor_waits_for_the_producers_death)
 	ck_assert_int_eq(raw_page(&r, r.reply->attach->lease, STREAM_PAGE_HEAD), 0);
 	ck_assert(r.reply->page->writable);
 	ck_assert_int_eq(raw_continue(&q, "s", 0), CODE_STATE);
-	end(&other, &r);
+	side_end(&other, &r);
 	client_await(head->state == STREAM_ORPHANED);
 }
 END_TEST
 
 START_TEST(a_waiting_successor_is_refused_when_the_producer_closes)
 {
-	raw_request(&q,
-		    REQUEST(OPEN, Open, open, BYTES(name, "s"), SET(wait_ms, 60000),
-			    SET(access, GPUSHM__PROTO__ACCESS__ACCESS_WRITE), SET(produce, true)));
-	client_await(client_waiting() == 1);
+	wait_as_successor(&q);
 	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
 	ck_assert_int_eq(raw_receive(&q), CODE_EXISTS);
 }
@@ -247,7 +229,7 @@ START_TEST(each_event_of_a_stream_is_told)
 	ck_assert_int_eq(raw_drop(&p, producer, i, 1), 0);
 	expect_event("dropped", "s", reader_process.pid);
 	ck_assert_uint_eq(daemon_log_count(&d, "does not follow stream \"s\" any more"), 1);
-	end(&producer_process, &p);
+	producer_dies();
 	expect_event("orphaned", "s", first);
 	ck_assert_int_eq(raw_continue(&q, "s", 0), 0);
 	expect_event("continued", "s", reader_process.pid);
@@ -278,11 +260,11 @@ START_TEST(metrics_count_what_happened_to_streams)
 	head->waited_ns = 1;
 	m = metrics();
 	ck_assert(m.share == 1 && m.frames == 2 && m.stalls == 3 && m.waiting == 1);
-	end(&reader_process, &q);
+	reader_dies();
 	client_await(metrics().share == 0);
 	m = metrics();
 	ck_assert(m.reader_deaths == 1 && m.producer_deaths == 0);
-	end(&producer_process, &p);
+	producer_dies();
 	client_await(metrics().orphaned == 1);
 	m = metrics();
 	ck_assert(m.running == 0 && m.producer_deaths == 1 && m.waiting == 0);

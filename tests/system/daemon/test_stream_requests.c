@@ -5,8 +5,7 @@
  */
 #include "proto/base/own.h"
 #include "tests/lib/census.h"
-#include "tests/lib/client.h"
-#include "tests/lib/raw_stream.h"
+#include "tests/lib/stream_sides.h"
 #include "tests/lib/suite.h"
 
 #include <fcntl.h>
@@ -18,18 +17,12 @@
 
 /* ---- the fixture: a producer and a reader, each with a connection ---- */
 
-static struct raw p, q;
-static uint64_t producer, reader;
-static struct stream_head *head;
-
 static void setup(void)
 {
 	client_setup_with(CENSUS_CONFIG);
 	raw_greet(&p, d.socket);
 	raw_greet(&q, d.socket);
-	producer = raw_produce(&p, "s");
-	reader = raw_open(&q, "s");
-	head = raw_map_page(&p, producer, STREAM_PAGE_HEAD);
+	sides_make_stream();
 }
 
 static void teardown(void)

@@ -6,64 +6,37 @@
 #include "proto/base/own.h"
 #include "tests/lib/fake.h"
 #include "tests/lib/kept.h"
-#include "tests/lib/raw_stream.h"
 #include "tests/lib/reexec.h"
+#include "tests/lib/stream_sides.h"
 #include "tests/lib/suite.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-static struct actor producer_process, reader_process;
-static struct raw p, q;
-static uint64_t producer, reader, p_session, q_session;
-static struct stream_head *head;
 static struct stream_reader_page *own;
 static uint32_t seat;
+
+static void begin(const char *socket)
+{
+	sides_start(socket);
+	sides_make_stream();
+	seat = raw_join(&q, reader, STREAM_EVERY);
+	own = raw_map_page(&q, reader, STREAM_PAGE_READER + seat);
+}
 
 static void setup(void)
 {
 	kept_setup();
-	actor_start(&producer_process, k.socket, getuid(), getgid());
-	actor_start(&reader_process, k.socket, getuid(), getgid());
-	p_session = raw_greet_as(&p, &producer_process);
-	q_session = raw_greet_as(&q, &reader_process);
-	producer = raw_produce(&p, "s");
-	reader = raw_open(&q, "s");
-	head = raw_map_page(&p, producer, STREAM_PAGE_HEAD);
-	seat = raw_join(&q, reader, STREAM_EVERY);
-	own = raw_map_page(&q, reader, STREAM_PAGE_READER + seat);
+	begin(k.socket);
 	own->claims[1].claim = stream_claim_word(1, STREAM_CLAIMED);
-}
-
-static void end(struct actor *a, struct raw *r)
-{
-	raw_close(r);
-	if (a->pid)
-		actor_kill(a);
 }
 
 static void teardown(void)
 {
-	end(&producer_process, &p);
-	end(&reader_process, &q);
-	client_await(client_status().leases == 0);
-	gpushm_unlink(c, "s");
+	sides_end();
 	client_await(supervisor_count(&k, 's') == 0);
 	kept_teardown();
-}
-
-static void reclaim(struct raw *r, struct actor *a, uint64_t *session, uint64_t lease)
-{
-	uint64_t former = *session;
-
-	raw_close(r);
-	*session = raw_greet_as(r, a);
-	ck_assert_int_eq(raw_call(r, REQUEST(RECLAIM, Reclaim, reclaim, SET(session, former),
-					     .n_leases = lease != 0, .leases = &lease,
-					     SET(last, true))),
-			 0);
-	ck_assert_uint_eq(r->reply->reclaimed->n_lost, 0);
 }
 
 START_TEST(a_stream_goes_on_after_a_restart)
@@ -71,8 +44,7 @@ START_TEST(a_stream_goes_on_after_a_restart)
 	const struct stream_reader_page *seen;
 
 	kept_crash();
-	reclaim(&p, &producer_process, &p_session, producer);
-	reclaim(&q, &reader_process, &q_session, reader);
+	both_return();
 	ck_assert_uint_eq(head->state, STREAM_RUNNING);
 	ck_assert_uint_eq(head->producers, 1);
 	ck_assert_uint_eq(head->active, 1u << seat);
@@ -110,8 +82,7 @@ START_TEST(frames_before_a_restart_are_not_counted_again)
 	ck_assert_uint_eq(metrics()->frames, 1000);
 	ck_assert_uint_eq(metrics()->stalls, 5);
 	kept_crash();
-	reclaim(&p, &producer_process, &p_session, producer);
-	reclaim(&q, &reader_process, &q_session, reader);
+	both_return();
 	ck_assert_uint_eq(metrics()->frames, 0);
 	ck_assert_uint_eq(metrics()->stalls, 0);
 	raw_publish_frame(head, 1, 1003, true);
@@ -131,8 +102,7 @@ START_TEST(a_stream_goes_on_after_a_stop)
 	ck_assert_uint_eq(head->active, 1u << seat);
 	ck_assert_uint_eq(own->claims[1].claim, stream_claim_word(1, STREAM_CLAIMED));
 	supervisor_start(&k);
-	reclaim(&p, &producer_process, &p_session, producer);
-	reclaim(&q, &reader_process, &q_session, reader);
+	both_return();
 	ck_assert_uint_eq(head->state, STREAM_RUNNING);
 	ck_assert_uint_eq(raw_join(&q, reader, STREAM_EVERY), seat);
 }
@@ -141,14 +111,14 @@ END_TEST
 START_TEST(a_readers_death_without_a_daemon_is_found_at_the_start)
 {
 	supervisor_end(&k, SIGKILL);
-	end(&reader_process, &q);
+	reader_dies();
 	ck_assert_uint_eq(own->claims[1].claim, stream_claim_word(1, STREAM_CLAIMED));
 	supervisor_start(&k);
 	ck_assert_uint_eq(head->active, 0);
 	ck_assert_uint_eq(head->seats[seat].state, STREAM_SEAT_FREE);
 	ck_assert_uint_eq(own->claims[1].claim, 0);
 	ck_assert_uint_eq(own->claims[1].released, STREAM_RELEASED_ALL);
-	reclaim(&p, &producer_process, &p_session, producer);
+	producer_returns();
 	ck_assert_uint_eq(raw_stream_info(&p, "s")->n_readers, 0);
 }
 END_TEST
@@ -157,12 +127,12 @@ START_TEST(a_producers_death_without_a_daemon_is_found_at_the_start)
 {
 	raw_publish_frame(head, 0, 1, false);
 	supervisor_end(&k, SIGKILL);
-	end(&producer_process, &p);
+	producer_dies();
 	ck_assert_uint_eq(head->state, STREAM_RUNNING);
 	supervisor_start(&k);
 	ck_assert_uint_eq(head->state, STREAM_ORPHANED);
 	ck_assert_uint_eq(head->slot[0].broken, 1);
-	reclaim(&q, &reader_process, &q_session, reader);
+	reader_returns();
 	ck_assert_int_eq(raw_call(&q, REQUEST(STAT, Stat, stat, BYTES(name, "s"))), 0);
 	ck_assert(!q.reply->stat->dirty);
 	ck_assert_int_eq(raw_continue(&q, "s", 0), 0);
@@ -180,7 +150,7 @@ START_TEST(a_readers_close_without_a_daemon_is_found_at_its_return)
 {
 	kept_crash();
 	ck_assert_uint_eq(head->active, 1u << seat);
-	reclaim(&q, &reader_process, &q_session, 0);
+	side_returns(&q, &reader_process, &q_session, 0);
 	ck_assert_uint_eq(head->active, 0);
 	ck_assert_uint_eq(own->claims[1].claim, 0);
 }
@@ -194,7 +164,7 @@ START_TEST(a_restart_remembers_who_was_dropped_and_who_left)
 	ck_assert_int_eq(raw_drop(&p, producer, seat, 1), 0);
 	ck_assert_int_eq(raw_leave(&q, other), 0);
 	kept_crash();
-	reclaim(&p, &producer_process, &p_session, producer);
+	producer_returns();
 	ck_assert_uint_eq(head->active, 0);
 	ck_assert_uint_eq(head->seats[seat].state, STREAM_SEAT_DROPPED);
 	ck_assert_uint_eq(head->seats[second].state, STREAM_SEAT_FREE);
@@ -212,8 +182,7 @@ START_TEST(a_restart_completes_a_drop)
 	head->seats[seat].state = STREAM_SEAT_DROPPED;
 	head->active = head->every = 0;
 	kept_crash();
-	reclaim(&p, &producer_process, &p_session, producer);
-	reclaim(&q, &reader_process, &q_session, reader);
+	both_return();
 	ck_assert_uint_eq(head->seats[seat].state, STREAM_SEAT_DROPPED);
 	ck_assert_uint_eq(head->active, 0);
 	ck_assert(raw_stream_info(&p, "s")->readers[0]->dropped);
@@ -239,7 +208,7 @@ START_TEST(an_ended_stream_stays_ended_after_a_restart)
 	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
 	kept_crash();
 	ck_assert_uint_eq(head->state, STREAM_ENDED);
-	reclaim(&q, &reader_process, &q_session, reader);
+	reader_returns();
 	ck_assert_int_eq(raw_continue(&q, "s", 0), CODE_EXISTS);
 	ck_assert_uint_eq(raw_stream_info(&q, "s")->state, STREAM_ENDED);
 }
@@ -258,8 +227,7 @@ START_TEST(each_generation_is_new)
 		raw_close_lease(&q, other);
 		if (i % 750 == 749) {
 			kept_crash();
-			reclaim(&p, &producer_process, &p_session, producer);
-			reclaim(&q, &reader_process, &q_session, reader);
+			both_return();
 		}
 	}
 }
@@ -287,14 +255,13 @@ START_TEST(a_stream_goes_on_after_a_planned_restart)
 
 	ck_assert_int_eq(kill(k.pid, SIGUSR2), 0);
 	client_await(k.ready > ready);
-	reclaim(&p, &producer_process, &p_session, producer);
-	reclaim(&q, &reader_process, &q_session, reader);
+	both_return();
 	ck_assert_uint_eq(head->active, 1u << seat);
 	ck_assert_uint_eq(raw_join(&q, reader, STREAM_EVERY), seat);
-	end(&reader_process, &q);
+	reader_dies();
 	client_await(own->claims[1].claim == 0);
 	kept_crash();
-	reclaim(&p, &producer_process, &p_session, producer);
+	producer_returns();
 	ck_assert_int_eq(raw_page(&p, producer, STREAM_PAGE_GROUP), 0);
 }
 END_TEST
@@ -323,7 +290,7 @@ START_TEST(a_stream_whose_memory_is_lost_ends)
 	ck_assert_uint_eq(head->active, 0);
 	ck_assert_uint_eq(own->claims[1].released, STREAM_RELEASED_ALL);
 	ck_assert_uint_eq(stays->state, STREAM_RUNNING);
-	reclaim(&p, &producer_process, &p_session, lease);
+	side_returns(&p, &producer_process, &p_session, lease);
 	ck_assert_ptr_null(raw_stream_info(&p, "s"));
 	ck_assert_int_eq(raw_close_lease(&p, lease), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "stays"), 0);
@@ -336,23 +303,12 @@ END_TEST
 static void setup_alone(void)
 {
 	reexec_setup();
-	actor_start(&producer_process, d.socket, getuid(), getgid());
-	actor_start(&reader_process, d.socket, getuid(), getgid());
-	p_session = raw_greet_as(&p, &producer_process);
-	q_session = raw_greet_as(&q, &reader_process);
-	producer = raw_produce(&p, "s");
-	reader = raw_open(&q, "s");
-	head = raw_map_page(&p, producer, STREAM_PAGE_HEAD);
-	seat = raw_join(&q, reader, STREAM_EVERY);
-	own = raw_map_page(&q, reader, STREAM_PAGE_READER + seat);
+	begin(d.socket);
 }
 
 static void teardown_alone(void)
 {
-	end(&producer_process, &p);
-	end(&reader_process, &q);
-	client_await(client_status().leases == 0);
-	gpushm_unlink(c, "s");
+	sides_end();
 	client_teardown();
 }
 
@@ -362,8 +318,7 @@ START_TEST(a_stream_goes_on_after_an_exec)
 
 	for (int i = 0; i < 3; i++) {
 		reexec_restart();
-		reclaim(&p, &producer_process, &p_session, producer);
-		reclaim(&q, &reader_process, &q_session, reader);
+		both_return();
 		ck_assert_uint_eq(head->active, 1u << seat);
 		ck_assert_uint_eq(head->state, STREAM_RUNNING);
 		own->taken = 7u + (unsigned)i;
@@ -371,10 +326,10 @@ START_TEST(a_stream_goes_on_after_an_exec)
 		ck_assert_uint_eq(seen->taken, 7u + (unsigned)i);
 	}
 	own->claims[0].claim = stream_claim_word(1, STREAM_CLAIMED);
-	end(&reader_process, &q);
+	reader_dies();
 	client_await(own->claims[0].claim == 0);
 	reexec_restart();
-	end(&producer_process, &p);
+	producer_dies();
 	client_await(head->state == STREAM_ORPHANED);
 }
 END_TEST
@@ -387,7 +342,7 @@ START_TEST(a_page_that_a_process_keeps_is_not_counted_after_an_exec)
 	raw_close_lease(&q, reader);
 	ck_assert_uint_gt(client_status().retained_bytes, before.retained_bytes);
 	reexec_restart();
-	reclaim(&p, &producer_process, &p_session, producer);
+	producer_returns();
 	ck_assert_uint_eq(client_status().retained_bytes, before.retained_bytes);
 	reader = raw_open(&p, "s");
 	ck_assert_uint_eq(raw_join(&p, reader, STREAM_EVERY), seat);
