@@ -21,13 +21,7 @@ static struct stage produces, reads;
 
 static void make(uint32_t slots)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
-	struct gpushm_stream_spec spec = { .struct_size = sizeof(spec),
-					   .arrays = streamer_arrays,
-					   .n_arrays = STREAMER_ARRAYS,
-					   .slots = slots };
-
-	ck_assert_msg(gpushm_stream_create(c, "s", &spec, &o, &p) == 0, "%s", gpushm_error());
+	ck_assert_msg(create_in("gpu0", slots) == 0, "%s", gpushm_error());
 	r = follow(GPUSHM_EVERY, 1);
 }
 

@@ -42,7 +42,7 @@ START_TEST(a_publication_wakes_a_reader)
 		pthread_join(thread, NULL);
 		gpushm_frame_release(f, NULL);
 	}
-	ck_assert_int_eq(gpushm_frame_next(r, NULL, 10, &f), -ETIMEDOUT);
+	next_fails(r, 10, -ETIMEDOUT);
 	says("no frame in that time");
 }
 END_TEST
@@ -50,7 +50,7 @@ END_TEST
 static void *release_later(void *frame)
 {
 	poll(NULL, 0, 30);
-	ck_assert_int_eq(gpushm_frame_release(frame, NULL), 0);
+	release(frame);
 	return NULL;
 }
 
@@ -63,18 +63,14 @@ START_TEST(a_release_wakes_the_producer)
 	create(2);
 	r = follow(GPUSHM_EVERY, 1);
 	r2 = follow(GPUSHM_EVERY, 1);
-	produce();
-	produce();
+	produce_many(2);
 	for (int i = 0; i < 5; i++) {
 		f = next(r);
 		expect_next(r2, gpushm_frame_seq(f));
 		pthread_create(&thread, NULL, release_later, f);
 		ck_assert_int_eq(gpushm_frame_begin(p, NULL, GPUSHM_WAIT_FOREVER, &g), 0);
 		pthread_join(thread, NULL);
-		ck_assert_int_eq(streamer_fill(g), 0);
-		ck_assert_int_eq(gpushm_frame_publish(g, NULL, &(uint64_t){ gpushm_frame_seq(g) },
-						      8),
-				 0);
+		fill_and_publish(g);
 	}
 }
 END_TEST
@@ -94,15 +90,14 @@ START_TEST(an_end_wakes_the_others)
 	streamer_spin_us = spins[_i];
 	create(2);
 	r = follow(GPUSHM_EVERY, 1);
-	produce();
-	produce();
+	produce_many(2);
 	pthread_create(&thread, NULL, close_later, r);
 	ck_assert_int_eq(gpushm_frame_begin(p, NULL, GPUSHM_WAIT_FOREVER, &f), 0);
 	pthread_join(thread, NULL);
 	gpushm_frame_cancel(f);
 	r = follow(GPUSHM_EVERY, 1);
 	pthread_create(&thread, NULL, close_later, p);
-	ck_assert_int_eq(gpushm_frame_next(r, NULL, GPUSHM_WAIT_FOREVER, &f), -EPIPE);
+	next_fails(r, GPUSHM_WAIT_FOREVER, -EPIPE);
 	pthread_join(thread, NULL);
 	p = NULL;
 }
@@ -135,7 +130,7 @@ START_TEST(paced_frames_arrive)
 			e = gpushm_frame_next(r, NULL, i % 2 ? 1 : GPUSHM_WAIT_FOREVER, &f);
 		ck_assert_int_eq(e, 0);
 		ck_assert_uint_eq(gpushm_frame_seq(f), i);
-		ck_assert_int_eq(gpushm_frame_release(f, NULL), 0);
+		release(f);
 	}
 	pthread_join(thread, NULL);
 }
@@ -152,7 +147,6 @@ static uint64_t cpu_ms(void)
 /* One spin is much less than the processor's time for ten. */
 START_TEST(a_spin_ends)
 {
-	struct gpushm_frame *f = NULL;
 	uint64_t begun;
 
 	streamer_spin_us = 60000;
@@ -160,19 +154,18 @@ START_TEST(a_spin_ends)
 	r = follow(GPUSHM_EVERY, 1);
 	begun = cpu_ms();
 	for (int i = 0; i < 10; i++)
-		ck_assert_int_eq(gpushm_frame_next(r, NULL, 60, &f), -ETIMEDOUT);
+		next_fails(r, 60, -ETIMEDOUT);
 	ck_assert_uint_lt(cpu_ms() - begun, 300);
-	produce();
-	produce();
+	produce_many(2);
 	begun = cpu_ms();
 	for (int i = 0; i < 10; i++)
-		ck_assert_int_eq(gpushm_frame_begin(p, NULL, 60, &f), -ETIMEDOUT);
+		begin_fails(60, -ETIMEDOUT);
 	ck_assert_uint_lt(cpu_ms() - begun, 300);
 	r = gpushm_stream_close(r);
 	streamer_spin_us = 1000000;
 	r = follow(GPUSHM_EVERY, 1);
 	begun = cpu_ms();
-	ck_assert_int_eq(gpushm_frame_next(r, NULL, 10, &f), -ETIMEDOUT);
+	next_fails(r, 10, -ETIMEDOUT);
 	ck_assert_uint_lt(cpu_ms() - begun, 300);
 }
 END_TEST
@@ -246,18 +239,14 @@ START_TEST(the_fd_tells_of_a_free_slot)
 	r = follow(GPUSHM_EVERY, 1);
 	fd = gpushm_stream_fd(p);
 	ck_assert_int_ge(fd, 0);
-	produce();
-	produce();
+	produce_many(2);
 	for (int i = 0; i < 8; i++) {
 		f = next(r);
 		pthread_create(&thread, NULL, release_later, f);
 		while (gpushm_frame_begin(p, NULL, 0, &g) == -EAGAIN)
 			ck_assert(readable(fd, 10000));
 		pthread_join(thread, NULL);
-		ck_assert_int_eq(streamer_fill(g), 0);
-		ck_assert_int_eq(gpushm_frame_publish(g, NULL, &(uint64_t){ gpushm_frame_seq(g) },
-						      8),
-				 0);
+		fill_and_publish(g);
 	}
 }
 END_TEST
@@ -288,13 +277,11 @@ static void end_the_stream(int fd)
 
 START_TEST(an_end_between_two_looks_is_seen)
 {
-	struct gpushm_frame *f = NULL;
-
 	create(4);
 	r = follow(GPUSHM_EVERY, 1);
 	ck_assert_int_ge(gpushm_stream_fd(r), 0);
 	between_looks = end_the_stream;
-	ck_assert_int_eq(gpushm_frame_next(r, NULL, 0, &f), -EPIPE);
+	next_fails(r, 0, -EPIPE);
 	ck_assert_ptr_null(between_looks);
 }
 END_TEST
@@ -526,8 +513,7 @@ START_TEST(stats_count_what_happened)
 	create(8);
 	r = follow(GPUSHM_EVERY, 2);
 	r2 = follow(GPUSHM_LATEST, 2);
-	for (int i = 0; i < 5; i++)
-		produce();
+	produce_many(5);
 	f = next(r);
 	ck_assert_int_eq(gpushm_stream_stats(r, sizeof(st), &st), 0);
 	ck_assert_int_eq(st.state, GPUSHM_STREAM_RUNNING);
@@ -562,8 +548,7 @@ START_TEST(a_stream_is_listed)
 						 .flags = GPUSHM_KEEP_QUEUE,
 						 .delivery = GPUSHM_AT_MOST_ONCE });
 	r = follow(GPUSHM_EVERY, 2);
-	produce();
-	produce();
+	produce_many(2);
 	next(r);
 	ck_assert_int_eq(gpushm_streams(c, "other", &all, &n), 0);
 	ck_assert_uint_eq(n, 0);
@@ -620,7 +605,7 @@ START_TEST(a_forked_child_cannot_use_its_parents_stream)
 	f = next(r);
 	ck_assert_int_eq(forked(in_child, f), 0);
 	ck_assert_int_eq(gpushm_frame_ok(f), 0);
-	ck_assert_int_eq(gpushm_frame_release(f, NULL), 0);
+	release(f);
 	expect_next(r, produce());
 }
 END_TEST
