@@ -5,20 +5,10 @@
 # installed programs, uninstalls, and looks for what was left. Prints a line like Check's.
 #   tests/install.sh BUILD
 set -u
+cd "$(dirname "$0")/.." || exit 1
 build=$1
-stage=$(mktemp -d)
-trap 'rm -rf "$stage"' EXIT
-checks=0
-failures=0
-
-check() {
-	checks=$((checks + 1))
-	if ! "${@:2}" >"$stage/.out" 2>&1; then
-		failures=$((failures + 1))
-		echo "failed: $1"
-		cat "$stage/.out"
-	fi
-}
+# shellcheck source=tests/lib/checks.sh
+. tests/lib/checks.sh
 
 # It looks for the library before it looks for the daemon.
 loads() {
@@ -204,8 +194,6 @@ if command -v c++ >/dev/null; then
 		"$stage/tree/usr/include/gpushm_stream.h"
 	check "the header of metrics is good C++" c++ -I"$stage/tree/usr/include" -x c++ -fsyntax-only -Wall -Werror \
 		"$stage/tree/usr/include/gpushm_metrics.h"
-	check "the header of streams is good C++" c++ -I"$stage/tree/usr/include" -x c++ -fsyntax-only -Wall -Werror \
-		"$stage/tree/usr/include/gpushm_stream.h"
 fi
 if command -v cmake >/dev/null; then
 	check "a C++ program builds with cmake and runs" stranger_by_cmake
@@ -240,6 +228,4 @@ fi
 
 make -s BUILD="$build" DESTDIR="$stage/tree" PREFIX=/usr libdir=/usr/lib uninstall >"$stage/.log" 2>&1 || cat "$stage/.log"
 check "uninstall leaves no file" no_files_left
-if [ $checks -gt 0 ]; then percent=$((100 * (checks - failures) / checks)); fi
-echo "$percent%: Checks: $checks, Failures: $failures, Errors: 0"
-[ $failures -eq 0 ]
+end_of_checks

@@ -5,24 +5,13 @@
 # uses what is there: the README's commands, a buffer that outlives its daemon, pages, completions.
 # Prints a line like Check's.
 #   tests/wheel.sh BUILD
-# shellcheck disable=SC2317 # functions are run by check
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$1
 tag=manylinux_2_28_x86_64
-stage=$(mktemp -d)
+# shellcheck source=tests/lib/checks.sh
+. tests/lib/checks.sh
 trap 'stop_daemon; rm -rf "$stage"' EXIT
-checks=0
-failures=0
-
-check() {
-	checks=$((checks + 1))
-	if ! "${@:2}" >"$stage/.out" 2>&1; then
-		failures=$((failures + 1))
-		echo "failed: $1"
-		cat "$stage/.out"
-	fi
-}
 
 skip() {
 	echo "skipped: a wheel: $*"
@@ -216,5 +205,4 @@ check "the source distribution builds and runs" builds
 check "a missing header is named with its package" refused 'libuv1-dev.*libjansson-dev' pip_without_headers
 check "the source distribution can be unpacked" unpack_source
 check "a free-threaded Python is refused" refused 'free-threaded' setup_without_gil
-echo "$((100 * (checks - failures) / checks))%: Checks: $checks, Failures: $failures, Errors: 0"
-exit $((failures > 0))
+end_of_checks

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the shape of the loader's ring does (client/models/copy/ring.h): threads that read a file,
- *hash it, and copy it to the GPU through slots of one block of 4 MiB or of several, without a
- *daemon and a buffer.
+ * hash it, and copy it to the GPU through slots of one block of 4 MiB or of several, without a
+ * daemon and a buffer.
  *
  *	models_ring FILE [--rounds N] [--threads N] [--device-mib N] [--json FILE]
  *
  * What fits into the processor's cache is not read from memory by the copies; large slots need
- *fewer copies, each of which costs the GPU some microseconds. The shapes take turns; each row is
- *the best and the median of its rounds, "alone" the best of the same copies without reading a file,
- *"floor" a copy of as many bytes from one piece of pinned memory.
+ * fewer copies, each of which costs the GPU some microseconds. The shapes take turns; each row is
+ * the best and the median of its rounds, "alone" the best of the same copies without reading a
+ *file, "floor" a copy of as many bytes from one piece of pinned memory.
  */
 #include "client/gpushm_private.h"
 #include "client/models/copy/blocks.h"

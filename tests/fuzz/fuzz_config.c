@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Any bytes as gpushmd.conf: the parser survives them, and can write what it accepts and read it
- * back as the same configuration. The corpus is tests/fuzz/corpus/config.
+ * back as the same configuration.
  */
 #include "daemon/config/config_reader.h"
 #include "proto/base/own.h"

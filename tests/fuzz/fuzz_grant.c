@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Any bytes as what a relay grants by NIXL. What is accepted covers the file's data, and no part of
- * a read leaves the memory that it names. The corpus is tests/fuzz/corpus/grant.
+ * a read leaves the memory that it names.
  */
 #include "client/models/nixl/grant.h"
 #include "proto/base/own.h"

@@ -2,7 +2,7 @@
  *
  * Any bytes as a URL (the first line) and as the header lines of a reply. What is accepted of a URL
  * is the same when it is read again, and its host can't be another one for somebody else; what is
- * kept of a header can be sent back. The corpus is tests/fuzz/corpus/http.
+ * kept of a header can be sent back.
  */
 #include "client/models/web/head.h"
 #include "client/models/web/url.h"

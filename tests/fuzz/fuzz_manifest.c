@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as the manifest of a relay. What is
- * accepted agrees with itself, and is the same after it was written and read again. The corpus is
- * tests/fuzz/corpus/manifest.
+ * Any bytes as the manifest of a relay. What is accepted agrees with itself, and is the same
+ * after it was written and read again.
  */
 #include "client/models/web/manifest.h"
 #include "proto/base/own.h"

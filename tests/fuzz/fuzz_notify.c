@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Any bytes as a datagram to the keeper. What is read of one that is accepted fits together, and
- * one that is refused means nothing. The corpus is tests/fuzz/corpus/notify.
+ * one that is refused means nothing.
  */
 #include "daemon/keeper/notify.h"
 #include "proto/base/own.h"

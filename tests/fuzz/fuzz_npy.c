@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Any bytes as the start of a .npy file. What the parser accepts is consistent, and is the same
- * array when we write it and read it again. The corpus is tests/fuzz/corpus/npy.
+ * array when we write it and read it again.
  */
 #include "client/common/npy.h"
 #include "proto/base/own.h"

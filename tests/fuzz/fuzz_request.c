@@ -8,8 +8,8 @@
  *	...	REQUEST, HASTY: two bytes of length (little endian) and a frame; CONNECT: who it is
  *
  * Half of all mutations change a field of a frame's message, a third the order of records, so that
- * most inputs test the requests and few the decoder, which fuzz_frame.c is for. The
- * corpus is tests/fuzz/corpus/request; request_seeds.py wrote its first files.
+ * most inputs test the requests and few the decoder, which fuzz_frame.c is for. request_seeds.py
+ * wrote the first inputs of the corpus.
  */
 #include "proto/base/own.h"
 #include "proto/limits.h"

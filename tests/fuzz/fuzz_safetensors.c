@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Any bytes as a header of a safetensors file. What the parser accepts is consistent: names that an
- * array can have, sizes that follow from shapes, tensors that cover the data without a hole. The
- * corpus is tests/fuzz/corpus/safetensors.
+ * array can have, sizes that follow from shapes, tensors that cover the data without a hole.
  */
 #include "client/models/files/header.h"
 #include "proto/base/own.h"

@@ -9,6 +9,7 @@
 #include "proto/base/arena.h"
 #include "proto/base/own.h"
 #include "proto/limits.h"
+#include "tests/fuzz/fields.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -90,21 +91,6 @@ static ProtobufCMessage *new_message(const ProtobufCMessageDescriptor *type)
 	return m;
 }
 
-static size_t value_size(const ProtobufCFieldDescriptor *f)
-{
-	switch (f->type) {
-	case PROTOBUF_C_TYPE_MESSAGE:
-		return sizeof(ProtobufCMessage *);
-	case PROTOBUF_C_TYPE_BYTES:
-		return sizeof(ProtobufCBinaryData);
-	case PROTOBUF_C_TYPE_UINT64:
-	case PROTOBUF_C_TYPE_SINT64:
-		return sizeof(uint64_t);
-	default:
-		return sizeof(uint32_t);
-	}
-}
-
 /* Without memory for a message the field stays NULL, which packs as absent. */
 static void set_value(struct dice *d, const ProtobufCFieldDescriptor *f, char *p)
 {
@@ -117,7 +103,7 @@ static void set_value(struct dice *d, const ProtobufCFieldDescriptor *f, char *p
 	else if (f->type == PROTOBUF_C_TYPE_BOOL)
 		*(protobuf_c_boolean *)p = dice_roll(d, 2) != 0;
 	else
-		memcpy(p, &n, value_size(f)); /* little endian: the low part */
+		memcpy(p, &n, field_size(f)); /* little endian: the low part */
 }
 
 /* ---- fields ---- */
@@ -125,7 +111,7 @@ static void set_value(struct dice *d, const ProtobufCFieldDescriptor *f, char *p
 /* Adds an element, drops the last one, or changes one. */
 static void change_repeated(struct dice *d, const ProtobufCFieldDescriptor *f, char *m)
 {
-	size_t *n = (size_t *)(m + f->quantifier_offset), size = value_size(f);
+	size_t *n = (size_t *)(m + f->quantifier_offset), size = field_size(f);
 	char **elements = (char **)(m + f->offset), *more;
 	uint32_t choice = dice_roll(d, 4);
 
@@ -174,23 +160,16 @@ struct tree {
 
 static void gather(struct tree *t, ProtobufCMessage *m);
 
-static void gather_field(struct tree *t, const ProtobufCFieldDescriptor *f, char *m)
+static void gather_field(struct tree *t, const ProtobufCFieldDescriptor *f, ProtobufCMessage *m)
 {
-	char *at = m + f->offset;
-	size_t n = 1;
+	char *values;
+	size_t n = field_values(f, m, &values);
 
 	if (f->type != PROTOBUF_C_TYPE_MESSAGE)
 		return;
-	if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF &&
-	    *(uint32_t *)(m + f->quantifier_offset) != f->id)
-		return;
-	if (f->label == PROTOBUF_C_LABEL_REPEATED) {
-		n = *(size_t *)(m + f->quantifier_offset);
-		at = *(char **)at;
-	}
 	for (size_t i = 0; i < n; i++)
-		if (((ProtobufCMessage **)at)[i])
-			gather(t, ((ProtobufCMessage **)at)[i]);
+		if (((ProtobufCMessage **)values)[i])
+			gather(t, ((ProtobufCMessage **)values)[i]);
 }
 
 static void gather(struct tree *t, ProtobufCMessage *m)
@@ -199,7 +178,7 @@ static void gather(struct tree *t, ProtobufCMessage *m)
 		return;
 	t->messages[t->n++] = m;
 	for (unsigned i = 0; i < m->descriptor->n_fields; i++)
-		gather_field(t, &m->descriptor->fields[i], (char *)m);
+		gather_field(t, &m->descriptor->fields[i], m);
 }
 
 /* Inner fields are changed more often than the outermost one, whose change drops all the rest. */

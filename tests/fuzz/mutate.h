@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Mutations of protobuf messages that remain messages: most byte mutations of a fuzzer do not
- * unpack. Fields are found through protobuf-c's descriptors, so a new field is covered at once.
+ * unpack.
  */
 #pragma once
 

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes the first files of tests/fuzz/corpus/request: real sequences of requests, one for each
-story of a buffer's life. Run it again after a change of the protocol; files that a fuzzer found, or
-that were made by hand, are left alone.
+"""Puts the first inputs into the corpus of the target request: real sequences of requests, one for each
+story of a buffer's life. Run it again after a change of the protocol; inputs that a fuzzer found, or
+that were made by hand, stay as they are.
 
 The form of an input is told at the top of fuzz_request.c. In an input, ids of buffers and of leases
 count from 1.
 """
 import os
 import struct
+import subprocess
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REQUEST, HASTY, DISCONNECT, DIE, CONNECT, LATE, DEAF, FLUSH = range(8)
@@ -294,8 +296,9 @@ SEEDS = {
 }
 
 if __name__ == "__main__":
-    folder = os.path.join(HERE, "corpus", "request")
-    os.makedirs(folder, exist_ok=True)
-    for name, content in SEEDS.items():
-        with open(os.path.join(folder, name), "wb") as f:
-            f.write(content)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [os.path.join(folder, name) for name in SEEDS]
+        for path, content in zip(paths, SEEDS.values()):
+            with open(path, "wb") as f:
+                f.write(content)
+        subprocess.run([os.path.join(HERE, "corpus.sh"), "add", "request", *paths], check=True)

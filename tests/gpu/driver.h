@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The few driver calls that GPU tests and the bench make themselves, looked up at run time as the
+ * The driver calls that GPU tests and the bench make themselves, looked up at run time as the
  * product does.
  */
 #pragma once
@@ -56,6 +56,22 @@ struct driver {
 					CUstream stream);
 	CUresult (*mem_free_async)(CUdeviceptr ptr, CUstream stream);
 	CUresult (*stream_synchronize)(CUstream stream);
+	CUresult (*stream_create)(CUstream *stream, unsigned int flags);
+	CUresult (*stream_destroy)(CUstream stream);
+	CUresult (*stream_query)(CUstream stream);
+	CUresult (*wait_value)(CUstream stream, CUdeviceptr word, cuuint64_t value,
+			       unsigned int flags);
+	CUresult (*memset_d32_async)(CUdeviceptr ptr, unsigned int value, size_t n,
+				     CUstream stream);
+	CUresult (*memcpy_dtoh_async)(void *dst, CUdeviceptr src, size_t n, CUstream stream);
+	CUresult (*launch_host_func)(CUstream stream, CUhostFn function, void *argument);
+	CUresult (*begin_capture)(CUstream stream, CUstreamCaptureMode mode);
+	CUresult (*end_capture)(CUstream stream, CUgraph *graph);
+	CUresult (*graph_instantiate)(CUgraphExec *exec, CUgraph graph, unsigned long long flags);
+	CUresult (*graph_launch)(CUgraphExec exec, CUstream stream);
+	CUresult (*graph_exec_destroy)(CUgraphExec exec);
+	CUresult (*graph_destroy)(CUgraph graph);
+	CUresult (*host_pointer)(CUdeviceptr *ret, void *host, unsigned int flags);
 
 	/* Kernels. The fake driver has none: launch_kernel is NULL. */
 	CUresult (*module_load_data)(CUmodule *module, const void *image);
@@ -63,6 +79,7 @@ struct driver {
 	CUresult (*launch_kernel)(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 				  unsigned by, unsigned bz, unsigned shared, CUstream stream,
 				  void **params, void **extra);
+	CUfunction store, scribble, watch, fill_at, check_at; /* of kernels_load() */
 };
 
 /* Loads libcuda.so.1, initialises it and makes the primary context of device `ordinal` current.
@@ -74,12 +91,3 @@ void driver_close(const struct driver *d, int ordinal);
 
 /* Returns false for the fake driver. */
 bool driver_has_kernels(const struct driver *d);
-
-/* Launches a kernel of one thread that stores `value` at `address`. */
-CUresult driver_store(const struct driver *d, CUdeviceptr address, unsigned value);
-
-/* A kernel that never ends: it stores `value` in each of n words, over and over. It is loaded once;
- * its launch returns at once. */
-CUresult driver_load_scribble(const struct driver *d, CUfunction *ret);
-CUresult driver_scribble(const struct driver *d, CUfunction scribble, CUdeviceptr words,
-			 unsigned long long n, unsigned value);

@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-struct stream_driver gpu;
+struct driver gpu;
 CUstream stream;
 bool fake;
 

@@ -14,7 +14,7 @@
 #define KILLS_MAX 4096
 
 /* The test process's own access to the GPU. */
-extern struct stream_driver gpu;
+extern struct driver gpu;
 extern CUstream stream;
 extern bool fake;
 

@@ -7,8 +7,8 @@
 
 #include "client/gpushm.h"
 #include "proto/base/own.h"
-#include "tests/gpu/driver.h"
 #include "tests/gpu/fixture.h"
+#include "tests/gpu/kernels.h"
 
 #include <check.h>
 #include <inttypes.h>
@@ -44,24 +44,24 @@ static void scribble_by_hand(const struct driver *gpu, int socket, CUdeviceptr w
 	}
 }
 
-static int scribble(const struct driver *gpu, CUfunction kernel, struct gpushm *conn,
-		    const char *order)
+static int scribble(const struct driver *gpu, struct gpushm *conn, const char *order)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o) };
 	struct gpushm_buffer *b = NULL;
 	char name[64], pool[64], word[8];
 	uint64_t bytes;
 	unsigned value;
+	bool kernels = driver_has_kernels(gpu);
 
 	if (sscanf(order, "%63s %63s %" SCNu64 " %x", name, pool, &bytes, &value) != 4)
 		return complain("order");
 	o.pool = pool;
 	if (gpushm_create(conn, name, bytes, &o, &b) < 0 || gpushm_publish(b, GPUSHM_SHARED) < 0)
 		return complain("create");
-	if (kernel && driver_scribble(gpu, kernel, gpu_ptr(b), bytes / 4, value) != CUDA_SUCCESS)
+	if (kernels && kernel_scribble(gpu, gpu_ptr(b), bytes / 4, value) != CUDA_SUCCESS)
 		return complain("launch");
 	puts("writing");
-	if (kernel)
+	if (kernels)
 		_exit(fgets(word, sizeof(word), stdin) != NULL);
 	scribble_by_hand(gpu, gpushm_fd(conn), gpu_ptr(b), bytes / 4, value);
 	_exit(0);
@@ -71,18 +71,17 @@ int scribbler_role(char **args)
 {
 	struct driver gpu;
 	struct gpushm *conn = NULL;
-	CUfunction kernel = NULL;
 	char order[256];
 
 	if (!driver_open(&gpu, 0) || gpushm_connect(args[0], &conn) < 0)
 		return complain("connect");
-	if (driver_has_kernels(&gpu) && driver_load_scribble(&gpu, &kernel) != CUDA_SUCCESS)
+	if (!kernels_load(&gpu))
 		return complain("kernel");
 	/* One character at a time: poll() must see what comes after the order. */
 	setvbuf(stdin, NULL, _IONBF, 0);
 	if (!fgets(order, sizeof(order), stdin))
 		return 0;
-	return scribble(&gpu, kernel, conn, order);
+	return scribble(&gpu, conn, order);
 }
 
 /* ---- the test ---- */

@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 
 struct side {
-	struct stream_driver gpu;
+	struct driver gpu;
 	struct gpushm *c;
 	struct gpushm_stream *s;
 	CUstream stream;
@@ -74,29 +74,29 @@ static enum gpushm_follow follow_of(const char *name)
 static void side_open(struct side *me, const char *socket)
 {
 	*me = (struct side){ 0 };
-	if (!stream_driver_open(&me->gpu))
+	if (!driver_open(&me->gpu, 0) || !kernels_load(&me->gpu))
 		give_up("driver", 0);
 	MUST(gpushm_connect(socket, &me->c));
 	MUST(me->gpu.stream_create(&me->stream, CU_STREAM_NON_BLOCKING));
 	me->copy =
 		mmap(NULL, FRAME_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	MUST(me->gpu.base.mem_host_register(me->copy, FRAME_BYTES, 0));
+	MUST(me->gpu.mem_host_register(me->copy, FRAME_BYTES, 0));
 }
 
 static void side_close(struct side *me)
 {
 	gpushm_stream_close(me->s);
 	gpushm_disconnect(me->c);
-	me->gpu.base.mem_host_unregister(me->copy);
+	me->gpu.mem_host_unregister(me->copy);
 	me->gpu.stream_destroy(me->stream);
-	driver_close(&me->gpu.base, 0);
+	driver_close(&me->gpu, 0);
 }
 
 /* Whether all words of a frame are its number: looks after all that is queued on the stream. */
 static bool is_whole(struct side *me, CUdeviceptr words, uint32_t value)
 {
 	MUST(me->gpu.memcpy_dtoh_async(me->copy, words, FRAME_BYTES, me->stream));
-	MUST(me->gpu.base.stream_synchronize(me->stream));
+	MUST(me->gpu.stream_synchronize(me->stream));
 	for (size_t i = 0; i < FRAME_WORDS; i++)
 		if (me->copy[i] != value)
 			return false;
@@ -119,7 +119,7 @@ static void watch_by_hand(struct side *me, CUdeviceptr words, uint32_t value, st
 
 	it->started = 1;
 	for (;;) {
-		me->gpu.base.memcpy_dtoh(me->copy, words, FRAME_BYTES);
+		me->gpu.memcpy_dtoh(me->copy, words, FRAME_BYTES);
 		for (size_t i = 0; i < FRAME_WORDS; i++)
 			if (me->copy[i] != value)
 				it->seen = me->copy[i] | 1u << 31;
@@ -134,11 +134,11 @@ static void watch_by_hand(struct side *me, CUdeviceptr words, uint32_t value, st
 /* What is queued after it is never done. Over the fake driver a wait plays the kernel. */
 static void start_watch(struct side *me, CUdeviceptr words, uint32_t value, CUdeviceptr witness)
 {
-	if (driver_has_kernels(&me->gpu.base)) {
-		MUST(stream_driver_watch(&me->gpu, me->stream, words, FRAME_WORDS, value, witness));
+	if (driver_has_kernels(&me->gpu)) {
+		MUST(kernel_watch(&me->gpu, me->stream, words, FRAME_WORDS, value, witness));
 		return;
 	}
-	MUST(me->gpu.base.stream_synchronize(me->stream));
+	MUST(me->gpu.stream_synchronize(me->stream));
 	MUST(me->gpu.wait_value(me->stream, witness + offsetof(struct witness, never), 1, 0));
 }
 
@@ -155,7 +155,7 @@ static void take_and_watch(struct side *me, bool release, struct witness *it, CU
 	if (release)
 		MUST(gpushm_frame_release(f, me->stream));
 	puts("holding");
-	if (!driver_has_kernels(&me->gpu.base))
+	if (!driver_has_kernels(&me->gpu))
 		watch_by_hand(me, words, value, it);
 	while (input_within(-1))
 		;
@@ -170,7 +170,7 @@ int victim_role(char **args)
 	char order[16];
 
 	side_open(&me, args[0]);
-	MUST(me.gpu.base.mem_host_register(all, 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
+	MUST(me.gpu.mem_host_register(all, 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
 	it = &all[atoi(args[5])];
 	MUST(me.gpu.host_pointer(&witness, all, 0));
 	witness += (uintptr_t)it - (uintptr_t)all;
@@ -179,7 +179,7 @@ int victim_role(char **args)
 	puts("ready");
 	if (fgets(order, sizeof(order), stdin))
 		take_and_watch(&me, args[3][0] == '1', it, witness);
-	me.gpu.base.mem_host_unregister(all);
+	me.gpu.mem_host_unregister(all);
 	side_close(&me);
 	return 0;
 }
@@ -265,15 +265,13 @@ static void put_frame(struct side *me)
 static void begin_endless_work(struct side *me, CUdeviceptr words)
 {
 	struct witness *never;
-	CUfunction scribble;
 
-	if (driver_has_kernels(&me->gpu.base)) {
-		MUST(driver_load_scribble(&me->gpu.base, &scribble));
-		MUST(driver_scribble(&me->gpu.base, scribble, words, FRAME_WORDS, 0xbad));
+	if (driver_has_kernels(&me->gpu)) {
+		MUST(kernel_scribble(&me->gpu, words, FRAME_WORDS, 0xbad));
 		return;
 	}
 	never = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	MUST(me->gpu.base.mem_host_register(never, 4096, 0));
+	MUST(me->gpu.mem_host_register(never, 4096, 0));
 	MUST(me->gpu.wait_value(NULL, (CUdeviceptr)(uintptr_t)&never->never, 1, 0));
 }
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "client/gpushm_stream.h"
-#include "tests/gpu/stream_driver.h"
+#include "tests/gpu/kernels.h"
 #include "tests/lib/role.h"
 
 #define FRAME_WORDS 65536u

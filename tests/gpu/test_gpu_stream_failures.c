@@ -17,7 +17,7 @@
 #define POOLS "[pool vmm]\nkind=vmm\nsize=64M\n"
 #define CALLS_MAX 400 /* more than a life has */
 
-static struct stream_driver gpu;
+static struct driver gpu;
 
 struct life {
 	struct gpushm_stream *s, *r; /* the producer's, the reader's */
@@ -190,7 +190,7 @@ START_TEST(a_driver_call_of_a_stream_fails_and_something_leaks)
 		return;
 	}
 	daemon_start(&d, POOLS, NULL);
-	ck_assert(stream_driver_open(&gpu));
+	ck_assert(driver_open(&gpu, 0));
 	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
 	while (n < CALLS_MAX && try_life(n))
 		n++;
@@ -198,7 +198,7 @@ START_TEST(a_driver_call_of_a_stream_fails_and_something_leaks)
 	ck_assert_uint_gt(n, 40);
 	printf("%lu driver calls, each of which failed once\n", n - 1);
 	c = gpushm_disconnect(c);
-	driver_close(&gpu.base, 0);
+	driver_close(&gpu, 0);
 	daemon_stop(&d);
 }
 END_TEST

@@ -36,7 +36,7 @@ static void begin_test(const char *config, const char *program)
 
 	fake = gpu_is_fake();
 	daemon_start_with(&d, config, &o);
-	ck_assert(stream_driver_open(&gpu));
+	ck_assert(driver_open(&gpu, 0) && kernels_load(&gpu));
 	ck_assert_int_eq(gpu.stream_create(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
 	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
 }
@@ -45,7 +45,7 @@ static void end_test(void)
 {
 	c = gpushm_disconnect(c);
 	gpu.stream_destroy(stream);
-	driver_close(&gpu.base, 0);
+	driver_close(&gpu, 0);
 	daemon_stop(&d);
 }
 
@@ -207,7 +207,7 @@ static double pause_with_spare_slots(unsigned round)
 		if (now_us() - before > longest)
 			longest = now_us() - before;
 		fill_and_publish(f, stream);
-		gpu.base.stream_synchronize(stream);
+		gpu.stream_synchronize(stream);
 	}
 	end_holder(&h, &e);
 	gpushm_stream_close(s);
@@ -250,12 +250,12 @@ START_TEST(a_gpu_waits_for_ever_for_a_dead_reader)
 	put(s, stream);
 	let_hold(&h);
 	put(s, stream);
-	ck_assert_int_eq(gpu.base.stream_synchronize(stream), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.stream_synchronize(stream), CUDA_SUCCESS);
 	put(s, stream); /* at once: into the slot that the reader's GPU is still to release */
 	ck_assert_int_eq(gpu.stream_query(stream), CUDA_ERROR_NOT_READY);
 	kill_holder(&h, &e);
 	killed = now_us();
-	ck_assert_int_eq(gpu.base.stream_synchronize(stream), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.stream_synchronize(stream), CUDA_SUCCESS);
 	printf("figure: | a GPU that waits for a reader goes on %.1f ms after its kill |\n",
 	       (now_us() - killed) / 1e3);
 	ck_assert(h.witnesses[0].seen == 0);
@@ -272,7 +272,7 @@ static unsigned *copy_of(CUdeviceptr words)
 	unsigned *copy = malloc(FRAME_BYTES);
 
 	ck_assert_int_eq(gpu.memcpy_dtoh_async(copy, words, FRAME_BYTES, stream), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.base.stream_synchronize(stream), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.stream_synchronize(stream), CUDA_SUCCESS);
 	return copy;
 }
 
@@ -294,7 +294,7 @@ START_TEST(an_unfinished_frame_of_a_dead_producer_is_taken_for_a_good_one)
 	ok(gpushm_frame_next(s, stream, 5000, &broken));
 	ck_assert_int_eq(gpu.stream_query(stream), CUDA_ERROR_NOT_READY);
 	ck_assert_int_eq(kill(producer.pid, SIGKILL), 0);
-	ck_assert_int_eq(gpu.base.stream_synchronize(stream), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.stream_synchronize(stream), CUDA_SUCCESS);
 	ck_assert_int_eq(gpushm_frame_ok(broken), -EPIPE);
 	ck_assert_int_eq(gpushm_frame_ok(good), 0);
 	copy = copy_of(frame_words(good));
@@ -356,7 +356,7 @@ static void produce_by_gpu(struct gpushm_stream *s)
 {
 	for (int i = 0; i < 200; i++)
 		put(s, stream);
-	ck_assert_int_eq(gpu.base.stream_synchronize(stream), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.stream_synchronize(stream), CUDA_SUCCESS);
 }
 
 START_TEST(a_cpu_and_a_gpu_meet_in_half_written_frames)
@@ -377,13 +377,13 @@ static CUdeviceptr gate_address;
 static void gate_open(void)
 {
 	gate = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ck_assert_int_eq(gpu.base.mem_host_register((void *)gate, 4096, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.mem_host_register((void *)gate, 4096, 0), CUDA_SUCCESS);
 	ck_assert_int_eq(gpu.host_pointer(&gate_address, (void *)gate, 0), CUDA_SUCCESS);
 }
 
 static void gate_close(void)
 {
-	gpu.base.mem_host_unregister((void *)gate);
+	gpu.mem_host_unregister((void *)gate);
 	munmap((void *)gate, 4096);
 }
 
@@ -416,13 +416,13 @@ START_TEST(a_second_cuda_stream_overtakes_the_first_in_a_slot)
 	gate_hold(stream);
 	fill_and_publish(f[0], stream);
 	put(s, other);
-	ck_assert_int_eq(gpu.base.stream_synchronize(other), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.stream_synchronize(other), CUDA_SUCCESS);
 	ok(gpushm_frame_begin(s, other, 1000, &f[2]));
 	ck_assert_uint_eq(frame_words(f[2]), slot);
 	fill_and_publish(f[2], other);
 	ck_assert_int_eq(gpu.stream_query(other), CUDA_ERROR_NOT_READY);
 	gate_let_pass();
-	ck_assert_int_eq(gpu.base.stream_synchronize(other), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.stream_synchronize(other), CUDA_SUCCESS);
 	copy = copy_of(slot);
 	ck_assert_uint_eq(copy[0], 3);
 	ck_assert_uint_eq(copy[FRAME_WORDS - 1], 3);
@@ -448,7 +448,7 @@ struct stage {
 	CUgraphExec exec;
 };
 
-typedef CUresult graph_work_fn(const struct stream_driver *d, CUstream stream, CUdeviceptr state);
+typedef CUresult graph_work_fn(const struct driver *d, CUstream stream, CUdeviceptr state);
 
 static void stage_begin(struct stage *g, struct gpushm_stream *s, graph_work_fn *work)
 {
@@ -457,8 +457,8 @@ static void stage_begin(struct stage *g, struct gpushm_stream *s, graph_work_fn 
 
 	g->s = s;
 	ck_assert_int_eq(gpu.stream_create(&g->stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.base.mem_alloc(&g->state, sizeof(state)), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.base.memcpy_htod(g->state, &state, sizeof(state)), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.mem_alloc(&g->state, sizeof(state)), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.memcpy_htod(g->state, &state, sizeof(state)), CUDA_SUCCESS);
 	ok(gpushm_graph_offset(s, "words", &offset));
 	ck_assert_uint_eq(offset, 0);
 	ck_assert_int_eq(gpu.begin_capture(g->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
@@ -484,13 +484,13 @@ static struct graph_state stage_end(struct stage *g)
 {
 	struct graph_state state;
 
-	ck_assert_int_eq(gpu.base.stream_synchronize(g->stream), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.base.memcpy_dtoh(&state, g->state, sizeof(state)), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.stream_synchronize(g->stream), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.memcpy_dtoh(&state, g->state, sizeof(state)), CUDA_SUCCESS);
 	gpu.graph_exec_destroy(g->exec);
 	gpu.graph_destroy(g->graph);
 	g->frame = gpushm_graph_free(g->frame);
 	g->s = gpushm_stream_close(g->s);
-	gpu.base.mem_free(g->state);
+	gpu.mem_free(g->state);
 	gpu.stream_destroy(g->stream);
 	return state;
 }
@@ -524,8 +524,8 @@ static void pipeline_begin(struct pipeline *p)
 	gate_open();
 	s = make("graphs", "vmm", 3);
 	ok(gpushm_stream_open(c, "graphs", GPUSHM_EVERY, 1, 1000, NULL, &r));
-	stage_begin(&p->produce, s, stream_driver_fill_at);
-	stage_begin(&p->consume, r, stream_driver_check_at);
+	stage_begin(&p->produce, s, kernel_fill_at);
+	stage_begin(&p->consume, r, kernel_check_at);
 }
 
 static void pipeline_end(struct pipeline *p, unsigned launches)
@@ -551,7 +551,7 @@ START_TEST(a_relaunched_graph_reads_another_frame)
 		launch_producer(&p.produce, i);
 		launch_consumer(&p.consume, i);
 	}
-	ck_assert_int_eq(gpu.base.stream_synchronize(p.consume.stream), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.stream_synchronize(p.consume.stream), CUDA_SUCCESS);
 	printf("figure: | %u frames handed over by two graphs of one process, each with its "
 	       "acquire and release inside | %.1f us a frame |\n",
 	       launches, (now_us() - before) / launches);
@@ -569,13 +569,13 @@ START_TEST(a_graph_runs_before_its_frame_is_ready_or_free)
 	launch_consumer(&p.consume, 1);
 	ck_assert_int_eq(gpu.stream_query(p.consume.stream), CUDA_ERROR_NOT_READY);
 	gate_let_pass();
-	ck_assert_int_eq(gpu.base.stream_synchronize(p.consume.stream), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.stream_synchronize(p.consume.stream), CUDA_SUCCESS);
 	launch_producer(&p.produce, 2);
 	gate_hold(p.consume.stream);
 	launch_consumer(&p.consume, 2);
 	launch_producer(&p.produce, 3);
 	launch_producer(&p.produce, 4);
-	ck_assert_int_eq(gpu.base.stream_synchronize(p.produce.stream), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.stream_synchronize(p.produce.stream), CUDA_SUCCESS);
 	launch_consumer(&p.consume, 3);
 	launch_producer(&p.produce, 5); /* into a slot of which a graph is to read still */
 	ck_assert_int_eq(gpu.stream_query(p.produce.stream), CUDA_ERROR_NOT_READY);

@@ -4,8 +4,8 @@
  * an importer would not survive; and what one user's memory shows to the next.
  */
 #include "proto/base/own.h"
-#include "tests/gpu/driver.h"
 #include "tests/gpu/fixture.h"
+#include "tests/gpu/kernels.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -26,13 +26,13 @@ static int violate_role(char **args)
 	struct gpushm *conn = NULL;
 	struct gpushm_buffer *b = NULL;
 
-	if (!driver_open(&gpu, 0) || gpushm_connect(args[0], &conn) < 0 ||
+	if (!driver_open(&gpu, 0) || !kernels_load(&gpu) || gpushm_connect(args[0], &conn) < 0 ||
 	    gpushm_open(conn, args[1], GPUSHM_READ, 0, NULL, &b) < 0)
 		return complain("open") + 1;
 	if (strcmp(args[2], "memset") == 0)
 		return gpu.memset_d8(gpu_ptr(b), 1, 4096) == CUDA_SUCCESS;
 	if (strcmp(args[2], "kernel") == 0)
-		return driver_store(&gpu, gpu_ptr(b), 1) == CUDA_SUCCESS;
+		return kernel_store(&gpu, gpu_ptr(b), 1) == CUDA_SUCCESS;
 	*(volatile unsigned *)gpushm_buffer_host_ptr(b) = 1;
 	return 1;
 }

@@ -7,19 +7,8 @@
 #   lint.sh BUILD --built    of those in BUILD/deb
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-out=$(mktemp)
-trap 'rm -f "$out"' EXIT
-checks=0
-failures=0
-
-check() {
-	checks=$((checks + 1))
-	if ! "${@:2}" >"$out" 2>&1; then
-		failures=$((failures + 1))
-		echo "failed: $1"
-		tail -n 50 "$out"
-	fi
-}
+# shellcheck source=tests/lib/checks.sh
+. tests/lib/checks.sh
 
 lintian_says_nothing() {
 	lintian --allow-root --fail-on error,warning --no-tag-display-limit "$build"/deb/*.changes
@@ -60,5 +49,4 @@ else
 	echo "skipped: there is no rpmlint"
 fi
 [ "$build" = "$1" ] || rm -rf "$build"
-echo "$((100 * (checks - failures) / checks))%: Checks: $checks, Failures: $failures, Errors: 0"
-[ $failures -eq 0 ]
+end_of_checks

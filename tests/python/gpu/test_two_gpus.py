@@ -5,22 +5,20 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import gpushm
 import numpy as np
 import pytest
+from gpus import GPU_POOLS, GPUS, PAIRS, in_thread
 from libraries import GPU, LIBRARIES
 
 NAME = os.environ.get("GPUSHM_LIBRARY", "torch")
 if NAME not in ("torch", "cupy", "numba"):
     pytest.skip(f"{NAME}: it is not tested on two GPUs", allow_module_level=True)
-GPU_POOLS = {p.name: p.device for p in gpushm.pools() if p.kind in ("vmm", "mempool") and not p.failed}
-GPUS = sorted(set(GPU_POOLS.values()))
 if len(GPUS) < 2:
     pytest.skip("one GPU, or none: these tests need two", allow_module_level=True)
 try:
@@ -28,7 +26,6 @@ try:
 except ImportError as e:
     pytest.skip(f"{NAME}: {e}", allow_module_level=True)
 
-PAIRS = [(pool, own, other) for pool, own in GPU_POOLS.items() for other in GPUS if other != own]
 WANT = np.arange(42, dtype="f4").reshape(7, 6)
 
 
@@ -64,23 +61,6 @@ def filled(name: str, pool: str, **options: Any) -> gpushm.Array:
     a = gpushm.create(name, WANT.shape, WANT.dtype, pool=pool, **options)
     a.copy_from_host(WANT)
     return a
-
-
-def in_thread(work: Callable[[], Any]) -> Any:
-    results: list[Any] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as e:
-            results.append(e)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if isinstance(results[0], BaseException):
-        raise results[0]
-    return results[0]
 
 
 @pytest.mark.parametrize(("pool", "own", "other"), PAIRS)

@@ -8,43 +8,22 @@
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "tests/lib/census.h"
-#include "tests/lib/client.h"
-#include "tests/lib/raw_stream.h"
+#include "tests/lib/stream_sides.h"
 #include "tests/lib/suite.h"
 
 #include <signal.h>
 #include <string.h>
 
-static struct actor producer_process, reader_process;
-static struct raw p, q;
-static uint64_t producer, reader;
-static struct stream_head *head;
-
 static void setup(void)
 {
 	client_setup_with(CENSUS_CONFIG);
-	actor_start(&producer_process, d.socket, getuid(), getgid());
-	actor_start(&reader_process, d.socket, getuid(), getgid());
-	raw_greet_as(&p, &producer_process);
-	raw_greet_as(&q, &reader_process);
-	producer = raw_produce(&p, "s");
-	reader = raw_open(&q, "s");
-	head = raw_map_page(&p, producer, STREAM_PAGE_HEAD);
-}
-
-static void end(struct actor *a, struct raw *r)
-{
-	raw_close(r);
-	if (a->pid)
-		actor_kill(a);
+	sides_start(d.socket);
+	sides_make_stream();
 }
 
 static void teardown(void)
 {
-	end(&producer_process, &p);
-	end(&reader_process, &q);
-	client_await(client_status().leases == 0);
-	gpushm_unlink(c, "s");
+	sides_end();
 	client_teardown();
 }
 
@@ -58,7 +37,7 @@ static bool is_dirty(void)
 
 /* A kernel of the reader may still read the frame while the process is being killed, or after it
  * has closed its socket. */
-START_TEST(a_frame_is_taken_from_a_reader_that_lives)
+START_TEST(a_frame_stays_with_its_reader_until_the_process_ends)
 {
 	struct stream_reader_page *own;
 	uint32_t i = raw_join(&q, reader, STREAM_EVERY);
@@ -80,19 +59,19 @@ START_TEST(a_frame_is_taken_from_a_reader_that_lives)
 }
 END_TEST
 
-START_TEST(the_words_say_nothing_to_a_producer_that_sleeps)
+START_TEST(a_readers_death_wakes_the_producer)
 {
 	struct stream_reader_page *own;
 	uint32_t i = raw_join(&q, reader, STREAM_EVERY), wake = head->wake, released;
 
 	own = raw_map_page(&q, reader, STREAM_PAGE_READER + i);
 	released = own->released_count;
-	end(&reader_process, &q);
+	reader_dies();
 	client_await(head->wake != wake && own->released_count != released);
 }
 END_TEST
 
-START_TEST(a_dead_members_frame_is_lost)
+START_TEST(a_dead_members_frame_is_given_to_the_group)
 {
 	struct stream_group_page *group = raw_map_page(&p, producer, STREAM_PAGE_GROUP);
 	struct stream_reader_page *own;
@@ -106,7 +85,7 @@ START_TEST(a_dead_members_frame_is_lost)
 	own->claims[0].claim = stream_claim_word(1, STREAM_CLAIMED);
 	group->owner[0] = stream_owner(1, i);
 	group->next = 2;
-	end(&reader_process, &q);
+	reader_dies();
 	client_await(head->active == 2);
 	ck_assert_uint_eq(group->owner[0], stream_owner(1, STREAM_REDO));
 	ck_assert_uint_eq(own->claims[0].claim, 0);
@@ -114,7 +93,7 @@ START_TEST(a_dead_members_frame_is_lost)
 }
 END_TEST
 
-START_TEST(both_die_at_once)
+START_TEST(deaths_at_the_same_time_are_both_found)
 {
 	uint32_t i = raw_join(&q, reader, STREAM_EVERY);
 
@@ -130,13 +109,13 @@ END_TEST
 
 /* ---- producers ---- */
 
-START_TEST(a_frame_of_a_dead_producer_counts)
+START_TEST(an_unfinished_frame_of_a_dead_producer_is_broken)
 {
 	raw_join(&q, reader, STREAM_EVERY);
 	raw_publish_frame(head, 0, 1, true);
 	raw_publish_frame(head, 1, 2, false);
 	head->slot[2].begun_ns = 5; /* it fills that one */
-	end(&producer_process, &p);
+	producer_dies();
 	client_await(head->state == STREAM_ORPHANED);
 	ck_assert_uint_eq(head->slot[0].broken, 0);
 	ck_assert_uint_eq(head->slot[0].ready, 1);
@@ -148,20 +127,20 @@ START_TEST(a_frame_of_a_dead_producer_counts)
 }
 END_TEST
 
-START_TEST(a_producer_dies_before_it_publishes)
+START_TEST(a_stream_that_was_not_published_dies_with_its_producer)
 {
 	uint64_t lease = raw_create(&p, "t", 16384);
 
 	ck_assert_int_eq(raw_make_stream(&p, lease, 4, 4096, 1), 0);
 	ck_assert_int_eq(raw_page(&p, lease, STREAM_PAGE_HEAD), 0);
-	end(&producer_process, &p);
+	producer_dies();
 	client_await(client_status().leases == 1);
 	ck_assert_int_eq(raw_call(&q, REQUEST(STAT, Stat, stat, BYTES(name, "t"))), CODE_NOT_FOUND);
 	ck_assert_ptr_null(raw_stream_info(&q, "t"));
 }
 END_TEST
 
-START_TEST(a_producer_closes_its_socket)
+START_TEST(a_producer_that_closes_its_socket_stays_the_producer)
 {
 	raw_publish_frame(head, 0, 1, true);
 	raw_close(&p);
@@ -173,15 +152,24 @@ START_TEST(a_producer_closes_its_socket)
 END_TEST
 
 /* It has said itself that it has ended, and died before its CLOSE arrived. */
-START_TEST(a_producer_that_had_ended_leaves_an_orphan)
+START_TEST(a_producer_that_had_ended_leaves_no_orphan)
 {
 	head->state = STREAM_ENDED;
-	end(&producer_process, &p);
+	producer_dies();
 	client_await(client_status().leases == 1);
 	ck_assert_uint_eq(head->state, STREAM_ENDED);
 	ck_assert_int_eq(raw_continue(&q, "s", 0), CODE_EXISTS);
 }
 END_TEST
+
+/* The daemon replies when the producer has gone. */
+static void wait_as_successor(struct raw *r)
+{
+	raw_request(r,
+		    REQUEST(OPEN, Open, open, BYTES(name, "s"), SET(wait_ms, 60000),
+			    SET(access, GPUSHM__PROTO__ACCESS__ACCESS_WRITE), SET(produce, true)));
+	client_await(client_waiting() == 1);
+}
 
 START_TEST(a_successor_waits_for_the_producers_death)
 {
@@ -192,11 +180,8 @@ START_TEST(a_successor_waits_for_the_producers_death)
 	raw_publish_frame(head, 0, 1, true);
 	actor_start(&other, d.socket, getuid(), getgid());
 	raw_greet_as(&r, &other);
-	raw_request(&r,
-		    REQUEST(OPEN, Open, open, BYTES(name, "s"), SET(wait_ms, 60000),
-			    SET(access, GPUSHM__PROTO__ACCESS__ACCESS_WRITE), SET(produce, true)));
-	client_await(client_waiting() == 1);
-	end(&producer_process, &p);
+	wait_as_successor(&r);
+	producer_dies();
 	ck_assert_msg(raw_receive(&r) == 0, "%s", r.text);
 	ck_assert_uint_eq(head->state, STREAM_RUNNING);
 	ck_assert_uint_eq(head->producers, 2);
@@ -205,17 +190,14 @@ START_TEST(a_successor_waits_for_the_producers_death)
 	ck_assert_int_eq(raw_page(&r, r.reply->attach->lease, STREAM_PAGE_HEAD), 0);
 	ck_assert(r.reply->page->writable);
 	ck_assert_int_eq(raw_continue(&q, "s", 0), CODE_STATE);
-	end(&other, &r);
+	side_end(&other, &r);
 	client_await(head->state == STREAM_ORPHANED);
 }
 END_TEST
 
-START_TEST(a_successor_waits_for_a_producer_that_has_closed)
+START_TEST(a_waiting_successor_is_refused_when_the_producer_closes)
 {
-	raw_request(&q,
-		    REQUEST(OPEN, Open, open, BYTES(name, "s"), SET(wait_ms, 60000),
-			    SET(access, GPUSHM__PROTO__ACCESS__ACCESS_WRITE), SET(produce, true)));
-	client_await(client_waiting() == 1);
+	wait_as_successor(&q);
 	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
 	ck_assert_int_eq(raw_receive(&q), CODE_EXISTS);
 }
@@ -238,7 +220,7 @@ static void expect_event(const char *type, const char *name, pid_t pid)
 	gpushm_events_free(got);
 }
 
-START_TEST(an_event_of_a_stream_is_missing)
+START_TEST(each_event_of_a_stream_is_told)
 {
 	pid_t first = producer_process.pid;
 	uint32_t i = raw_join(&q, reader, STREAM_EVERY);
@@ -247,7 +229,7 @@ START_TEST(an_event_of_a_stream_is_missing)
 	ck_assert_int_eq(raw_drop(&p, producer, i, 1), 0);
 	expect_event("dropped", "s", reader_process.pid);
 	ck_assert_uint_eq(daemon_log_count(&d, "does not follow stream \"s\" any more"), 1);
-	end(&producer_process, &p);
+	producer_dies();
 	expect_event("orphaned", "s", first);
 	ck_assert_int_eq(raw_continue(&q, "s", 0), 0);
 	expect_event("continued", "s", reader_process.pid);
@@ -266,7 +248,7 @@ static struct gpushm_stream_metrics metrics(void)
 	return copy;
 }
 
-START_TEST(a_count_of_streams_is_wrong)
+START_TEST(metrics_count_what_happened_to_streams)
 {
 	struct gpushm_stream_metrics m = metrics();
 
@@ -278,11 +260,11 @@ START_TEST(a_count_of_streams_is_wrong)
 	head->waited_ns = 1;
 	m = metrics();
 	ck_assert(m.share == 1 && m.frames == 2 && m.stalls == 3 && m.waiting == 1);
-	end(&reader_process, &q);
+	reader_dies();
 	client_await(metrics().share == 0);
 	m = metrics();
 	ck_assert(m.reader_deaths == 1 && m.producer_deaths == 0);
-	end(&producer_process, &p);
+	producer_dies();
 	client_await(metrics().orphaned == 1);
 	m = metrics();
 	ck_assert(m.running == 0 && m.producer_deaths == 1 && m.waiting == 0);
@@ -308,7 +290,7 @@ static uint64_t produce_impatiently(const char *name)
 }
 
 /* The producer has enqueued a wait for the reader's release, which the reader's GPU never does. */
-START_TEST(a_gpu_waits_for_ever)
+START_TEST(a_reader_that_a_gpu_waits_for_is_dropped)
 {
 	uint64_t lease = produce_impatiently("t"), other = raw_open(&q, "t");
 	uint32_t i = raw_join(&q, other, STREAM_LATEST);
@@ -335,18 +317,18 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, a_frame_is_taken_from_a_reader_that_lives);
-	tcase_add_test(tc, the_words_say_nothing_to_a_producer_that_sleeps);
-	tcase_add_test(tc, a_dead_members_frame_is_lost);
-	tcase_add_test(tc, both_die_at_once);
-	tcase_add_test(tc, a_frame_of_a_dead_producer_counts);
-	tcase_add_test(tc, a_producer_dies_before_it_publishes);
-	tcase_add_test(tc, a_producer_closes_its_socket);
-	tcase_add_test(tc, a_producer_that_had_ended_leaves_an_orphan);
+	tcase_add_test(tc, a_frame_stays_with_its_reader_until_the_process_ends);
+	tcase_add_test(tc, a_readers_death_wakes_the_producer);
+	tcase_add_test(tc, a_dead_members_frame_is_given_to_the_group);
+	tcase_add_test(tc, deaths_at_the_same_time_are_both_found);
+	tcase_add_test(tc, an_unfinished_frame_of_a_dead_producer_is_broken);
+	tcase_add_test(tc, a_stream_that_was_not_published_dies_with_its_producer);
+	tcase_add_test(tc, a_producer_that_closes_its_socket_stays_the_producer);
+	tcase_add_test(tc, a_producer_that_had_ended_leaves_no_orphan);
 	tcase_add_test(tc, a_successor_waits_for_the_producers_death);
-	tcase_add_test(tc, a_successor_waits_for_a_producer_that_has_closed);
-	tcase_add_test(tc, an_event_of_a_stream_is_missing);
-	tcase_add_test(tc, a_count_of_streams_is_wrong);
-	tcase_add_test(tc, a_gpu_waits_for_ever);
+	tcase_add_test(tc, a_waiting_successor_is_refused_when_the_producer_closes);
+	tcase_add_test(tc, each_event_of_a_stream_is_told);
+	tcase_add_test(tc, metrics_count_what_happened_to_streams);
+	tcase_add_test(tc, a_reader_that_a_gpu_waits_for_is_dropped);
 	return suite_run("stream_deaths", tc, NULL);
 }

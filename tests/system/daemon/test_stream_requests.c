@@ -5,8 +5,7 @@
  */
 #include "proto/base/own.h"
 #include "tests/lib/census.h"
-#include "tests/lib/client.h"
-#include "tests/lib/raw_stream.h"
+#include "tests/lib/stream_sides.h"
 #include "tests/lib/suite.h"
 
 #include <fcntl.h>
@@ -18,18 +17,12 @@
 
 /* ---- the fixture: a producer and a reader, each with a connection ---- */
 
-static struct raw p, q;
-static uint64_t producer, reader;
-static struct stream_head *head;
-
 static void setup(void)
 {
 	client_setup_with(CENSUS_CONFIG);
 	raw_greet(&p, d.socket);
 	raw_greet(&q, d.socket);
-	producer = raw_produce(&p, "s");
-	reader = raw_open(&q, "s");
-	head = raw_map_page(&p, producer, STREAM_PAGE_HEAD);
+	sides_make_stream();
 }
 
 static void teardown(void)
@@ -122,7 +115,7 @@ START_TEST(streams_says_what_the_words_say)
 }
 END_TEST
 
-START_TEST(a_newest_frame_that_lies_nowhere_is_read)
+START_TEST(a_newest_frame_that_lies_nowhere_is_not_read)
 {
 	head->newest = 3;
 	*stream_order(head, RAW_SLOTS, stream_order_size(RAW_SLOTS), 3) = 0x7fffffff;
@@ -130,7 +123,7 @@ START_TEST(a_newest_frame_that_lies_nowhere_is_read)
 }
 END_TEST
 
-START_TEST(a_lease_leaves_the_stream_and_goes_on)
+START_TEST(a_lease_leaves_its_stream_for_good)
 {
 	uint32_t i = raw_join(&q, reader, STREAM_EVERY);
 
@@ -159,7 +152,7 @@ START_TEST(a_join_that_is_sent_again_gets_its_seat)
 END_TEST
 
 /* Who may open a stream sees it; its owner sees whose processes follow it. */
-START_TEST(a_stranger_learns_who_follows_a_stream)
+START_TEST(a_stranger_does_not_learn_who_follows_a_stream)
 {
 	const Gpushm__Proto__StreamInfo *m;
 	struct actor stranger;
@@ -194,7 +187,7 @@ END_TEST
 
 /* ---- what is refused ---- */
 
-START_TEST(sizes_of_a_stream_overflow_or_make_no_sense)
+START_TEST(wrong_sizes_of_a_stream_are_refused)
 {
 	static const struct {
 		uint32_t slots;
@@ -229,7 +222,7 @@ START_TEST(sizes_of_a_stream_overflow_or_make_no_sense)
 }
 END_TEST
 
-START_TEST(a_stream_is_made_of_the_wrong_buffer)
+START_TEST(a_stream_of_a_wrong_buffer_is_refused)
 {
 	uint64_t lease = raw_create(&p, "t", 16384);
 
@@ -248,7 +241,7 @@ START_TEST(a_stream_is_made_of_the_wrong_buffer)
 }
 END_TEST
 
-START_TEST(a_stream_is_sealed)
+START_TEST(a_stream_cannot_be_sealed)
 {
 	uint64_t lease = raw_create(&p, "t", 16384);
 
@@ -260,7 +253,7 @@ START_TEST(a_stream_is_sealed)
 }
 END_TEST
 
-START_TEST(a_join_is_wrong)
+START_TEST(a_wrong_join_is_refused)
 {
 	ck_assert_int_eq(raw_join_as(&q, producer, STREAM_EVERY, 1), CODE_NO_LEASE);
 	ck_assert_int_eq(raw_join_as(&q, reader + 1000, STREAM_EVERY, 1), CODE_NO_LEASE);
@@ -274,7 +267,7 @@ START_TEST(a_join_is_wrong)
 }
 END_TEST
 
-START_TEST(more_readers_join_than_there_are_seats)
+START_TEST(a_join_without_a_free_seat_is_refused)
 {
 	uint64_t leases[RAW_READERS], late = raw_open(&q, "s");
 
@@ -300,7 +293,7 @@ START_TEST(more_readers_join_than_there_are_seats)
 }
 END_TEST
 
-START_TEST(a_process_gets_a_page_that_is_not_its_own)
+START_TEST(a_process_gets_its_own_pages_alone)
 {
 	uint64_t other = raw_open(&q, "s");
 	uint32_t i;
@@ -324,7 +317,7 @@ END_TEST
 
 /* What a process was given to read it can neither map for writing nor open again for it; and it
  * can't change the size of what it may write. */
-START_TEST(a_page_is_used_for_more_than_it_is_lent_for)
+START_TEST(a_page_is_used_only_as_it_was_lent)
 {
 	uint32_t i = raw_join(&q, reader, STREAM_EVERY);
 	int fd;
@@ -344,7 +337,7 @@ START_TEST(a_page_is_used_for_more_than_it_is_lent_for)
 }
 END_TEST
 
-START_TEST(a_reader_drops_others)
+START_TEST(only_the_producer_drops_readers)
 {
 	uint64_t other = raw_open(&q, "s");
 	uint32_t i = raw_join(&q, reader, STREAM_EVERY), k = raw_join(&q, other, STREAM_EVERY);
@@ -358,7 +351,7 @@ START_TEST(a_reader_drops_others)
 }
 END_TEST
 
-START_TEST(a_reader_that_was_dropped_keeps_a_frame)
+START_TEST(a_reader_that_was_dropped_keeps_no_frame)
 {
 	const struct stream_reader_page *seen;
 	struct stream_reader_page *own;
@@ -376,7 +369,7 @@ START_TEST(a_reader_that_was_dropped_keeps_a_frame)
 }
 END_TEST
 
-START_TEST(a_stream_is_opened_for_writing)
+START_TEST(a_stream_is_not_opened_for_writing)
 {
 	int code = raw_call(&q, REQUEST(OPEN, Open, open, BYTES(name, "s"),
 					SET(access, GPUSHM__PROTO__ACCESS__ACCESS_WRITE)));
@@ -393,7 +386,7 @@ END_TEST
 
 /* ---- a page that a process keeps ---- */
 
-START_TEST(a_page_that_a_process_keeps_is_forgotten)
+START_TEST(a_page_that_a_process_keeps_is_counted)
 {
 	struct gpushm_status status = client_status();
 	uint64_t before = status.retained_bytes;
@@ -407,7 +400,7 @@ START_TEST(a_page_that_a_process_keeps_is_forgotten)
 }
 END_TEST
 
-START_TEST(a_stream_leaves_something)
+START_TEST(a_stream_leaves_nothing)
 {
 	struct census before;
 	uint64_t leases[2], made;
@@ -436,21 +429,21 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_stream_is_made_joined_and_left);
 	tcase_add_test(tc, streams_says_what_the_words_say);
-	tcase_add_test(tc, a_newest_frame_that_lies_nowhere_is_read);
-	tcase_add_test(tc, a_lease_leaves_the_stream_and_goes_on);
+	tcase_add_test(tc, a_newest_frame_that_lies_nowhere_is_not_read);
+	tcase_add_test(tc, a_lease_leaves_its_stream_for_good);
 	tcase_add_test(tc, a_join_that_is_sent_again_gets_its_seat);
-	tcase_add_test(tc, a_stranger_learns_who_follows_a_stream);
-	tcase_add_test(tc, sizes_of_a_stream_overflow_or_make_no_sense);
-	tcase_add_test(tc, a_stream_is_made_of_the_wrong_buffer);
-	tcase_add_test(tc, a_stream_is_sealed);
-	tcase_add_test(tc, a_join_is_wrong);
-	tcase_add_test(tc, more_readers_join_than_there_are_seats);
-	tcase_add_test(tc, a_process_gets_a_page_that_is_not_its_own);
-	tcase_add_test(tc, a_page_is_used_for_more_than_it_is_lent_for);
-	tcase_add_test(tc, a_reader_drops_others);
-	tcase_add_test(tc, a_reader_that_was_dropped_keeps_a_frame);
-	tcase_add_test(tc, a_stream_is_opened_for_writing);
-	tcase_add_test(tc, a_page_that_a_process_keeps_is_forgotten);
-	tcase_add_test(tc, a_stream_leaves_something);
+	tcase_add_test(tc, a_stranger_does_not_learn_who_follows_a_stream);
+	tcase_add_test(tc, wrong_sizes_of_a_stream_are_refused);
+	tcase_add_test(tc, a_stream_of_a_wrong_buffer_is_refused);
+	tcase_add_test(tc, a_stream_cannot_be_sealed);
+	tcase_add_test(tc, a_wrong_join_is_refused);
+	tcase_add_test(tc, a_join_without_a_free_seat_is_refused);
+	tcase_add_test(tc, a_process_gets_its_own_pages_alone);
+	tcase_add_test(tc, a_page_is_used_only_as_it_was_lent);
+	tcase_add_test(tc, only_the_producer_drops_readers);
+	tcase_add_test(tc, a_reader_that_was_dropped_keeps_no_frame);
+	tcase_add_test(tc, a_stream_is_not_opened_for_writing);
+	tcase_add_test(tc, a_page_that_a_process_keeps_is_counted);
+	tcase_add_test(tc, a_stream_leaves_nothing);
 	return suite_run("stream_requests", tc, NULL);
 }

@@ -6,87 +6,71 @@
 #include "proto/base/own.h"
 #include "tests/lib/fake.h"
 #include "tests/lib/kept.h"
-#include "tests/lib/raw_stream.h"
 #include "tests/lib/reexec.h"
+#include "tests/lib/stream_sides.h"
 #include "tests/lib/suite.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-static struct actor producer_process, reader_process;
-static struct raw p, q;
-static uint64_t producer, reader, p_session, q_session;
-static struct stream_head *head;
 static struct stream_reader_page *own;
 static uint32_t seat;
+
+static void begin(const char *socket)
+{
+	sides_start(socket);
+	sides_make_stream();
+	seat = raw_join(&q, reader, STREAM_EVERY);
+	own = raw_map_page(&q, reader, STREAM_PAGE_READER + seat);
+}
 
 static void setup(void)
 {
 	kept_setup();
-	actor_start(&producer_process, k.socket, getuid(), getgid());
-	actor_start(&reader_process, k.socket, getuid(), getgid());
-	p_session = raw_greet_as(&p, &producer_process);
-	q_session = raw_greet_as(&q, &reader_process);
-	producer = raw_produce(&p, "s");
-	reader = raw_open(&q, "s");
-	head = raw_map_page(&p, producer, STREAM_PAGE_HEAD);
-	seat = raw_join(&q, reader, STREAM_EVERY);
-	own = raw_map_page(&q, reader, STREAM_PAGE_READER + seat);
+	begin(k.socket);
 	own->claims[1].claim = stream_claim_word(1, STREAM_CLAIMED);
-}
-
-static void end(struct actor *a, struct raw *r)
-{
-	raw_close(r);
-	if (a->pid)
-		actor_kill(a);
 }
 
 static void teardown(void)
 {
-	end(&producer_process, &p);
-	end(&reader_process, &q);
-	client_await(client_status().leases == 0);
-	gpushm_unlink(c, "s");
+	sides_end();
 	client_await(supervisor_count(&k, 's') == 0);
 	kept_teardown();
 }
 
-static void reclaim(struct raw *r, struct actor *a, uint64_t *session, uint64_t lease)
-{
-	uint64_t former = *session;
-
-	raw_close(r);
-	*session = raw_greet_as(r, a);
-	ck_assert_int_eq(raw_call(r, REQUEST(RECLAIM, Reclaim, reclaim, SET(session, former),
-					     .n_leases = lease != 0, .leases = &lease,
-					     SET(last, true))),
-			 0);
-	ck_assert_uint_eq(r->reply->reclaimed->n_lost, 0);
-}
-
-START_TEST(a_restart_ends_a_stream)
+/* Both sides are back: nothing of the stream has changed, and it goes on. */
+static void expect_unharmed(uint64_t claim)
 {
 	const struct stream_reader_page *seen;
 
-	kept_crash();
-	reclaim(&p, &producer_process, &p_session, producer);
-	reclaim(&q, &reader_process, &q_session, reader);
 	ck_assert_uint_eq(head->state, STREAM_RUNNING);
 	ck_assert_uint_eq(head->producers, 1);
 	ck_assert_uint_eq(head->active, 1u << seat);
-	ck_assert_uint_eq(own->claims[1].claim, stream_claim_word(1, STREAM_CLAIMED));
+	ck_assert_uint_eq(own->claims[1].claim, claim);
 
 	/* It is the same memory. */
 	seen = raw_map_page(&p, producer, STREAM_PAGE_READER + seat);
-	own->taken = 9;
-	ck_assert_uint_eq(seen->taken, 9);
+	own->taken++;
+	ck_assert_uint_eq(seen->taken, own->taken);
 	ck_assert_uint_eq(raw_join(&q, reader, STREAM_EVERY), seat);
 	ck_assert_uint_eq(q.reply->joined->generation, 1);
-	ck_assert_uint_eq(raw_stream_info(&q, "s")->readers[0]->taken, 9);
+	ck_assert_uint_eq(raw_stream_info(&q, "s")->readers[0]->taken, own->taken);
+}
 
-	/* And it goes on. */
+static void planned_restart(void)
+{
+	unsigned ready = k.ready;
+
+	ck_assert_int_eq(kill(k.pid, SIGUSR2), 0);
+	client_await(k.ready > ready);
+}
+
+START_TEST(a_stream_goes_on_after_a_restart)
+{
+	kept_crash();
+	both_return();
+	expect_unharmed(stream_claim_word(1, STREAM_CLAIMED));
 	ck_assert_int_eq(raw_close_lease(&q, reader), 0);
 	ck_assert_uint_eq(own->claims[1].released, STREAM_RELEASED_ALL);
 	reader = raw_open(&q, "s");
@@ -103,15 +87,14 @@ static const Gpushm__Proto__StreamMetrics *metrics(void)
 }
 
 /* A counter that begins anew with a large number looks like a burst of frames. */
-START_TEST(frames_before_a_restart_are_counted_again)
+START_TEST(frames_before_a_restart_are_not_counted_again)
 {
 	raw_publish_frame(head, 0, 1000, true);
 	head->stalls = 5;
 	ck_assert_uint_eq(metrics()->frames, 1000);
 	ck_assert_uint_eq(metrics()->stalls, 5);
 	kept_crash();
-	reclaim(&p, &producer_process, &p_session, producer);
-	reclaim(&q, &reader_process, &q_session, reader);
+	both_return();
 	ck_assert_uint_eq(metrics()->frames, 0);
 	ck_assert_uint_eq(metrics()->stalls, 0);
 	raw_publish_frame(head, 1, 1003, true);
@@ -124,45 +107,43 @@ START_TEST(frames_before_a_restart_are_counted_again)
 END_TEST
 
 /* As by systemctl restart: the processes go on. */
-START_TEST(a_stop_ends_a_stream)
+START_TEST(a_stream_goes_on_after_a_stop)
 {
 	supervisor_end(&k, SIGTERM);
 	ck_assert_uint_eq(head->state, STREAM_RUNNING);
 	ck_assert_uint_eq(head->active, 1u << seat);
 	ck_assert_uint_eq(own->claims[1].claim, stream_claim_word(1, STREAM_CLAIMED));
 	supervisor_start(&k);
-	reclaim(&p, &producer_process, &p_session, producer);
-	reclaim(&q, &reader_process, &q_session, reader);
-	ck_assert_uint_eq(head->state, STREAM_RUNNING);
-	ck_assert_uint_eq(raw_join(&q, reader, STREAM_EVERY), seat);
+	both_return();
+	expect_unharmed(stream_claim_word(1, STREAM_CLAIMED));
 }
 END_TEST
 
-START_TEST(a_reader_dies_while_no_daemon_runs)
+START_TEST(a_readers_death_without_a_daemon_is_found_at_the_start)
 {
 	supervisor_end(&k, SIGKILL);
-	end(&reader_process, &q);
+	reader_dies();
 	ck_assert_uint_eq(own->claims[1].claim, stream_claim_word(1, STREAM_CLAIMED));
 	supervisor_start(&k);
 	ck_assert_uint_eq(head->active, 0);
 	ck_assert_uint_eq(head->seats[seat].state, STREAM_SEAT_FREE);
 	ck_assert_uint_eq(own->claims[1].claim, 0);
 	ck_assert_uint_eq(own->claims[1].released, STREAM_RELEASED_ALL);
-	reclaim(&p, &producer_process, &p_session, producer);
+	producer_returns();
 	ck_assert_uint_eq(raw_stream_info(&p, "s")->n_readers, 0);
 }
 END_TEST
 
-START_TEST(a_producer_dies_while_no_daemon_runs)
+START_TEST(a_producers_death_without_a_daemon_is_found_at_the_start)
 {
 	raw_publish_frame(head, 0, 1, false);
 	supervisor_end(&k, SIGKILL);
-	end(&producer_process, &p);
+	producer_dies();
 	ck_assert_uint_eq(head->state, STREAM_RUNNING);
 	supervisor_start(&k);
 	ck_assert_uint_eq(head->state, STREAM_ORPHANED);
 	ck_assert_uint_eq(head->slot[0].broken, 1);
-	reclaim(&q, &reader_process, &q_session, reader);
+	reader_returns();
 	ck_assert_int_eq(raw_call(&q, REQUEST(STAT, Stat, stat, BYTES(name, "s"))), 0);
 	ck_assert(!q.reply->stat->dirty);
 	ck_assert_int_eq(raw_continue(&q, "s", 0), 0);
@@ -176,17 +157,17 @@ START_TEST(a_producer_dies_while_no_daemon_runs)
 END_TEST
 
 /* Its process lives: that it has closed the lease shows when it comes back. */
-START_TEST(a_reader_closes_while_no_daemon_runs)
+START_TEST(a_readers_close_without_a_daemon_is_found_at_its_return)
 {
 	kept_crash();
 	ck_assert_uint_eq(head->active, 1u << seat);
-	reclaim(&q, &reader_process, &q_session, 0);
+	side_returns(&q, &reader_process, &q_session, 0);
 	ck_assert_uint_eq(head->active, 0);
 	ck_assert_uint_eq(own->claims[1].claim, 0);
 }
 END_TEST
 
-START_TEST(a_restart_forgets_who_was_dropped_and_who_left)
+START_TEST(a_restart_remembers_who_was_dropped_and_who_left)
 {
 	uint64_t other = raw_open(&q, "s");
 	uint32_t second = raw_join(&q, other, STREAM_EVERY);
@@ -194,7 +175,7 @@ START_TEST(a_restart_forgets_who_was_dropped_and_who_left)
 	ck_assert_int_eq(raw_drop(&p, producer, seat, 1), 0);
 	ck_assert_int_eq(raw_leave(&q, other), 0);
 	kept_crash();
-	reclaim(&p, &producer_process, &p_session, producer);
+	producer_returns();
 	ck_assert_uint_eq(head->active, 0);
 	ck_assert_uint_eq(head->seats[seat].state, STREAM_SEAT_DROPPED);
 	ck_assert_uint_eq(head->seats[second].state, STREAM_SEAT_FREE);
@@ -207,13 +188,12 @@ END_TEST
 
 /* The daemon died before it could write that into the journal. Claims of that reader are gone: it
  * must not be there again as if nothing had happened. */
-START_TEST(a_restart_takes_a_drop_back)
+START_TEST(a_restart_completes_a_drop)
 {
 	head->seats[seat].state = STREAM_SEAT_DROPPED;
 	head->active = head->every = 0;
 	kept_crash();
-	reclaim(&p, &producer_process, &p_session, producer);
-	reclaim(&q, &reader_process, &q_session, reader);
+	both_return();
 	ck_assert_uint_eq(head->seats[seat].state, STREAM_SEAT_DROPPED);
 	ck_assert_uint_eq(head->active, 0);
 	ck_assert(raw_stream_info(&p, "s")->readers[0]->dropped);
@@ -222,7 +202,7 @@ START_TEST(a_restart_takes_a_drop_back)
 END_TEST
 
 /* Nor into the words, that it has joined. */
-START_TEST(a_restart_forgets_a_reader_that_the_words_do_not_know)
+START_TEST(a_restart_completes_a_join)
 {
 	head->seats[seat].state = STREAM_SEAT_FREE;
 	head->seats[seat].generation = 0;
@@ -234,19 +214,19 @@ START_TEST(a_restart_forgets_a_reader_that_the_words_do_not_know)
 }
 END_TEST
 
-START_TEST(a_restart_continues_a_stream_that_has_ended)
+START_TEST(an_ended_stream_stays_ended_after_a_restart)
 {
 	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
 	kept_crash();
 	ck_assert_uint_eq(head->state, STREAM_ENDED);
-	reclaim(&q, &reader_process, &q_session, reader);
+	reader_returns();
 	ck_assert_int_eq(raw_continue(&q, "s", 0), CODE_EXISTS);
 	ck_assert_uint_eq(raw_stream_info(&q, "s")->state, STREAM_ENDED);
 }
 END_TEST
 
 /* The producer knows a reader's page by the generation of its seat. */
-START_TEST(a_generation_comes_twice)
+START_TEST(each_generation_is_new)
 {
 	uint64_t other, last = 0;
 
@@ -258,14 +238,13 @@ START_TEST(a_generation_comes_twice)
 		raw_close_lease(&q, other);
 		if (i % 750 == 749) {
 			kept_crash();
-			reclaim(&p, &producer_process, &p_session, producer);
-			reclaim(&q, &reader_process, &q_session, reader);
+			both_return();
 		}
 	}
 }
 END_TEST
 
-START_TEST(pages_stay_with_the_supervisor)
+START_TEST(the_supervisor_has_the_pages_that_are_in_use)
 {
 	size_t before = supervisor_count(&k, 's');
 
@@ -281,32 +260,27 @@ START_TEST(pages_stay_with_the_supervisor)
 }
 END_TEST
 
-START_TEST(a_planned_restart_ends_a_stream)
+START_TEST(a_stream_goes_on_after_a_planned_restart)
 {
-	unsigned ready = k.ready;
-
-	ck_assert_int_eq(kill(k.pid, SIGUSR2), 0);
-	client_await(k.ready > ready);
-	reclaim(&p, &producer_process, &p_session, producer);
-	reclaim(&q, &reader_process, &q_session, reader);
-	ck_assert_uint_eq(head->active, 1u << seat);
-	ck_assert_uint_eq(raw_join(&q, reader, STREAM_EVERY), seat);
-	end(&reader_process, &q);
+	planned_restart();
+	both_return();
+	expect_unharmed(stream_claim_word(1, STREAM_CLAIMED));
+	reader_dies();
 	client_await(own->claims[1].claim == 0);
 	kept_crash();
-	reclaim(&p, &producer_process, &p_session, producer);
+	producer_returns();
 	ck_assert_int_eq(raw_page(&p, producer, STREAM_PAGE_GROUP), 0);
 }
 END_TEST
 
 /* With the fake driver the default pool is that of a GPU. Its readers would wait for a producer
  * that never comes. */
-START_TEST(a_stream_whose_memory_is_lost_goes_on)
+START_TEST(a_stream_whose_memory_is_lost_ends)
 {
 	struct stream_head *stays;
 	uint64_t lease;
 
-	if (!fake_is_here() || supervisor_skips("a_stream_whose_memory_is_lost_goes_on"))
+	if (!fake_is_here() || supervisor_skips("a_stream_whose_memory_is_lost_ends"))
 		return;
 	setup();
 	ck_assert_int_eq(raw_call(&p, REQUEST(CREATE, Create, create, BYTES(name, "stays"),
@@ -323,7 +297,7 @@ START_TEST(a_stream_whose_memory_is_lost_goes_on)
 	ck_assert_uint_eq(head->active, 0);
 	ck_assert_uint_eq(own->claims[1].released, STREAM_RELEASED_ALL);
 	ck_assert_uint_eq(stays->state, STREAM_RUNNING);
-	reclaim(&p, &producer_process, &p_session, lease);
+	side_returns(&p, &producer_process, &p_session, lease);
 	ck_assert_ptr_null(raw_stream_info(&p, "s"));
 	ck_assert_int_eq(raw_close_lease(&p, lease), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "stays"), 0);
@@ -336,58 +310,40 @@ END_TEST
 static void setup_alone(void)
 {
 	reexec_setup();
-	actor_start(&producer_process, d.socket, getuid(), getgid());
-	actor_start(&reader_process, d.socket, getuid(), getgid());
-	p_session = raw_greet_as(&p, &producer_process);
-	q_session = raw_greet_as(&q, &reader_process);
-	producer = raw_produce(&p, "s");
-	reader = raw_open(&q, "s");
-	head = raw_map_page(&p, producer, STREAM_PAGE_HEAD);
-	seat = raw_join(&q, reader, STREAM_EVERY);
-	own = raw_map_page(&q, reader, STREAM_PAGE_READER + seat);
+	begin(d.socket);
 }
 
 static void teardown_alone(void)
 {
-	end(&producer_process, &p);
-	end(&reader_process, &q);
-	client_await(client_status().leases == 0);
-	gpushm_unlink(c, "s");
+	sides_end();
 	client_teardown();
 }
 
-START_TEST(an_exec_ends_a_stream)
+START_TEST(a_stream_goes_on_after_an_exec)
 {
-	const struct stream_reader_page *seen;
-
 	for (int i = 0; i < 3; i++) {
 		reexec_restart();
-		reclaim(&p, &producer_process, &p_session, producer);
-		reclaim(&q, &reader_process, &q_session, reader);
-		ck_assert_uint_eq(head->active, 1u << seat);
-		ck_assert_uint_eq(head->state, STREAM_RUNNING);
-		own->taken = 7u + (unsigned)i;
-		seen = raw_map_page(&p, producer, STREAM_PAGE_READER + seat);
-		ck_assert_uint_eq(seen->taken, 7u + (unsigned)i);
+		both_return();
+		expect_unharmed(0);
 	}
 	own->claims[0].claim = stream_claim_word(1, STREAM_CLAIMED);
-	end(&reader_process, &q);
+	reader_dies();
 	client_await(own->claims[0].claim == 0);
 	reexec_restart();
-	end(&producer_process, &p);
+	producer_dies();
 	client_await(head->state == STREAM_ORPHANED);
 }
 END_TEST
 
 /* A page that was retired is in no journal, and systemd has none: nothing of it is left. */
-START_TEST(a_page_that_a_process_keeps_survives_an_exec)
+START_TEST(a_page_that_a_process_keeps_is_not_counted_after_an_exec)
 {
 	struct gpushm_status before = client_status();
 
 	raw_close_lease(&q, reader);
 	ck_assert_uint_gt(client_status().retained_bytes, before.retained_bytes);
 	reexec_restart();
-	reclaim(&p, &producer_process, &p_session, producer);
+	producer_returns();
 	ck_assert_uint_eq(client_status().retained_bytes, before.retained_bytes);
 	reader = raw_open(&p, "s");
 	ck_assert_uint_eq(raw_join(&p, reader, STREAM_EVERY), seat);
@@ -402,25 +358,25 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 100);
-	tcase_add_test(tc, a_restart_ends_a_stream);
-	tcase_add_test(tc, frames_before_a_restart_are_counted_again);
-	tcase_add_test(tc, a_stop_ends_a_stream);
-	tcase_add_test(tc, a_reader_dies_while_no_daemon_runs);
-	tcase_add_test(tc, a_producer_dies_while_no_daemon_runs);
-	tcase_add_test(tc, a_reader_closes_while_no_daemon_runs);
-	tcase_add_test(tc, a_restart_forgets_who_was_dropped_and_who_left);
-	tcase_add_test(tc, a_restart_takes_a_drop_back);
-	tcase_add_test(tc, a_restart_forgets_a_reader_that_the_words_do_not_know);
-	tcase_add_test(tc, a_restart_continues_a_stream_that_has_ended);
-	tcase_add_test(tc, a_generation_comes_twice);
-	tcase_add_test(tc, pages_stay_with_the_supervisor);
-	tcase_add_test(tc, a_planned_restart_ends_a_stream);
+	tcase_add_test(tc, a_stream_goes_on_after_a_restart);
+	tcase_add_test(tc, frames_before_a_restart_are_not_counted_again);
+	tcase_add_test(tc, a_stream_goes_on_after_a_stop);
+	tcase_add_test(tc, a_readers_death_without_a_daemon_is_found_at_the_start);
+	tcase_add_test(tc, a_producers_death_without_a_daemon_is_found_at_the_start);
+	tcase_add_test(tc, a_readers_close_without_a_daemon_is_found_at_its_return);
+	tcase_add_test(tc, a_restart_remembers_who_was_dropped_and_who_left);
+	tcase_add_test(tc, a_restart_completes_a_drop);
+	tcase_add_test(tc, a_restart_completes_a_join);
+	tcase_add_test(tc, an_ended_stream_stays_ended_after_a_restart);
+	tcase_add_test(tc, each_generation_is_new);
+	tcase_add_test(tc, the_supervisor_has_the_pages_that_are_in_use);
+	tcase_add_test(tc, a_stream_goes_on_after_a_planned_restart);
 
-	tcase_add_test(lost, a_stream_whose_memory_is_lost_goes_on);
+	tcase_add_test(lost, a_stream_whose_memory_is_lost_ends);
 
 	tcase_add_checked_fixture(alone, setup_alone, teardown_alone);
 	tcase_set_timeout(alone, 100);
-	tcase_add_test(alone, an_exec_ends_a_stream);
-	tcase_add_test(alone, a_page_that_a_process_keeps_survives_an_exec);
+	tcase_add_test(alone, a_stream_goes_on_after_an_exec);
+	tcase_add_test(alone, a_page_that_a_process_keeps_is_not_counted_after_an_exec);
 	return suite_run("stream_restart", tc, lost, alone, NULL);
 }

@@ -25,6 +25,17 @@ static inline void create_with(struct gpushm_stream_spec spec)
 	ck_assert_msg(streamer_create(c, "s", &spec, &p) == 0, "%s", gpushm_error());
 }
 
+static inline int create_in(const char *pool, uint32_t slots)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_stream_spec spec = { .struct_size = sizeof(spec),
+					   .arrays = streamer_arrays,
+					   .n_arrays = STREAMER_ARRAYS,
+					   .slots = slots };
+
+	return gpushm_stream_create(c, "s", &spec, &o, &p);
+}
+
 static inline void create(uint32_t slots)
 {
 	create_with((struct gpushm_stream_spec){ .slots = slots });
@@ -48,6 +59,14 @@ static inline void teardown(void)
 	client_teardown();
 }
 
+static inline void fill_and_publish(struct gpushm_frame *f)
+{
+	uint64_t seq = gpushm_frame_seq(f);
+
+	ck_assert_int_eq(streamer_fill(f), 0);
+	ck_assert_int_eq(gpushm_frame_publish(f, GPUSHM_ON_HOST, &seq, sizeof(seq)), 0);
+}
+
 static inline uint64_t produce(void)
 {
 	struct gpushm_frame *f = NULL;
@@ -55,9 +74,29 @@ static inline uint64_t produce(void)
 
 	ck_assert_msg(gpushm_frame_begin(p, NULL, 0, &f) == 0, "%s", gpushm_error());
 	seq = gpushm_frame_seq(f);
-	ck_assert_int_eq(streamer_fill(f), 0);
-	ck_assert_int_eq(gpushm_frame_publish(f, GPUSHM_ON_HOST, &seq, sizeof(seq)), 0);
+	fill_and_publish(f);
 	return seq;
+}
+
+static inline void produce_many(unsigned n)
+{
+	while (n-- > 0)
+		produce();
+}
+
+static inline void begins(uint64_t timeout_ms)
+{
+	struct gpushm_frame *f = NULL;
+
+	ck_assert_msg(gpushm_frame_begin(p, NULL, timeout_ms, &f) == 0, "%s", gpushm_error());
+	gpushm_frame_cancel(f);
+}
+
+static inline void begin_fails(uint64_t timeout_ms, int error)
+{
+	struct gpushm_frame *f = NULL;
+
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, timeout_ms, &f), error);
 }
 
 static inline struct gpushm_frame *next(struct gpushm_stream *s)
@@ -70,18 +109,28 @@ static inline struct gpushm_frame *next(struct gpushm_stream *s)
 	return f;
 }
 
+static inline void release(struct gpushm_frame *f)
+{
+	ck_assert_int_eq(gpushm_frame_release(f, NULL), 0);
+}
+
 static inline void expect_next(struct gpushm_stream *s, uint64_t seq)
 {
 	struct gpushm_frame *f = next(s);
 
 	ck_assert_uint_eq(gpushm_frame_seq(f), seq);
-	ck_assert_int_eq(gpushm_frame_release(f, NULL), 0);
+	release(f);
+}
+
+static inline void next_fails(struct gpushm_stream *s, uint64_t timeout_ms, int error)
+{
+	struct gpushm_frame *f = NULL;
+
+	ck_assert_int_eq(gpushm_frame_next(s, NULL, timeout_ms, &f), error);
+	ck_assert_ptr_null(f);
 }
 
 static inline void expect_none(struct gpushm_stream *s)
 {
-	struct gpushm_frame *f = NULL;
-
-	ck_assert_int_eq(gpushm_frame_next(s, NULL, 0, &f), -EAGAIN);
-	ck_assert_ptr_null(f);
+	next_fails(s, 0, -EAGAIN);
 }

@@ -24,9 +24,18 @@ static void leave(void)
 	kept_teardown();
 }
 
-static void go_away(void)
+/* Calls give up when no daemon has answered for that long; NULL: for as long as in other tests. */
+static void outage_begins(const char *reconnect_ms)
 {
 	supervisor_end(&k, SIGKILL);
+	if (reconnect_ms)
+		setenv("GPUSHM_RECONNECT_MS", reconnect_ms, 1);
+}
+
+static void outage_ends(void)
+{
+	unsetenv("GPUSHM_RECONNECT_MS");
+	supervisor_start(&k);
 }
 
 static uint64_t fails_to_begin(uint64_t timeout_ms, int error)
@@ -45,24 +54,16 @@ static bool is_readable(int fd, int ms)
 	return poll(&w, 1, ms) > 0;
 }
 
-static void begins(uint64_t timeout_ms)
-{
-	struct gpushm_frame *f = NULL;
-
-	ck_assert_msg(gpushm_frame_begin(p, NULL, timeout_ms, &f) == 0, "%s", gpushm_error());
-	gpushm_frame_cancel(f);
-}
-
 static void create_and_follow(struct gpushm_stream_spec spec)
 {
 	create_with(spec);
 	r = follow(GPUSHM_EVERY, 1);
 }
 
-START_TEST(a_new_reader_stops_a_producer_without_a_daemon)
+START_TEST(a_producer_without_a_daemon_keeps_its_timeouts)
 {
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
-	go_away();
+	outage_begins(NULL);
 	for (int i = 0; i < 20; i++)
 		ck_assert_uint_lt(fails_to_begin(0, -EAGAIN), SOON_MS);
 	says("a reader has joined");
@@ -76,13 +77,13 @@ START_TEST(a_new_reader_stops_a_producer_without_a_daemon)
 END_TEST
 
 /* As a loop over a camera's frames does. */
-START_TEST(a_loop_without_timeouts_does_not_find_the_daemon)
+START_TEST(a_loop_without_timeouts_finds_the_daemon)
 {
 	uint64_t end;
 	struct gpushm_frame *f = NULL;
 
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
-	go_away();
+	outage_begins(NULL);
 	fails_to_begin(0, -EAGAIN);
 	supervisor_start(&k);
 	end = clock_monotonic_ms() + 10000;
@@ -108,13 +109,13 @@ static int begin_by_fd(int fd, uint64_t ms)
 	return error;
 }
 
-START_TEST(an_fd_sleeps_on_after_the_daemon_is_back)
+START_TEST(an_fd_wakes_when_the_daemon_is_back)
 {
 	int fd;
 
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
 	fd = gpushm_stream_fd(p);
-	go_away();
+	outage_begins(NULL);
 	ck_assert_int_eq(begin_by_fd(fd, 500), -EAGAIN);
 	supervisor_start(&k);
 	ck_assert_int_eq(begin_by_fd(fd, 10000), 0);
@@ -123,14 +124,14 @@ START_TEST(an_fd_sleeps_on_after_the_daemon_is_back)
 END_TEST
 
 /* What waits in the listener's queue holds up others. */
-START_TEST(a_call_leaves_more_than_one_connection)
+START_TEST(failed_calls_leave_one_connection)
 {
 	int fd, n = 0;
 
-	if (supervisor_skips("a_call_leaves_more_than_one_connection"))
+	if (supervisor_skips("failed_calls_leave_one_connection"))
 		return;
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
-	go_away();
+	outage_begins(NULL);
 	for (int i = 0; i < 50; i++)
 		fails_to_begin(0, -EAGAIN);
 	for (struct pollfd waiting = { .fd = k.listening, .events = POLLIN };
@@ -148,15 +149,14 @@ START_TEST(a_call_leaves_more_than_one_connection)
 }
 END_TEST
 
-START_TEST(a_reader_that_can_not_be_dropped_stops_the_producer)
+START_TEST(a_slow_reader_is_dropped_when_the_daemon_is_back)
 {
-	struct gpushm_frame *held, *f = NULL;
+	struct gpushm_frame *held;
 
 	create_and_follow((struct gpushm_stream_spec){ .slots = 2, .limit_ms = 50 });
-	produce();
-	produce();
+	produce_many(2);
 	held = next(r);
-	go_away();
+	outage_begins(NULL);
 	fails_to_begin(0, -EAGAIN);
 	poll(NULL, 0, 60);
 	ck_assert_uint_lt(fails_to_begin(0, -EAGAIN), SOON_MS);
@@ -166,211 +166,158 @@ START_TEST(a_reader_that_can_not_be_dropped_stops_the_producer)
 	supervisor_start(&k);
 	begins(10000);
 	ck_assert_int_eq(gpushm_frame_release(held, NULL), -ESTALE);
-	ck_assert_int_eq(gpushm_frame_next(r, NULL, 0, &f), -ESTALE);
+	next_fails(r, 0, -ESTALE);
 }
 END_TEST
 
-/* Each call is shorter than $GPUSHM_RECONNECT_MS, as those of Python are. */
-START_TEST(short_calls_never_learn_that_the_daemon_has_gone)
+/* ---- calls that are shorter than $GPUSHM_RECONNECT_MS, as those of Python are ---- */
+
+static const struct wait {
+	const char *what;
+	bool for_slot; /* else for a frame */
+	bool by_fd;
+	uint64_t timeout_ms;
+} waits[] = {
+	{ "short waits for a frame", false, false, 100 },
+	{ "very short waits for a frame", false, false, 10 },
+	{ "short waits for a slot", true, false, 100 },
+	{ "very short waits for a slot", true, false, 1 },
+	{ "an event loop that reads", false, true, 0 },
+	{ "an event loop that produces", true, true, 0 },
+};
+
+/* Returns the first error that is not that there was none in time. */
+static int wait_again_and_again(const struct wait *w)
 {
-	uint64_t end = clock_monotonic_ms() + 10000;
+	uint64_t end = clock_monotonic_ms() + 20000;
+	int error, again = w->by_fd ? -EAGAIN : -ETIMEDOUT;
+	int fd = w->by_fd ? gpushm_stream_fd(w->for_slot ? p : r) : -1;
 	struct gpushm_frame *f = NULL;
+
+	do {
+		if (w->by_fd)
+			ck_assert_msg(is_readable(fd, 20000), "%s", w->what);
+		error = w->for_slot ? gpushm_frame_begin(p, NULL, w->timeout_ms, &f)
+				    : gpushm_frame_next(r, NULL, w->timeout_ms, &f);
+	} while (error == again && clock_monotonic_ms() < end);
+	return error;
+}
+
+static void learns_of_the_outage(const struct wait *w)
+{
 	int error;
 
-	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
-	go_away();
-	setenv("GPUSHM_RECONNECT_MS", "1500", 1);
-	do
-		error = gpushm_frame_begin(p, NULL, 100, &f);
-	while (error == -ETIMEDOUT && clock_monotonic_ms() < end);
-	ck_assert_int_eq(error, -ECONNRESET);
+	outage_begins("1500");
+	error = wait_again_and_again(w);
+	ck_assert_msg(error == -ECONNRESET, "%s: %d: %s", w->what, error, gpushm_error());
 	says("no daemon has answered within 1500 ms");
-	fails_to_begin(100, -ETIMEDOUT);
-	unsetenv("GPUSHM_RECONNECT_MS");
-	supervisor_start(&k);
-	begins(10000);
-}
-END_TEST
-
-/* The same of waits that do not need the daemon, but for what it would wake them. */
-static void learns(bool producer, uint64_t timeout_ms)
-{
-	uint64_t end = clock_monotonic_ms() + 10000;
-	struct gpushm_frame *f = NULL;
-	int error;
-
-	go_away();
-	setenv("GPUSHM_RECONNECT_MS", "1500", 1);
-	do
-		error = producer ? gpushm_frame_begin(p, NULL, timeout_ms, &f)
-				 : gpushm_frame_next(r, NULL, timeout_ms, &f);
-	while (error == -ETIMEDOUT && clock_monotonic_ms() < end);
-	ck_assert_int_eq(error, -ECONNRESET);
-	says("no daemon has answered within 1500 ms");
-	unsetenv("GPUSHM_RECONNECT_MS");
-	supervisor_start(&k);
 }
 
-static void reader_learns(uint64_t timeout_ms)
+START_TEST(each_wait_learns_that_the_daemon_has_gone)
 {
-	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
-	expect_next(r, produce());
-	learns(false, timeout_ms);
-	expect_next(r, produce());
-}
+	const struct wait *w = &waits[_i];
 
-static void producer_learns(uint64_t timeout_ms)
-{
 	create_and_follow((struct gpushm_stream_spec){ .slots = 2 });
 	produce();
-	produce();
-	learns(true, timeout_ms);
-	expect_next(r, 1);
-	begins(10000);
-}
-
-START_TEST(short_waits_for_a_frame_never_learn_that_the_daemon_has_gone)
-{
-	reader_learns(100);
-}
-END_TEST
-
-START_TEST(very_short_waits_for_a_frame_never_learn_that_the_daemon_has_gone)
-{
-	reader_learns(10);
-}
-END_TEST
-
-START_TEST(short_waits_for_a_slot_never_learn_that_the_daemon_has_gone)
-{
-	producer_learns(100);
-}
-END_TEST
-
-START_TEST(very_short_waits_for_a_slot_never_learn_that_the_daemon_has_gone)
-{
-	producer_learns(1);
-}
-END_TEST
-
-/* The same of an event loop, whose calls do not wait at all. */
-static void learns_by_fd(bool producer)
-{
-	int error = -EAGAIN, fd = gpushm_stream_fd(producer ? p : r);
-	struct gpushm_frame *f = NULL;
-
-	ck_assert_int_ge(fd, 0);
-	go_away();
-	setenv("GPUSHM_RECONNECT_MS", "1000", 1);
-	while (error == -EAGAIN) {
-		ck_assert(is_readable(fd, 20000));
-		error = producer ? gpushm_frame_begin(p, NULL, 0, &f)
-				 : gpushm_frame_next(r, NULL, 0, &f);
+	if (w->for_slot)
+		produce();
+	else
+		expect_next(r, 1);
+	learns_of_the_outage(w);
+	outage_ends();
+	if (w->for_slot) {
+		expect_next(r, 1);
+		begins(10000);
+	} else {
+		expect_next(r, produce());
 	}
-	ck_assert_int_eq(error, -ECONNRESET);
-	says("no daemon has answered within 1000 ms");
-	unsetenv("GPUSHM_RECONNECT_MS");
-	supervisor_start(&k);
-}
-
-START_TEST(an_event_loop_that_reads_never_learns_that_the_daemon_has_gone)
-{
-	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
-	expect_next(r, produce());
-	learns_by_fd(false);
-	expect_next(r, produce());
 }
 END_TEST
 
-START_TEST(an_event_loop_that_produces_never_learns_that_the_daemon_has_gone)
+/* Here the producer needs the daemon, for the reader's page. */
+START_TEST(short_calls_learn_that_the_daemon_has_gone)
 {
-	create_and_follow((struct gpushm_stream_spec){ .slots = 2 });
-	produce();
-	produce();
-	learns_by_fd(true);
-	expect_next(r, 1);
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	learns_of_the_outage(&(struct wait){ "short calls", .for_slot = true, .timeout_ms = 100 });
+	fails_to_begin(100, -ETIMEDOUT);
+	outage_ends();
 	begins(10000);
 }
 END_TEST
 
 /* No call for a frame has seen the daemon between the two. */
-START_TEST(a_second_outage_began_with_the_first)
+START_TEST(a_second_outage_has_a_time_limit_of_its_own)
 {
-	struct gpushm_frame *f = NULL;
-
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
 	expect_next(r, produce());
-	go_away();
-	ck_assert_int_eq(gpushm_frame_next(r, NULL, 100, &f), -ETIMEDOUT);
+	outage_begins(NULL);
+	next_fails(r, 100, -ETIMEDOUT);
 	supervisor_start(&k);
 	client_status();
 	poll(NULL, 0, 5200);
-	go_away();
-	setenv("GPUSHM_RECONNECT_MS", "5000", 1);
-	ck_assert_int_eq(gpushm_frame_next(r, NULL, 100, &f), -ETIMEDOUT);
-	unsetenv("GPUSHM_RECONNECT_MS");
-	supervisor_start(&k);
+	outage_begins("5000");
+	next_fails(r, 100, -ETIMEDOUT);
+	outage_ends();
 	expect_next(r, produce());
 }
 END_TEST
 
 /* It looks for the daemon meanwhile. */
-START_TEST(a_wait_that_misses_the_daemon_is_longer_than_its_timeout)
+START_TEST(a_wait_that_misses_the_daemon_keeps_its_timeout)
 {
-	struct gpushm_frame *f = NULL;
 	uint64_t begun;
 
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
 	expect_next(r, produce());
-	go_away();
-	setenv("GPUSHM_RECONNECT_MS", "3000", 1);
+	outage_begins("3000");
 	begun = clock_monotonic_ms();
-	ck_assert_int_eq(gpushm_frame_next(r, NULL, 5500, &f), -ECONNRESET);
+	next_fails(r, 5500, -ECONNRESET);
 	ck_assert_uint_lt(clock_monotonic_ms() - begun, 6500);
-	unsetenv("GPUSHM_RECONNECT_MS");
-	supervisor_start(&k);
+	outage_ends();
 }
 END_TEST
 
+/* ---- closes and leaves ---- */
+
+static void create_more(struct gpushm_stream **more, size_t n)
+{
+	static const char *const names[] = { "a", "b", "c" };
+
+	for (size_t i = 0; i < n; i++)
+		ck_assert_int_eq(streamer_create(c, names[i], &(struct gpushm_stream_spec){ 0 },
+						 &more[i]),
+				 0);
+}
+
 /* As at the end of a process. The next daemon learns of the end all the same. */
-START_TEST(each_close_waits_for_the_daemon)
+START_TEST(closes_wait_once_for_the_daemon)
 {
 	struct gpushm_stream *more[2];
 	uint64_t begun;
 
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4, .flags = GPUSHM_KEEP_STREAM });
-	for (int i = 0; i < 2; i++)
-		ck_assert_int_eq(streamer_create(c, i ? "b" : "a",
-						 &(struct gpushm_stream_spec){ 0 }, &more[i]),
-				 0);
-	go_away();
-	setenv("GPUSHM_RECONNECT_MS", "4000", 1);
+	create_more(more, 2);
+	outage_begins("4000");
 	begun = clock_monotonic_ms();
 	gpushm_stream_close(more[0]);
 	gpushm_stream_close(more[1]);
 	ck_assert_uint_lt(clock_monotonic_ms() - begun, 7000);
-	supervisor_start(&k);
+	outage_ends();
 	p = gpushm_stream_close(p);
-	unsetenv("GPUSHM_RECONNECT_MS");
-	ck_assert_int_eq(gpushm_frame_next(r, NULL, 0, &(struct gpushm_frame *){ NULL }), -EPIPE);
+	next_fails(r, 0, -EPIPE);
 	ck_assert_int_eq(gpushm_unlink(c, "s"), 0);
 }
 END_TEST
 
 /* The last close comes when the first one's wait is over for long, and the outage is not. */
-START_TEST(closes_wait_for_the_daemon_again_and_again)
+START_TEST(a_later_close_of_an_outage_does_not_wait_again)
 {
 	struct gpushm_stream *more[3];
-	const char *const names[] = { "a", "b", "c" };
 	uint64_t begun = 0;
 
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
-	for (size_t i = 0; i < array_size(more); i++)
-		ck_assert_int_eq(streamer_create(c, names[i], &(struct gpushm_stream_spec){ 0 },
-						 &more[i]),
-				 0);
-	go_away();
-	setenv("GPUSHM_RECONNECT_MS", "4000", 1);
+	create_more(more, array_size(more));
+	outage_begins("4000");
 	for (size_t i = 0; i < array_size(more); i++) {
 		begun = clock_monotonic_ms();
 		gpushm_stream_close(more[i]);
@@ -378,25 +325,20 @@ START_TEST(closes_wait_for_the_daemon_again_and_again)
 			poll(NULL, 0, 2500);
 	}
 	ck_assert_uint_lt(clock_monotonic_ms() - begun, 3500);
-	unsetenv("GPUSHM_RECONNECT_MS");
-	supervisor_start(&k);
+	outage_ends();
 	begins(10000);
 }
 END_TEST
 
 /* As programs do that have arrays of frames. A producer has two things to say. */
-START_TEST(each_leave_waits_for_the_daemon)
+START_TEST(leaves_wait_once_for_the_daemon)
 {
 	struct gpushm_stream *more[2];
 	uint64_t begun;
 
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
-	for (int i = 0; i < 2; i++)
-		ck_assert_int_eq(streamer_create(c, i ? "b" : "a",
-						 &(struct gpushm_stream_spec){ 0 }, &more[i]),
-				 0);
-	go_away();
-	setenv("GPUSHM_RECONNECT_MS", "5000", 1);
+	create_more(more, 2);
+	outage_begins("5000");
 	begun = clock_monotonic_ms();
 	for (int i = 0; i < 2; i++) {
 		ck_assert_int_eq(gpushm_stream_leave(more[i]), -ECONNRESET);
@@ -404,8 +346,7 @@ START_TEST(each_leave_waits_for_the_daemon)
 	}
 	ck_assert_int_eq(gpushm_stream_leave(r), -ECONNRESET);
 	ck_assert_uint_lt(clock_monotonic_ms() - begun, 9500);
-	unsetenv("GPUSHM_RECONNECT_MS");
-	supervisor_start(&k);
+	outage_ends();
 	for (int i = 0; i < 2; i++)
 		gpushm_stream_close(more[i]);
 	begins(10000);
@@ -414,27 +355,24 @@ END_TEST
 
 static void leave_without_daemon(struct gpushm_stream *s)
 {
-	go_away();
-	setenv("GPUSHM_RECONNECT_MS", "100", 1);
+	outage_begins("100");
 	ck_assert_int_eq(gpushm_stream_leave(s), -ECONNRESET);
-	unsetenv("GPUSHM_RECONNECT_MS");
-	supervisor_start(&k);
+	outage_ends();
 }
 
 /* It would hold up the producer for as long as arrays of its frames exist. */
-START_TEST(a_leave_of_which_no_daemon_heard_says_that_all_is_well)
+START_TEST(a_leave_that_failed_can_be_repeated)
 {
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4, .limit_ms = 600000 });
 	leave_without_daemon(r);
 	client_await(gpushm_stream_leave(r) != -ECONNRESET);
 	ck_assert_int_eq(gpushm_stream_leave(r), 0);
 	begins(10000);
-	for (int i = 0; i < 10; i++)
-		produce();
+	produce_many(10);
 }
 END_TEST
 
-START_TEST(a_close_after_a_leave_of_which_no_daemon_heard_keeps_the_name)
+START_TEST(a_close_after_a_failed_leave_frees_the_name)
 {
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
 	expect_next(r, produce());
@@ -442,28 +380,24 @@ START_TEST(a_close_after_a_leave_of_which_no_daemon_heard_keeps_the_name)
 	client_status();
 	p = gpushm_stream_close(p);
 	ck_assert_int_eq(gpushm_unlink(c, "s"), -ENOENT);
-	ck_assert_int_eq(gpushm_frame_next(r, NULL, 10000, &(struct gpushm_frame *){ NULL }),
-			 -EPIPE);
+	next_fails(r, 10000, -EPIPE);
 }
 END_TEST
 
-START_TEST(a_producer_that_closes_without_a_daemon_has_died)
+START_TEST(a_close_without_a_daemon_ends_the_stream)
 {
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4, .flags = GPUSHM_KEEP_STREAM });
 	expect_next(r, produce());
-	go_away();
-	setenv("GPUSHM_RECONNECT_MS", "100", 1);
+	outage_begins("100");
 	p = gpushm_stream_close(p);
-	unsetenv("GPUSHM_RECONNECT_MS");
-	supervisor_start(&k);
-	ck_assert_int_eq(gpushm_frame_next(r, NULL, 10000, &(struct gpushm_frame *){ NULL }),
-			 -EPIPE);
+	outage_ends();
+	next_fails(r, 10000, -EPIPE);
 	ck_assert_int_eq(gpushm_unlink(c, "s"), 0);
 }
 END_TEST
 
 /* This process can't make a socket: that is no matter of the daemon's. */
-START_TEST(a_full_process_says_that_there_is_no_daemon)
+START_TEST(a_process_without_descriptors_says_so)
 {
 	struct rlimit before, full;
 
@@ -490,15 +424,15 @@ static void *listen_late(void *arg)
 	return arg;
 }
 
-START_TEST(a_late_listener_doubles_the_timeout)
+START_TEST(a_late_listener_leaves_the_timeout_as_it_is)
 {
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
 	pthread_t thread;
 
-	if (supervisor_skips("a_late_listener_doubles_the_timeout"))
+	if (supervisor_skips("a_late_listener_leaves_the_timeout_as_it_is"))
 		return;
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
-	go_away();
+	outage_begins(NULL);
 	close(k.listening);
 	unlink(k.socket);
 	k.listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -523,15 +457,25 @@ static void *wait_for_name(void *arg)
 	return arg;
 }
 
-/* For as long as the library waits for a daemon, and longer. */
-START_TEST(a_call_that_waits_for_long_waits_for_another_thread)
+/* "0": the thread waits for longer than the library waits for a daemon. */
+static const struct {
+	const char *reconnect_ms;
+	bool by_fd;
+} begins_beside_a_thread[] = { { NULL, true }, { "0", false } };
+
+START_TEST(a_thread_that_waits_for_a_name_holds_up_no_producer)
 {
+	bool by_fd = begins_beside_a_thread[_i].by_fd;
 	struct gpushm_buffer *b;
 	struct gpushm *other;
 	pthread_t thread;
+	int fd = -1;
 
-	setenv("GPUSHM_RECONNECT_MS", "0", 1);
+	if (begins_beside_a_thread[_i].reconnect_ms)
+		setenv("GPUSHM_RECONNECT_MS", begins_beside_a_thread[_i].reconnect_ms, 1);
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	if (by_fd)
+		fd = gpushm_stream_fd(p);
 	ck_assert_int_eq(gpushm_connect(k.socket, &other), 0);
 	pthread_create(&thread, NULL, wait_for_name, NULL);
 	poll(NULL, 0, 100);
@@ -544,33 +488,10 @@ START_TEST(a_call_that_waits_for_long_waits_for_another_thread)
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
 	gpushm_close(b);
 	pthread_join(thread, NULL);
-	begins(10000);
-	ck_assert_int_eq(gpushm_unlink(other, "late"), 0);
-	gpushm_disconnect(other);
-}
-END_TEST
-
-START_TEST(a_thread_that_waits_for_a_name_stops_a_producer)
-{
-	struct gpushm_buffer *b;
-	struct gpushm *other;
-	pthread_t thread;
-	int fd;
-
-	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
-	fd = gpushm_stream_fd(p);
-	pthread_create(&thread, NULL, wait_for_name, NULL);
-	poll(NULL, 0, 100);
-	ck_assert_uint_lt(fails_to_begin(0, -EAGAIN), SOON_MS);
-	says("another thread");
-	ck_assert_uint_lt(fails_to_begin(100, -ETIMEDOUT), 100 + SOON_MS);
-
-	ck_assert_int_eq(gpushm_connect(k.socket, &other), 0);
-	ck_assert_int_eq(gpushm_create(other, "late", 1, NULL, &b), 0);
-	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
-	gpushm_close(b);
-	pthread_join(thread, NULL);
-	ck_assert_int_eq(begin_by_fd(fd, 10000), 0);
+	if (by_fd)
+		ck_assert_int_eq(begin_by_fd(fd, 10000), 0);
+	else
+		begins(10000);
 	expect_next(r, produce());
 	ck_assert_int_eq(gpushm_unlink(other, "late"), 0);
 	gpushm_disconnect(other);
@@ -610,7 +531,7 @@ static int count_failures(void)
 }
 
 /* None of their requests takes long. */
-START_TEST(threads_with_many_requests_keep_the_lock_from_a_producer)
+START_TEST(a_producer_gets_the_lock_among_many_requests)
 {
 	pthread_t threads[2];
 	int failed = JOINS;
@@ -633,31 +554,26 @@ int main(void)
 	TCase *t = tcase_create("stream_absent");
 
 	tcase_add_checked_fixture(t, kept_setup, leave);
-	tcase_add_test(t, a_new_reader_stops_a_producer_without_a_daemon);
-	tcase_add_test(t, a_loop_without_timeouts_does_not_find_the_daemon);
-	tcase_add_test(t, an_fd_sleeps_on_after_the_daemon_is_back);
-	tcase_add_test(t, a_call_leaves_more_than_one_connection);
-	tcase_add_test(t, a_reader_that_can_not_be_dropped_stops_the_producer);
-	tcase_add_test(t, short_calls_never_learn_that_the_daemon_has_gone);
-	tcase_add_test(t, short_waits_for_a_frame_never_learn_that_the_daemon_has_gone);
-	tcase_add_test(t, very_short_waits_for_a_frame_never_learn_that_the_daemon_has_gone);
-	tcase_add_test(t, very_short_waits_for_a_slot_never_learn_that_the_daemon_has_gone);
-	tcase_add_test(t, an_event_loop_that_reads_never_learns_that_the_daemon_has_gone);
-	tcase_add_test(t, an_event_loop_that_produces_never_learns_that_the_daemon_has_gone);
-	tcase_add_test(t, short_waits_for_a_slot_never_learn_that_the_daemon_has_gone);
-	tcase_add_test(t, a_second_outage_began_with_the_first);
-	tcase_add_test(t, a_wait_that_misses_the_daemon_is_longer_than_its_timeout);
-	tcase_add_test(t, each_close_waits_for_the_daemon);
-	tcase_add_test(t, closes_wait_for_the_daemon_again_and_again);
-	tcase_add_test(t, each_leave_waits_for_the_daemon);
-	tcase_add_test(t, a_leave_of_which_no_daemon_heard_says_that_all_is_well);
-	tcase_add_test(t, a_close_after_a_leave_of_which_no_daemon_heard_keeps_the_name);
-	tcase_add_test(t, a_producer_that_closes_without_a_daemon_has_died);
-	tcase_add_test(t, a_full_process_says_that_there_is_no_daemon);
-	tcase_add_test(t, a_late_listener_doubles_the_timeout);
-	tcase_add_test(t, a_thread_that_waits_for_a_name_stops_a_producer);
-	tcase_add_test(t, a_call_that_waits_for_long_waits_for_another_thread);
-	tcase_add_test(t, threads_with_many_requests_keep_the_lock_from_a_producer);
+	tcase_add_test(t, a_producer_without_a_daemon_keeps_its_timeouts);
+	tcase_add_test(t, a_loop_without_timeouts_finds_the_daemon);
+	tcase_add_test(t, an_fd_wakes_when_the_daemon_is_back);
+	tcase_add_test(t, failed_calls_leave_one_connection);
+	tcase_add_test(t, a_slow_reader_is_dropped_when_the_daemon_is_back);
+	tcase_add_loop_test(t, each_wait_learns_that_the_daemon_has_gone, 0, array_size(waits));
+	tcase_add_test(t, short_calls_learn_that_the_daemon_has_gone);
+	tcase_add_test(t, a_second_outage_has_a_time_limit_of_its_own);
+	tcase_add_test(t, a_wait_that_misses_the_daemon_keeps_its_timeout);
+	tcase_add_test(t, closes_wait_once_for_the_daemon);
+	tcase_add_test(t, a_later_close_of_an_outage_does_not_wait_again);
+	tcase_add_test(t, leaves_wait_once_for_the_daemon);
+	tcase_add_test(t, a_leave_that_failed_can_be_repeated);
+	tcase_add_test(t, a_close_after_a_failed_leave_frees_the_name);
+	tcase_add_test(t, a_close_without_a_daemon_ends_the_stream);
+	tcase_add_test(t, a_process_without_descriptors_says_so);
+	tcase_add_test(t, a_late_listener_leaves_the_timeout_as_it_is);
+	tcase_add_loop_test(t, a_thread_that_waits_for_a_name_holds_up_no_producer, 0,
+			    array_size(begins_beside_a_thread));
+	tcase_add_test(t, a_producer_gets_the_lock_among_many_requests);
 	tcase_set_timeout(t, 60);
 	return suite_run("stream_absent", t, NULL);
 }

@@ -21,13 +21,7 @@ static struct stage produces, reads;
 
 static void make(uint32_t slots)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
-	struct gpushm_stream_spec spec = { .struct_size = sizeof(spec),
-					   .arrays = streamer_arrays,
-					   .n_arrays = STREAMER_ARRAYS,
-					   .slots = slots };
-
-	ck_assert_msg(gpushm_stream_create(c, "s", &spec, &o, &p) == 0, "%s", gpushm_error());
+	ck_assert_msg(create_in("gpu0", slots) == 0, "%s", gpushm_error());
 	r = follow(GPUSHM_EVERY, 1);
 }
 
@@ -91,7 +85,7 @@ static struct gpushm_frame *launch(struct stage *g)
 	return f;
 }
 
-START_TEST(a_relaunched_graph_has_another_frame)
+START_TEST(each_launch_of_a_graph_has_the_next_frame)
 {
 	make(3);
 	capture(&produces, p, true);
@@ -111,7 +105,7 @@ START_TEST(a_relaunched_graph_has_another_frame)
 }
 END_TEST
 
-START_TEST(a_graph_reads_before_its_frame_is_ready)
+START_TEST(a_graph_waits_until_its_frame_is_ready)
 {
 	struct gpushm_frame *f = NULL;
 
@@ -131,7 +125,7 @@ START_TEST(a_graph_reads_before_its_frame_is_ready)
 END_TEST
 
 /* The graph has written that the frame is finished. */
-START_TEST(a_frame_is_ready_because_one_was_given_back)
+START_TEST(a_frame_after_one_given_back_waits_for_its_own_work)
 {
 	struct gpushm_frame *f = NULL;
 
@@ -150,7 +144,7 @@ START_TEST(a_frame_is_ready_because_one_was_given_back)
 END_TEST
 
 /* The GPU has not finished the frame that the slot had. */
-START_TEST(a_call_that_fails_gives_a_slot_back_in_mid_work)
+START_TEST(a_failed_call_gives_no_slot_back_in_mid_work)
 {
 	struct gpushm_frame *f = NULL;
 	pthread_t thread;
@@ -178,7 +172,7 @@ START_TEST(a_call_that_fails_gives_a_slot_back_in_mid_work)
 }
 END_TEST
 
-START_TEST(a_graph_is_captured_wrongly_and_nobody_says_so)
+START_TEST(a_wrong_capture_is_refused_and_named)
 {
 	struct gpushm_graph_frame *g = NULL;
 	struct gpushm_frame *f = NULL;
@@ -198,7 +192,7 @@ START_TEST(a_graph_is_captured_wrongly_and_nobody_says_so)
 END_TEST
 
 /* Where the first argument is right. */
-START_TEST(a_null_crashes)
+START_TEST(a_null_is_refused)
 {
 	struct gpushm_graph_frame *g = NULL;
 	struct gpushm_frame *f = NULL;
@@ -229,11 +223,11 @@ int main(void)
 		return 0;
 	tcase_add_checked_fixture(t, setup, end);
 	tcase_set_timeout(t, 60);
-	tcase_add_test(t, a_relaunched_graph_has_another_frame);
-	tcase_add_test(t, a_graph_reads_before_its_frame_is_ready);
-	tcase_add_test(t, a_frame_is_ready_because_one_was_given_back);
-	tcase_add_test(t, a_call_that_fails_gives_a_slot_back_in_mid_work);
-	tcase_add_test(t, a_graph_is_captured_wrongly_and_nobody_says_so);
-	tcase_add_test(t, a_null_crashes);
+	tcase_add_test(t, each_launch_of_a_graph_has_the_next_frame);
+	tcase_add_test(t, a_graph_waits_until_its_frame_is_ready);
+	tcase_add_test(t, a_frame_after_one_given_back_waits_for_its_own_work);
+	tcase_add_test(t, a_failed_call_gives_no_slot_back_in_mid_work);
+	tcase_add_test(t, a_wrong_capture_is_refused_and_named);
+	tcase_add_test(t, a_null_is_refused);
 	return suite_run("stream_graphs", t, NULL);
 }

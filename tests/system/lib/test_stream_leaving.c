@@ -2,13 +2,13 @@
  *
  * A member of a `share` group has gone, its process perhaps not, and the stream has no producer any
  * more. What the member holds may come back to the group, so the others must not take the end of
- * the stream for their own before the daemon knows. The member and the producer are actors: the
- * test writes the words for them. The other member is the library.
+ * the stream for their own before the daemon knows. The member is the reader of
+ * stream_sides.h; the other member is the library.
  */
 #include "client/gpushm_stream.h"
 #include "proto/base/own.h"
 #include "tests/lib/kept.h"
-#include "tests/lib/raw_stream.h"
+#include "tests/lib/stream_sides.h"
 #include "tests/lib/suite.h"
 
 #include <errno.h>
@@ -19,10 +19,6 @@
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
-static struct actor producer_process, member_process;
-static struct raw p, q;
-static uint64_t producer, member, p_session, q_session;
-static struct stream_head *head;
 static struct stream_reader_page *own;
 static struct stream_group_page *group;
 static struct gpushm_stream *r;
@@ -46,11 +42,11 @@ static void begin(uint32_t delivery)
 					      SET(delivery, delivery))),
 			 0);
 	raw_publish(&p, producer, GPUSHM__PROTO__STATE__STATE_SHARED);
-	member = raw_open(&q, "s");
+	reader = raw_open(&q, "s");
 	head = raw_map_page(&p, producer, STREAM_PAGE_HEAD);
-	seat = raw_join(&q, member, STREAM_SHARE);
-	own = raw_map_page(&q, member, STREAM_PAGE_READER + seat);
-	group = raw_map_page(&q, member, STREAM_PAGE_GROUP);
+	seat = raw_join(&q, reader, STREAM_SHARE);
+	own = raw_map_page(&q, reader, STREAM_PAGE_READER + seat);
+	group = raw_map_page(&q, reader, STREAM_PAGE_GROUP);
 	ck_assert_msg(gpushm_stream_open(c, "s", GPUSHM_SHARE, 1, 0, NULL, &r) == 0, "%s",
 		      gpushm_error());
 }
@@ -58,41 +54,16 @@ static void begin(uint32_t delivery)
 static void setup(void)
 {
 	kept_setup();
-	actor_start(&producer_process, k.socket, getuid(), getgid());
-	actor_start(&member_process, k.socket, getuid(), getgid());
-	p_session = raw_greet_as(&p, &producer_process);
-	q_session = raw_greet_as(&q, &member_process);
+	sides_start(k.socket);
 	begin(STREAM_AT_LEAST_ONCE);
-}
-
-static void end(struct actor *a, struct raw *conn)
-{
-	raw_close(conn);
-	if (a->pid)
-		actor_kill(a);
 }
 
 static void teardown(void)
 {
 	r = gpushm_stream_close(r);
-	end(&producer_process, &p);
-	end(&member_process, &q);
-	client_await(client_status().leases == 0);
-	gpushm_unlink(c, "s");
+	sides_end();
 	client_await(supervisor_count(&k, 's') == 0);
 	kept_teardown();
-}
-
-static void reclaim(struct raw *conn, struct actor *a, uint64_t *session, uint64_t lease)
-{
-	uint64_t former = *session;
-
-	raw_close(conn);
-	*session = raw_greet_as(conn, a);
-	ck_assert_int_eq(raw_call(conn, REQUEST(RECLAIM, Reclaim, reclaim, SET(session, former),
-						.n_leases = 1, .leases = &lease, SET(last, true))),
-			 0);
-	ck_assert_uint_eq(conn->reply->reclaimed->n_lost, 0);
 }
 
 static void expect(int wanted, uint64_t timeout_ms)
@@ -107,11 +78,19 @@ static void expect(int wanted, uint64_t timeout_ms)
 	ck_assert_int_eq(gpushm_frame_release(f, GPUSHM_ON_HOST), 0);
 }
 
+/* The stream ends when the member has hung up, and lives. */
+static void end_behind_the_member(void)
+{
+	take_frame();
+	raw_close(&q);
+	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
+}
+
 /* The member's process ends, and its frame comes back before the end. */
 static void expect_frame_and(int end_of_stream)
 {
 	expect(-ETIMEDOUT, 50);
-	end(&member_process, &q);
+	reader_dies();
 	expect(0, 60000);
 	expect(end_of_stream, 60000);
 	ck_assert_uint_eq(head->leaving, 0);
@@ -119,21 +98,19 @@ static void expect_frame_and(int end_of_stream)
 
 /* ---- the end of the stream ---- */
 
-START_TEST(a_stream_ends_before_a_dead_members_frame)
+START_TEST(a_dead_members_frame_comes_before_the_end)
 {
-	take_frame();
-	raw_close(&q);
-	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
+	end_behind_the_member();
 	ck_assert_uint_eq(head->state, STREAM_ENDED);
 	expect_frame_and(-EPIPE);
 }
 END_TEST
 
-START_TEST(a_stream_is_orphaned_before_a_dead_members_frame)
+START_TEST(a_dead_members_frame_comes_before_the_producers_death)
 {
 	take_frame();
 	raw_close(&q);
-	end(&producer_process, &p);
+	producer_dies();
 	client_await(head->state == STREAM_ORPHANED);
 	expect_frame_and(-EOWNERDEAD);
 }
@@ -171,7 +148,7 @@ static uint64_t trace_to_the_end(void)
 }
 
 /* The daemon reads a request or two of a connection, and then one of the next. */
-START_TEST(a_hangup_waits_for_its_turn_and_the_end_does_not)
+START_TEST(the_end_knows_of_a_hangup_that_is_not_read_yet)
 {
 	take_frame();
 	if (!trace()) {
@@ -192,7 +169,7 @@ END_TEST
 
 /* Nobody can know that a member that still runs is going to die; but who is still there when it
  * does gets its frame. */
-START_TEST(a_member_that_dies_behind_the_end_is_forgotten)
+START_TEST(the_frame_of_a_member_that_dies_behind_the_end_comes)
 {
 	take_frame();
 	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
@@ -210,22 +187,20 @@ static void *await_end(void *arg)
 	return NULL;
 }
 
-START_TEST(a_member_that_comes_back_wakes_nobody)
+START_TEST(a_member_that_comes_back_wakes_the_others)
 {
 	pthread_t waiting;
 
-	take_frame();
-	raw_close(&q);
-	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
+	end_behind_the_member();
 	expect(-ETIMEDOUT, 20);
 	pthread_create(&waiting, NULL, await_end, NULL);
-	reclaim(&q, &member_process, &q_session, member);
+	reader_returns();
 	ck_assert_uint_eq(head->leaving, 0);
 	pthread_join(waiting, NULL);
 }
 END_TEST
 
-START_TEST(a_group_waits_for_a_member_that_holds_nothing)
+START_TEST(a_group_does_not_wait_for_a_member_that_holds_nothing)
 {
 	raw_close(&q);
 	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
@@ -233,16 +208,14 @@ START_TEST(a_group_waits_for_a_member_that_holds_nothing)
 }
 END_TEST
 
-START_TEST(a_group_waits_for_a_frame_that_nobody_gets)
+START_TEST(a_group_does_not_wait_for_a_frame_that_nobody_gets)
 {
 	r = gpushm_stream_close(r);
-	raw_close_lease(&q, member);
+	raw_close_lease(&q, reader);
 	raw_close_lease(&p, producer);
 	gpushm_unlink(c, "s");
 	begin(STREAM_AT_MOST_ONCE);
-	take_frame();
-	raw_close(&q);
-	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
+	end_behind_the_member();
 	expect(-EPIPE, 0);
 }
 END_TEST
@@ -250,11 +223,11 @@ END_TEST
 /* ---- the daemon's death ---- */
 
 /* A member that has not come back may take frames, and release them. */
-START_TEST(a_group_waits_for_a_member_that_does_not_come_back)
+START_TEST(a_group_waits_for_what_an_absent_member_holds)
 {
 	kept_crash();
 	take_frame();
-	reclaim(&p, &producer_process, &p_session, producer);
+	producer_returns();
 	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
 	ck_assert_uint_eq(head->leaving, 1u << seat);
 	expect(-ETIMEDOUT, 20);
@@ -263,11 +236,9 @@ START_TEST(a_group_waits_for_a_member_that_does_not_come_back)
 }
 END_TEST
 
-START_TEST(a_successor_does_not_know_who_leaves)
+START_TEST(a_successor_knows_who_leaves)
 {
-	take_frame();
-	raw_close(&q);
-	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
+	end_behind_the_member();
 	kept_crash();
 	expect_frame_and(-EPIPE);
 }
@@ -280,15 +251,15 @@ static void *await_frame(void *arg)
 	return NULL;
 }
 
-START_TEST(deaths_without_a_daemon_are_told_in_the_wrong_order)
+START_TEST(deaths_without_a_daemon_are_told_in_order)
 {
 	pthread_t waiting;
 
 	take_frame();
 	pthread_create(&waiting, NULL, await_frame, NULL);
 	supervisor_end(&k, SIGKILL);
-	end(&member_process, &q);
-	end(&producer_process, &p);
+	reader_dies();
+	producer_dies();
 	supervisor_start(&k);
 	pthread_join(waiting, NULL);
 }
@@ -300,15 +271,15 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 120);
-	tcase_add_test(tc, a_stream_ends_before_a_dead_members_frame);
-	tcase_add_test(tc, a_stream_is_orphaned_before_a_dead_members_frame);
-	tcase_add_test(tc, a_hangup_waits_for_its_turn_and_the_end_does_not);
-	tcase_add_test(tc, a_member_that_dies_behind_the_end_is_forgotten);
-	tcase_add_test(tc, a_member_that_comes_back_wakes_nobody);
-	tcase_add_test(tc, a_group_waits_for_a_member_that_holds_nothing);
-	tcase_add_test(tc, a_group_waits_for_a_frame_that_nobody_gets);
-	tcase_add_test(tc, a_group_waits_for_a_member_that_does_not_come_back);
-	tcase_add_test(tc, a_successor_does_not_know_who_leaves);
-	tcase_add_test(tc, deaths_without_a_daemon_are_told_in_the_wrong_order);
+	tcase_add_test(tc, a_dead_members_frame_comes_before_the_end);
+	tcase_add_test(tc, a_dead_members_frame_comes_before_the_producers_death);
+	tcase_add_test(tc, the_end_knows_of_a_hangup_that_is_not_read_yet);
+	tcase_add_test(tc, the_frame_of_a_member_that_dies_behind_the_end_comes);
+	tcase_add_test(tc, a_member_that_comes_back_wakes_the_others);
+	tcase_add_test(tc, a_group_does_not_wait_for_a_member_that_holds_nothing);
+	tcase_add_test(tc, a_group_does_not_wait_for_a_frame_that_nobody_gets);
+	tcase_add_test(tc, a_group_waits_for_what_an_absent_member_holds);
+	tcase_add_test(tc, a_successor_knows_who_leaves);
+	tcase_add_test(tc, deaths_without_a_daemon_are_told_in_order);
 	return suite_run("stream_leaving", tc, NULL);
 }

@@ -5,9 +5,8 @@
  * of all frames are checked (tests/lib/streamer.h).
  */
 #include "proto/base/own.h"
-#include "tests/lib/kept.h"
-#include "tests/lib/streamer.h"
 #include "tests/lib/suite.h"
+#include "tests/system/lib/stream_board.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -19,23 +18,7 @@
 
 #define READERS 6
 
-static struct streamer_board *board;
-static char path[128];
-static struct role_process producer, readers[READERS];
-
-static void setup(void)
-{
-	kept_setup();
-	snprintf(path, sizeof(path), "%s/board", k.folder);
-	board = streamer_board_new(path);
-}
-
-static void teardown(void)
-{
-	streamer_board_free(board, path);
-	client_await(client_used_bytes() == 0);
-	kept_teardown();
-}
+static struct role_process readers[READERS];
 
 /* The words that follow are the role's; NULL at the end. */
 static __attribute__((sentinel)) void start(struct role_process *p, const char *role, ...)
@@ -64,6 +47,24 @@ static void await_line(struct role_process *p, const char *wanted)
 	ck_assert_str_eq(line, wanted);
 }
 
+/* readers[i] takes frames, and holds the one after which it stops. */
+static void start_holder(int i, const char *follow, const char *stop)
+{
+	char id[8];
+
+	snprintf(id, sizeof(id), "id=%d", i);
+	start(&readers[i], "reader", id, follow, stop, NULL);
+	await_line(&readers[i], "holds");
+}
+
+static void readers_die_with_a_frame(const char *follow, int n)
+{
+	while (n-- > 0) {
+		start_holder(1, follow, "stop=3");
+		kill_now(&readers[1]);
+	}
+}
+
 static void finish_readers(int n)
 {
 	for (int i = 0; i < n; i++)
@@ -79,6 +80,15 @@ static void expect_clean(void)
 	ck_assert_uint_eq(board->dropped, 0);
 }
 
+/* The stream ends, and n readers have read all of it. */
+static void finish(int n)
+{
+	role_finish(&producer);
+	client_await(board->ended == (uint64_t)n);
+	finish_readers(n);
+	expect_clean();
+}
+
 /* Waits until the producer has published so many more. */
 static void await_frames(uint64_t n)
 {
@@ -87,21 +97,29 @@ static void await_frames(uint64_t n)
 	client_await(board->published >= from + n);
 }
 
-static size_t readers_of_stream(void)
+/* What the daemon says of the stream; the caller frees it with gpushm_streams_free(info, 1). */
+static struct gpushm_stream_info *stream_info(void)
 {
 	struct gpushm_stream_info *all = NULL;
-	size_t n = 0, readers_now;
+	size_t n = 0;
 
 	ck_assert_msg(gpushm_streams(c, "s", &all, &n) == 0, "%s", gpushm_error());
 	ck_assert_uint_eq(n, 1);
-	readers_now = all->n_readers;
-	gpushm_streams_free(all, n);
-	return readers_now;
+	return all;
+}
+
+static size_t readers_of_stream(void)
+{
+	struct gpushm_stream_info *info = stream_info();
+	size_t n = info->n_readers;
+
+	gpushm_streams_free(info, 1);
+	return n;
 }
 
 /* ---- three ways to follow ---- */
 
-START_TEST(every_and_latest_are_wrong)
+START_TEST(every_gets_all_frames_and_latest_skips_some)
 {
 	start(&producer, "producer", "slots=6", "delay=50", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
@@ -109,10 +127,7 @@ START_TEST(every_and_latest_are_wrong)
 	start(&readers[2], "reader", "id=2", "follow=latest", NULL);
 	start(&readers[3], "reader", "id=3", "follow=latest", "hold=3000", NULL);
 	await_frames(1000);
-	role_finish(&producer);
-	client_await(board->ended == 4);
-	finish_readers(4);
-	expect_clean();
+	finish(4);
 	ck_assert_uint_ge(board->taken[0], 1000);
 	ck_assert_uint_gt(board->taken[2], 0);
 	ck_assert_uint_gt(board->taken[3], 0);
@@ -137,7 +152,7 @@ static uint64_t first_done(void)
 	return seq;
 }
 
-START_TEST(share_loses_or_doubles_a_frame)
+START_TEST(share_does_each_frame_once)
 {
 	start(&producer, "producer", "slots=8", "count=2000", "keep_queue=1", "before=3", NULL);
 	start(&readers[0], "reader", "id=0", "follow=share", NULL);
@@ -154,7 +169,7 @@ START_TEST(share_loses_or_doubles_a_frame)
 }
 END_TEST
 
-START_TEST(joins_and_leaves_disturb_others)
+START_TEST(joins_and_leaves_disturb_nobody)
 {
 	start(&producer, "producer", "slots=6", "delay=20", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
@@ -175,61 +190,47 @@ END_TEST
 
 /* ---- deaths of readers ---- */
 
-START_TEST(a_dead_readers_frame_is_never_free)
+START_TEST(a_dead_readers_frame_is_given_back)
 {
 	start(&producer, "producer", "slots=3", "limit=600000", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
 	for (int i = 0; i < 5; i++) {
-		start(&readers[1], "reader", "id=1", "follow=every", "stop=3", NULL);
-		await_line(&readers[1], "holds");
-		kill_now(&readers[1]);
+		readers_die_with_a_frame("follow=every", 1);
 		await_frames(50);
 	}
-	role_finish(&producer);
-	finish_readers(1);
-	expect_clean();
+	finish(1);
 }
 END_TEST
 
-START_TEST(a_dead_share_readers_frame_is_lost)
+START_TEST(a_dead_members_frame_is_done_by_another)
 {
 	start(&producer, "producer", "slots=8", "delay=100", NULL);
 	start(&readers[0], "reader", "id=0", "follow=share", NULL);
-	for (int i = 0; i < 5; i++) {
-		start(&readers[1], "reader", "id=1", "follow=share", "stop=3", NULL);
-		await_line(&readers[1], "holds");
-		kill_now(&readers[1]);
-	}
-	role_finish(&producer);
-	client_await(board->ended == 1);
-	finish_readers(1);
-	expect_clean();
+	readers_die_with_a_frame("follow=share", 5);
+	finish(1);
 	expect_done(first_done(), board->published, 1, 1);
 }
 END_TEST
 
-START_TEST(at_most_once_gives_a_frame_twice)
+static uint64_t lost_and_not_redone(void)
 {
-	struct gpushm_stream_info *all = NULL;
-	size_t n = 0;
+	struct gpushm_stream_info *info = stream_info();
+	uint64_t lost = info->lost;
+
+	ck_assert_uint_eq(info->redone, 0);
+	gpushm_streams_free(info, 1);
+	return lost;
+}
+
+START_TEST(at_most_once_gives_no_frame_twice)
+{
 	uint64_t missing = 0;
 
 	start(&producer, "producer", "slots=8", "delay=100", "once=1", NULL);
 	start(&readers[0], "reader", "id=0", "follow=share", NULL);
-	for (int i = 0; i < 5; i++) {
-		start(&readers[1], "reader", "id=1", "follow=share", "stop=3", NULL);
-		await_line(&readers[1], "holds");
-		kill_now(&readers[1]);
-	}
-	client_await(gpushm_streams(c, "s", &all, &n) == 0 && n == 1 &&
-		     (all->lost == 5 || (gpushm_streams_free(all, n), false)));
-	ck_assert_uint_eq(all->redone, 0);
-	gpushm_streams_free(all, n);
-	role_finish(&producer);
-	/* Until then it has not taken all frames. */
-	client_await(board->ended == 1);
-	finish_readers(1);
-	expect_clean();
+	readers_die_with_a_frame("follow=share", 5);
+	client_await(lost_and_not_redone() == 5);
+	finish(1);
 	for (uint64_t seq = first_done(); seq <= board->published; seq++) {
 		ck_assert_uint_le(board->done[seq], 1);
 		missing += board->done[seq] == 0;
@@ -240,7 +241,14 @@ END_TEST
 
 /* ---- deaths of the producer ---- */
 
-START_TEST(a_dead_producers_frame_is_shown_or_the_sequence_begins_anew)
+/* Readers have learnt of a death so often then. */
+static void kill_producer(uint64_t orphaned)
+{
+	kill_now(&producer);
+	client_await(board->orphaned == orphaned);
+}
+
+START_TEST(a_successor_continues_the_sequence_of_a_dead_producer)
 {
 	start(&producer, "producer", "slots=4", "count=5", "begun=1", NULL);
 	/* It joins late: nothing is lost for it. */
@@ -248,14 +256,10 @@ START_TEST(a_dead_producers_frame_is_shown_or_the_sequence_begins_anew)
 	await_line(&producer, "begun");
 	client_await(board->taken[1] > 0);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
-	kill_now(&producer);
-	client_await(board->orphaned == 2);
+	kill_producer(2);
 	start(&producer, "producer", "slots=4", "adopt=1", "delay=100", NULL);
 	await_frames(100);
-	role_finish(&producer);
-	client_await(board->ended == 2);
-	finish_readers(2);
-	expect_clean();
+	finish(2);
 	ck_assert_uint_eq(board->producers, 2);
 	ck_assert_uint_eq(board->published, board->taken[0] + 5);
 	for (uint64_t seq = 1; seq <= board->published; seq++)
@@ -264,27 +268,23 @@ START_TEST(a_dead_producers_frame_is_shown_or_the_sequence_begins_anew)
 END_TEST
 
 /* The frames that it has published are there for everybody. */
-START_TEST(the_frames_of_a_dead_producer_are_lost)
+START_TEST(the_frames_of_a_dead_producer_are_read)
 {
 	start(&producer, "producer", "slots=8", "delay=200", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", "hold=1000", NULL);
 	for (int i = 0; i < 5; i++) {
 		await_frames(20);
-		kill_now(&producer);
-		client_await(board->orphaned == (uint64_t)i + 1);
+		kill_producer((uint64_t)i + 1);
 		start(&producer, "producer", "slots=8", "delay=200", "adopt=1", NULL);
 	}
 	await_frames(20);
-	role_finish(&producer);
-	client_await(board->ended == 1);
-	finish_readers(1);
-	expect_clean();
+	finish(1);
 	expect_done(first_done(), board->published, 1, 1);
 }
 END_TEST
 
 /* It can't open the stream's files, at first none of them. */
-START_TEST(a_producer_that_can_not_begin_ends_the_stream)
+START_TEST(a_producer_that_cannot_begin_does_not_end_the_stream)
 {
 	struct gpushm_stream_spec spec = { .slots = 4, .flags = GPUSHM_ADOPT };
 	struct gpushm_stream *s = NULL;
@@ -294,8 +294,7 @@ START_TEST(a_producer_that_can_not_begin_ends_the_stream)
 	start(&producer, "producer", "slots=4", "delay=1000", NULL);
 	start(&readers[0], "reader", "id=0", "follow=latest", NULL);
 	client_await(board->taken[0] > 0);
-	kill_now(&producer);
-	client_await(board->orphaned == 1);
+	kill_producer(1);
 	getrlimit(RLIMIT_NOFILE, &before);
 	for (rlim_t n = 3; error == -EMFILE && n < before.rlim_cur; n++) {
 		setrlimit(RLIMIT_NOFILE, &(struct rlimit){ n, before.rlim_max });
@@ -313,28 +312,25 @@ START_TEST(a_producer_that_can_not_begin_ends_the_stream)
 }
 END_TEST
 
-START_TEST(a_producer_and_its_reader_die_together)
+START_TEST(a_stream_outlives_a_producer_and_a_reader_that_die_together)
 {
 	start(&producer, "producer", "slots=3", "limit=600000", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
 	for (int i = 0; i < 5; i++) {
-		start(&readers[1], "reader", "id=1", "follow=every", "stop=3", NULL);
-		await_line(&readers[1], "holds");
+		start_holder(1, "follow=every", "stop=3");
 		kill(producer.pid, SIGKILL);
 		kill_now(&readers[1]);
 		ck_assert(WIFSIGNALED(role_wait(&producer)));
 		start(&producer, "producer", "slots=3", "limit=600000", "adopt=1", NULL);
 		await_frames(50);
 	}
-	role_finish(&producer);
-	finish_readers(1);
-	expect_clean();
+	finish(1);
 }
 END_TEST
 
 /* ---- deaths of the daemon ---- */
 
-START_TEST(frames_stop_without_a_daemon)
+START_TEST(frames_flow_without_a_daemon)
 {
 	start(&producer, "producer", "slots=4", "delay=50", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
@@ -352,16 +348,13 @@ START_TEST(frames_stop_without_a_daemon)
 		/* What a reader held is in the way until a daemon sees that it has gone. */
 		client_await(readers_of_stream() == 2);
 	}
-	role_finish(&producer);
-	client_await(board->ended == 2);
-	finish_readers(2);
-	expect_clean();
+	finish(2);
 	ck_assert_uint_gt(board->taken[2], 0);
 }
 END_TEST
 
 /* The producer and a reader spin in each wait to its end, the other readers for a short time. */
-START_TEST(a_spin_misses_a_death_or_the_end)
+START_TEST(a_spin_notices_deaths_and_the_end)
 {
 	start(&producer, "producer", "slots=4", "delay=1000", "limit=600000", "spin=1000000", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", "spin=200", NULL);
@@ -374,23 +367,18 @@ START_TEST(a_spin_misses_a_death_or_the_end)
 	await_frames(50);
 	supervisor_start(&k);
 	await_frames(50);
-	kill_now(&producer);
-	client_await(board->orphaned == 2);
+	kill_producer(2);
 	start(&producer, "producer", "slots=4", "delay=1000", "spin=200", "adopt=1", NULL);
 	await_frames(50);
-	role_finish(&producer);
-	client_await(board->ended == 2);
-	finish_readers(2);
-	expect_clean();
+	finish(2);
 }
 END_TEST
 
-START_TEST(a_death_without_a_daemon_is_never_found)
+START_TEST(a_death_without_a_daemon_is_found_later)
 {
 	start(&producer, "producer", "slots=3", "limit=600000", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
-	start(&readers[1], "reader", "id=1", "follow=every", "stop=3", NULL);
-	await_line(&readers[1], "holds");
+	start_holder(1, "follow=every", "stop=3");
 	supervisor_end(&k, SIGKILL);
 	kill_now(&readers[1]);
 	supervisor_start(&k);
@@ -401,14 +389,12 @@ START_TEST(a_death_without_a_daemon_is_never_found)
 	client_await(board->orphaned == 1);
 	start(&producer, "producer", "slots=3", "adopt=1", NULL);
 	await_frames(50);
-	role_finish(&producer);
-	finish_readers(1);
-	expect_clean();
+	finish(1);
 }
 END_TEST
 
 /* Nothing that it asked of the daemon before made it notice the restart. */
-START_TEST(an_end_after_a_restart_is_a_death)
+START_TEST(an_end_after_a_restart_is_no_death)
 {
 	for (uint64_t i = 0; i < 2; i++) {
 		start(&producer, "producer", "slots=4", "delay=50", "keep=1", NULL);
@@ -430,28 +416,25 @@ END_TEST
 
 /* ---- slow and bad readers ---- */
 
-START_TEST(a_reader_that_never_releases_is_not_named_or_not_dropped)
+START_TEST(a_reader_that_never_releases_is_named_and_dropped)
 {
-	struct gpushm_stream_info *all = NULL;
-	size_t n = 0;
+	struct gpushm_stream_info *info;
 
 	start(&producer, "producer", "slots=3", "limit=1000", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
-	start(&readers[1], "reader", "id=1", "follow=every", "stop=2", NULL);
-	await_line(&readers[1], "holds");
-	ck_assert_int_eq(gpushm_streams(c, "s", &all, &n), 0);
-	ck_assert_uint_eq(n, 1);
-	ck_assert_uint_eq(all->n_readers, 2);
-	ck_assert_int_eq(all->readers[1].pid, readers[1].pid);
-	ck_assert_uint_eq(all->readers[1].held, 1);
-	ck_assert_uint_ne(all->readers[1].oldest, 0);
-	gpushm_streams_free(all, n);
+	start_holder(1, "follow=every", "stop=2");
+	info = stream_info();
+	ck_assert_uint_eq(info->n_readers, 2);
+	ck_assert_int_eq(info->readers[1].pid, readers[1].pid);
+	ck_assert_uint_eq(info->readers[1].held, 1);
+	ck_assert_uint_ne(info->readers[1].oldest, 0);
+	gpushm_streams_free(info, 1);
 	await_frames(50);
-	ck_assert_int_eq(gpushm_streams(c, "s", &all, &n), 0);
-	ck_assert_uint_eq(all->dropped, 1);
-	ck_assert_int_eq(all->readers[1].dropped, 1);
-	ck_assert_uint_ge(all->stalls, 1);
-	gpushm_streams_free(all, n);
+	info = stream_info();
+	ck_assert_uint_eq(info->dropped, 1);
+	ck_assert_int_eq(info->readers[1].dropped, 1);
+	ck_assert_uint_ge(info->stalls, 1);
+	gpushm_streams_free(info, 1);
 	/* It learns of it when it goes on. */
 	role_finish(&readers[1]);
 	role_finish(&producer);
@@ -462,7 +445,7 @@ START_TEST(a_reader_that_never_releases_is_not_named_or_not_dropped)
 }
 END_TEST
 
-START_TEST(a_reader_that_scribbles_hurts_others)
+START_TEST(a_reader_that_scribbles_hurts_nobody)
 {
 	start(&producer, "producer", "slots=6", "limit=300", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
@@ -487,31 +470,28 @@ START_TEST(a_reader_that_scribbles_hurts_others)
 }
 END_TEST
 
-static const struct role roles[] = { { "producer", streamer_producer },
-				     { "reader", streamer_reader } };
-
 int main(int argc, char **argv)
 {
 	TCase *t = tcase_create("stream_processes");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
-	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_checked_fixture(t, board_setup, board_teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, every_and_latest_are_wrong);
-	tcase_add_test(t, share_loses_or_doubles_a_frame);
-	tcase_add_test(t, joins_and_leaves_disturb_others);
-	tcase_add_test(t, a_dead_readers_frame_is_never_free);
-	tcase_add_test(t, a_dead_share_readers_frame_is_lost);
-	tcase_add_test(t, at_most_once_gives_a_frame_twice);
-	tcase_add_test(t, a_dead_producers_frame_is_shown_or_the_sequence_begins_anew);
-	tcase_add_test(t, the_frames_of_a_dead_producer_are_lost);
-	tcase_add_test(t, a_producer_that_can_not_begin_ends_the_stream);
-	tcase_add_test(t, a_producer_and_its_reader_die_together);
-	tcase_add_test(t, frames_stop_without_a_daemon);
-	tcase_add_test(t, a_spin_misses_a_death_or_the_end);
-	tcase_add_test(t, a_death_without_a_daemon_is_never_found);
-	tcase_add_test(t, an_end_after_a_restart_is_a_death);
-	tcase_add_test(t, a_reader_that_never_releases_is_not_named_or_not_dropped);
-	tcase_add_test(t, a_reader_that_scribbles_hurts_others);
+	tcase_add_test(t, every_gets_all_frames_and_latest_skips_some);
+	tcase_add_test(t, share_does_each_frame_once);
+	tcase_add_test(t, joins_and_leaves_disturb_nobody);
+	tcase_add_test(t, a_dead_readers_frame_is_given_back);
+	tcase_add_test(t, a_dead_members_frame_is_done_by_another);
+	tcase_add_test(t, at_most_once_gives_no_frame_twice);
+	tcase_add_test(t, a_successor_continues_the_sequence_of_a_dead_producer);
+	tcase_add_test(t, the_frames_of_a_dead_producer_are_read);
+	tcase_add_test(t, a_producer_that_cannot_begin_does_not_end_the_stream);
+	tcase_add_test(t, a_stream_outlives_a_producer_and_a_reader_that_die_together);
+	tcase_add_test(t, frames_flow_without_a_daemon);
+	tcase_add_test(t, a_spin_notices_deaths_and_the_end);
+	tcase_add_test(t, a_death_without_a_daemon_is_found_later);
+	tcase_add_test(t, an_end_after_a_restart_is_no_death);
+	tcase_add_test(t, a_reader_that_never_releases_is_named_and_dropped);
+	tcase_add_test(t, a_reader_that_scribbles_hurts_nobody);
 	return suite_run("stream_processes", t, NULL);
 }

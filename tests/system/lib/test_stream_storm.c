@@ -9,11 +9,10 @@
  * runs.
  */
 #include "proto/base/own.h"
-#include "tests/lib/kept.h"
 #include "tests/lib/storm.h"
 #include "tests/lib/stormer.h"
-#include "tests/lib/streamer.h"
 #include "tests/lib/suite.h"
+#include "tests/system/lib/stream_board.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -25,9 +24,7 @@
 #define SECONDS 4u
 #define READERS 10
 
-static struct streamer_board *board;
-static char path[128];
-static struct role_process producer, readers[READERS];
+static struct role_process readers[READERS];
 static unsigned n_readers, n_crashes, n_reader_deaths, n_producer_deaths, n_leaves;
 static uint64_t state;
 
@@ -137,19 +134,10 @@ static void setup(void)
 {
 	const char *seed = getenv("STORM_SEED");
 
-	kept_setup();
+	board_setup();
 	state = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL);
 	printf("stream storm: STORM_SEED=%lu\n", (unsigned long)state);
 	fflush(stdout);
-	snprintf(path, sizeof(path), "%s/board", k.folder);
-	board = streamer_board_new(path);
-}
-
-static void teardown(void)
-{
-	streamer_board_free(board, path);
-	client_await(client_used_bytes() == 0);
-	kept_teardown();
 }
 
 static void begin(void)
@@ -204,7 +192,7 @@ static void check(void)
 	printf("stream storm: %lu frames were done twice\n", (unsigned long)twice);
 }
 
-START_TEST(a_storm_tears_or_loses_a_frame)
+START_TEST(a_storm_tears_and_loses_no_frame)
 {
 	begin();
 	rage(storm_seconds(SECONDS));
@@ -215,16 +203,13 @@ START_TEST(a_storm_tears_or_loses_a_frame)
 }
 END_TEST
 
-static const struct role roles[] = { { "producer", streamer_producer },
-				     { "reader", streamer_reader } };
-
 int main(int argc, char **argv)
 {
 	TCase *t = tcase_create("stream_storm");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
-	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_checked_fixture(t, setup, board_teardown);
 	tcase_set_timeout(t, storm_seconds(SECONDS) + 240);
-	tcase_add_test(t, a_storm_tears_or_loses_a_frame);
+	tcase_add_test(t, a_storm_tears_and_loses_no_frame);
 	return suite_run("stream_storm", t, NULL);
 }
