@@ -417,39 +417,39 @@ static void die_after_exec(const char *pool)
 	ck_assert_uint_gt(s, 20);
 }
 
-START_TEST(a_death_at_some_place_loses_doubles_or_leaks)
+START_TEST(a_session_survives_a_daemon_death_at_any_place)
 {
 	each_pool(die_everywhere);
 }
 END_TEST
 
-START_TEST(a_second_death_during_recovery_loses_doubles_or_leaks)
+START_TEST(a_session_survives_a_second_death_during_recovery)
 {
 	each_pool(die_twice);
 }
 END_TEST
 
-START_TEST(a_death_after_a_planned_restart_loses_doubles_or_leaks)
+START_TEST(a_session_survives_a_death_after_a_planned_restart)
 {
 	each_pool(die_after_exec);
 }
 END_TEST
 
-START_TEST(a_death_at_some_place_breaks_a_stream)
+START_TEST(a_stream_survives_a_daemon_death_at_any_place)
 {
 	role = "streams";
 	die_everywhere("host");
 }
 END_TEST
 
-START_TEST(a_second_death_during_recovery_breaks_a_stream)
+START_TEST(a_stream_survives_a_second_death_during_recovery)
 {
 	role = "streams";
 	die_twice("host");
 }
 END_TEST
 
-START_TEST(a_death_after_a_planned_restart_breaks_a_stream)
+START_TEST(a_stream_survives_a_death_after_a_planned_restart)
 {
 	role = "streams";
 	die_after_exec("host");
@@ -464,11 +464,11 @@ int main(int argc, char **argv)
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_set_timeout(t, 600);
-	tcase_add_test(t, a_death_at_some_place_loses_doubles_or_leaks);
-	tcase_add_test(t, a_second_death_during_recovery_loses_doubles_or_leaks);
-	tcase_add_test(t, a_death_after_a_planned_restart_loses_doubles_or_leaks);
-	tcase_add_test(t, a_death_at_some_place_breaks_a_stream);
-	tcase_add_test(t, a_second_death_during_recovery_breaks_a_stream);
-	tcase_add_test(t, a_death_after_a_planned_restart_breaks_a_stream);
+	tcase_add_test(t, a_session_survives_a_daemon_death_at_any_place);
+	tcase_add_test(t, a_session_survives_a_second_death_during_recovery);
+	tcase_add_test(t, a_session_survives_a_death_after_a_planned_restart);
+	tcase_add_test(t, a_stream_survives_a_daemon_death_at_any_place);
+	tcase_add_test(t, a_stream_survives_a_second_death_during_recovery);
+	tcase_add_test(t, a_stream_survives_a_death_after_a_planned_restart);
 	return suite_run("crash", t, NULL);
 }

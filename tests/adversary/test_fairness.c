@@ -35,7 +35,7 @@ static const char *const attacks[] = {
 	"connect",			/* what the listener does */
 };
 
-START_TEST(many_connections_of_one_user_hold_up_another)
+START_TEST(a_user_is_served_promptly_beside_many_connections_of_another)
 {
 	const struct fairness_options o = { .connections = 1000, .idle_ms = 300, .beside_ms = 700 };
 	struct attacked a;
@@ -63,7 +63,7 @@ static void await_waiting(struct raw *r, uint32_t n)
 
 /* The publisher has used less time than those who wait, so its next request is served before most
  * of them. */
-START_TEST(those_who_wait_miss_a_name_that_is_unlinked_at_once)
+START_TEST(waiting_clients_get_a_name_that_is_unlinked_at_once)
 {
 	enum { N = 300, WAITER = 65532 };
 	static struct raw all[N];
@@ -155,7 +155,7 @@ static double slowest_us(struct daemon *d, struct raw *r)
 
 /* What else the machine does may make a request late, but not each time. A daemon that closes all
  * these sockets at once takes 12 to 18 ms each time. */
-START_TEST(connections_that_end_at_once_hold_up_another_user)
+START_TEST(a_user_is_served_promptly_while_many_connections_end)
 {
 	enum { N = 250, ENDING = 65532, ENDS = 7 };
 	static int sockets[N];
@@ -200,9 +200,9 @@ int main(int argc, char **argv)
 	if (!user_may_change())
 		return 0;
 	tcase_set_timeout(t, 300);
-	tcase_add_loop_test(t, many_connections_of_one_user_hold_up_another, 0,
+	tcase_add_loop_test(t, a_user_is_served_promptly_beside_many_connections_of_another, 0,
 			    array_size(attacks));
-	tcase_add_test(t, those_who_wait_miss_a_name_that_is_unlinked_at_once);
-	tcase_add_test(t, connections_that_end_at_once_hold_up_another_user);
+	tcase_add_test(t, waiting_clients_get_a_name_that_is_unlinked_at_once);
+	tcase_add_test(t, a_user_is_served_promptly_while_many_connections_end);
 	return suite_run("fairness", t, NULL);
 }

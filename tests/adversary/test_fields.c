@@ -38,7 +38,7 @@ static void refused(const Gpushm__Proto__Request *q, enum code code)
 #define CREATE_WITH(...) \
 	REQUEST(CREATE, Create, create, BYTES(name, "x"), SET(size_bytes, 100), ##__VA_ARGS__)
 
-START_TEST(a_wrong_create_is_obeyed)
+START_TEST(an_invalid_create_is_refused)
 {
 	char long_name[300];
 
@@ -70,7 +70,7 @@ START_TEST(a_wrong_create_is_obeyed)
 }
 END_TEST
 
-START_TEST(wrong_attributes_are_kept)
+START_TEST(invalid_attributes_are_refused)
 {
 	static char long_key[256], long_value[4096];
 	Gpushm__Proto__Attr attrs[65], *list[65];
@@ -94,7 +94,7 @@ START_TEST(wrong_attributes_are_kept)
 }
 END_TEST
 
-START_TEST(a_lease_of_another_is_used)
+START_TEST(a_lease_of_another_connection_is_refused)
 {
 	struct raw other;
 	uint64_t lease;
@@ -112,7 +112,7 @@ START_TEST(a_lease_of_another_is_used)
 }
 END_TEST
 
-START_TEST(wrong_leases_states_and_accesses_pass)
+START_TEST(invalid_leases_states_and_accesses_are_refused)
 {
 	uint64_t lease = raw_create(&r, "x", 100);
 
@@ -151,7 +151,7 @@ END_TEST
 #define PUBLISH_AS(lease_, ...) \
 	REQUEST(PUBLISH, Publish, publish, SET(lease, lease_), SET(state, 2), ##__VA_ARGS__)
 
-START_TEST(a_wrong_name_or_attribute_changes_something)
+START_TEST(an_invalid_name_or_attribute_changes_nothing)
 {
 	uint64_t lease = raw_create(&r, "x", 100), other = raw_create(&r, "y", 100);
 	Gpushm__Proto__Attr attr = MESSAGE(Attr, attr, BYTES(key, "k"), BYTES(value, "v")),
@@ -192,7 +192,7 @@ START_TEST(a_wrong_name_or_attribute_changes_something)
 END_TEST
 
 /* Two requests in one message: the last one counts (protobuf's rule for oneof). */
-START_TEST(two_requests_in_one_message_confuse)
+START_TEST(the_last_of_two_requests_in_a_message_is_served)
 {
 	unsigned char frame[2 * FRAME_MAX];
 	size_t n = raw_pack(CREATE_WITH(), frame);
@@ -204,7 +204,7 @@ START_TEST(two_requests_in_one_message_confuse)
 }
 END_TEST
 
-START_TEST(a_buffer_without_a_name_is_still_found)
+START_TEST(an_unlinked_buffer_is_not_found)
 {
 	uint64_t lease = raw_create(&r, "x", 100);
 
@@ -216,7 +216,7 @@ START_TEST(a_buffer_without_a_name_is_still_found)
 }
 END_TEST
 
-START_TEST(a_list_after_any_id_or_prefix_is_wrong)
+START_TEST(a_list_has_only_later_ids_and_matching_names)
 {
 	uint64_t lease = raw_create(&r, "x", 100), id = r.reply->attach->buffer;
 	static char prefix[60000];
@@ -240,13 +240,13 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_wrong_create_is_obeyed);
-	tcase_add_test(t, wrong_attributes_are_kept);
-	tcase_add_test(t, a_lease_of_another_is_used);
-	tcase_add_test(t, wrong_leases_states_and_accesses_pass);
-	tcase_add_test(t, a_wrong_name_or_attribute_changes_something);
-	tcase_add_test(t, two_requests_in_one_message_confuse);
-	tcase_add_test(t, a_buffer_without_a_name_is_still_found);
-	tcase_add_test(t, a_list_after_any_id_or_prefix_is_wrong);
+	tcase_add_test(t, an_invalid_create_is_refused);
+	tcase_add_test(t, invalid_attributes_are_refused);
+	tcase_add_test(t, a_lease_of_another_connection_is_refused);
+	tcase_add_test(t, invalid_leases_states_and_accesses_are_refused);
+	tcase_add_test(t, an_invalid_name_or_attribute_changes_nothing);
+	tcase_add_test(t, the_last_of_two_requests_in_a_message_is_served);
+	tcase_add_test(t, an_unlinked_buffer_is_not_found);
+	tcase_add_test(t, a_list_has_only_later_ids_and_matching_names);
 	return suite_run("fields", t, NULL);
 }

@@ -37,7 +37,7 @@ static void honest_client_is_served(void)
 
 /* ---- floods ---- */
 
-START_TEST(requests_pile_up_in_the_daemon)
+START_TEST(a_client_that_floods_the_daemon_is_disconnected)
 {
 	unsigned char frame[FRAME_MAX];
 	size_t len = raw_pack(REQUEST(STATUS, Status, status), frame);
@@ -59,7 +59,7 @@ START_TEST(requests_pile_up_in_the_daemon)
 }
 END_TEST
 
-START_TEST(unread_replies_block_others)
+START_TEST(others_are_served_beside_unread_replies)
 {
 	enum { N = 50 };
 	struct raw all[N];
@@ -75,7 +75,7 @@ START_TEST(unread_replies_block_others)
 }
 END_TEST
 
-START_TEST(unread_attaches_leak_fds)
+START_TEST(a_client_that_hangs_up_before_a_reply_leaks_no_fds)
 {
 	struct gpushm_buffer *b = NULL;
 	struct raw r;
@@ -96,7 +96,7 @@ START_TEST(unread_attaches_leak_fds)
 }
 END_TEST
 
-START_TEST(silent_connections_stop_others)
+START_TEST(others_are_served_beside_silent_connections)
 {
 	enum { N = 200 };
 	static struct raw all[N];
@@ -128,7 +128,7 @@ static void repeat(struct raw *r, const Gpushm__Proto__Request *q, int code)
 	ck_assert_int_lt(census_rss(&d) - rss, GROWTH_MAX);
 }
 
-START_TEST(ten_thousand_requests_cost_memory)
+START_TEST(ten_thousand_requests_cost_no_memory)
 {
 	const uint64_t no_lease = 1;
 	struct raw r;
@@ -152,7 +152,7 @@ START_TEST(ten_thousand_requests_cost_memory)
 }
 END_TEST
 
-START_TEST(ten_thousand_lives_leave_something)
+START_TEST(ten_thousand_buffer_lives_leave_nothing)
 {
 	struct census with_us;
 	struct raw r;
@@ -260,7 +260,7 @@ static void die_at(int step)
 	ck_assert(WIFSIGNALED(role_wait(&p)));
 }
 
-START_TEST(a_death_leaves_something)
+START_TEST(a_dead_client_leaves_nothing)
 {
 	struct gpushm_buffer *b = NULL;
 	struct census ours;
@@ -295,7 +295,7 @@ static uint64_t used_bytes(void)
 	return sum;
 }
 
-START_TEST(a_reply_to_a_closed_connection_is_used_after_free)
+START_TEST(a_buffer_for_a_closed_connection_is_freed)
 {
 	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
 	struct role_process p;
@@ -319,7 +319,7 @@ START_TEST(a_reply_to_a_closed_connection_is_used_after_free)
 }
 END_TEST
 
-START_TEST(a_waiting_client_is_forgotten_or_kept_forever)
+START_TEST(waiting_clients_are_served_unless_they_disconnect)
 {
 	enum { N = 100 };
 	static struct raw all[N];
@@ -362,14 +362,14 @@ int main(int argc, char **argv)
 	tcase_add_checked_fixture(u, setup, counted_teardown);
 	tcase_set_timeout(t, 300);
 	tcase_set_timeout(u, 300);
-	tcase_add_test(t, requests_pile_up_in_the_daemon);
-	tcase_add_test(t, unread_replies_block_others);
-	tcase_add_test(t, unread_attaches_leak_fds);
-	tcase_add_test(t, silent_connections_stop_others);
-	tcase_add_test(t, ten_thousand_requests_cost_memory);
-	tcase_add_test(t, ten_thousand_lives_leave_something);
-	tcase_add_test(u, a_death_leaves_something);
-	tcase_add_test(u, a_reply_to_a_closed_connection_is_used_after_free);
-	tcase_add_test(u, a_waiting_client_is_forgotten_or_kept_forever);
+	tcase_add_test(t, a_client_that_floods_the_daemon_is_disconnected);
+	tcase_add_test(t, others_are_served_beside_unread_replies);
+	tcase_add_test(t, a_client_that_hangs_up_before_a_reply_leaks_no_fds);
+	tcase_add_test(t, others_are_served_beside_silent_connections);
+	tcase_add_test(t, ten_thousand_requests_cost_no_memory);
+	tcase_add_test(t, ten_thousand_buffer_lives_leave_nothing);
+	tcase_add_test(u, a_dead_client_leaves_nothing);
+	tcase_add_test(u, a_buffer_for_a_closed_connection_is_freed);
+	tcase_add_test(u, waiting_clients_are_served_unless_they_disconnect);
 	return suite_run("flood", t, u, NULL);
 }

@@ -86,7 +86,7 @@ static void setup(void)
 	client_setup_with(CENSUS_CONFIG);
 }
 
-START_TEST(a_thousand_copies_of_the_same_groups_are_kept)
+START_TEST(connections_share_one_copy_of_the_same_groups)
 {
 	struct role_process crowd;
 	long before = census_rss(&d), during, after;
@@ -110,7 +110,7 @@ START_TEST(a_thousand_copies_of_the_same_groups_are_kept)
 }
 END_TEST
 
-START_TEST(ever_other_sets_of_groups_take_all_memory)
+START_TEST(a_user_with_many_sets_of_groups_reaches_a_limit)
 {
 	struct role_process sets;
 	char line[512], expected[32];
@@ -139,7 +139,7 @@ static void expect_open(gid_t first, gid_t last, const char *expected)
 	user_end(&member);
 }
 
-START_TEST(a_group_does_not_count_or_another_one_does)
+START_TEST(a_buffer_opens_to_members_of_its_group_only)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0640 };
 	struct gpushm_buffer *b;
@@ -169,7 +169,7 @@ END_TEST
 
 /* A share of one descriptor in a hundred is less than a connection needs, but administrators have
  * none. */
-START_TEST(an_admin_group_makes_no_administrators_or_others)
+START_TEST(only_members_of_the_admin_group_are_administrators)
 {
 	struct role_process member;
 	struct gpushm_buffer *b;
@@ -206,10 +206,10 @@ int main(int argc, char **argv)
 		return 0;
 	tcase_add_checked_fixture(t, setup, client_teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_thousand_copies_of_the_same_groups_are_kept);
-	tcase_add_test(t, ever_other_sets_of_groups_take_all_memory);
-	tcase_add_test(t, a_group_does_not_count_or_another_one_does);
+	tcase_add_test(t, connections_share_one_copy_of_the_same_groups);
+	tcase_add_test(t, a_user_with_many_sets_of_groups_reaches_a_limit);
+	tcase_add_test(t, a_buffer_opens_to_members_of_its_group_only);
 	tcase_set_timeout(u, 120);
-	tcase_add_test(u, an_admin_group_makes_no_administrators_or_others);
+	tcase_add_test(u, only_members_of_the_admin_group_are_administrators);
 	return suite_run("groups", t, u, NULL);
 }

@@ -86,7 +86,7 @@ static void expect_none(uint64_t lease, const struct wrong *w, size_t number)
 	ck_assert_uint_eq(r.reply->described->arrays, 0);
 }
 
-START_TEST(a_wrong_array_is_added_or_leaves_its_batch)
+START_TEST(a_batch_with_an_invalid_array_is_refused_as_a_whole)
 {
 	static char long_name[257];
 	uint64_t lease = raw_create(&r, "x", BYTES_OF_BUFFER), many[33];
@@ -143,7 +143,7 @@ START_TEST(a_wrong_array_is_added_or_leaves_its_batch)
 }
 END_TEST
 
-START_TEST(a_buffer_whose_arrays_were_all_refused_has_a_table)
+START_TEST(a_buffer_whose_arrays_were_all_refused_has_no_table)
 {
 	uint64_t lease = raw_create(&r, "x", BYTES_OF_BUFFER);
 	struct wrong wrong = { ARRAY(BAD(.dtype = &f32, DIMS(1025))), CODE_LAYOUT };
@@ -172,7 +172,7 @@ static int describe_numbered(uint64_t lease, unsigned first, unsigned n)
 	return describe(lease, list, n);
 }
 
-START_TEST(one_array_more_than_allowed_is_added)
+START_TEST(one_array_more_than_allowed_is_refused)
 {
 	uint64_t lease = raw_create(&r, "x", BYTES_OF_BUFFER);
 
@@ -205,7 +205,7 @@ static void check_sealed(int fd, int seals)
 	munmap(map, 4096);
 }
 
-START_TEST(a_reader_can_write_or_shrink_what_it_reads)
+START_TEST(a_reader_gets_sealed_and_read_only_fds)
 {
 	uint64_t lease = raw_create(&r, "x", BYTES_OF_BUFFER);
 	struct stat st;
@@ -225,7 +225,7 @@ START_TEST(a_reader_can_write_or_shrink_what_it_reads)
 }
 END_TEST
 
-START_TEST(a_creator_writes_a_sealed_buffer_through_an_old_fd)
+START_TEST(a_sealed_buffer_refuses_writes_through_an_old_fd)
 {
 	_cleanup_(close_fd) int fd = -1;
 	uint64_t lease = raw_create(&r, "x", BYTES_OF_BUFFER);
@@ -246,7 +246,7 @@ static int publish(uint64_t lease, Gpushm__Proto__State state)
 }
 
 /* Later writers could not map it, and would not know why. */
-START_TEST(a_shared_buffer_is_published_that_nobody_can_write)
+START_TEST(write_sealed_memory_is_refused_as_a_shared_buffer)
 {
 	static const int seals[] = { F_SEAL_WRITE, F_SEAL_FUTURE_WRITE };
 
@@ -268,7 +268,7 @@ START_TEST(a_shared_buffer_is_published_that_nobody_can_write)
 END_TEST
 
 /* On every pool of the machine; raw_receive() itself compares the count with the fds. */
-START_TEST(an_attach_brings_other_fds_than_it_counts)
+START_TEST(an_attach_brings_the_fds_that_it_counts)
 {
 	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
 	Gpushm__Proto__Array *array = ARRAY(BYTES(name, ""), .dtype = &f32);
@@ -311,13 +311,13 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_wrong_array_is_added_or_leaves_its_batch);
-	tcase_add_test(t, a_buffer_whose_arrays_were_all_refused_has_a_table);
-	tcase_add_test(t, one_array_more_than_allowed_is_added);
-	tcase_add_test(t, a_reader_can_write_or_shrink_what_it_reads);
-	tcase_add_test(t, a_creator_writes_a_sealed_buffer_through_an_old_fd);
-	tcase_add_test(t, a_shared_buffer_is_published_that_nobody_can_write);
+	tcase_add_test(t, a_batch_with_an_invalid_array_is_refused_as_a_whole);
+	tcase_add_test(t, a_buffer_whose_arrays_were_all_refused_has_no_table);
+	tcase_add_test(t, one_array_more_than_allowed_is_refused);
+	tcase_add_test(t, a_reader_gets_sealed_and_read_only_fds);
+	tcase_add_test(t, a_sealed_buffer_refuses_writes_through_an_old_fd);
+	tcase_add_test(t, write_sealed_memory_is_refused_as_a_shared_buffer);
 	tcase_set_timeout(u, 120);
-	tcase_add_test(u, an_attach_brings_other_fds_than_it_counts);
+	tcase_add_test(u, an_attach_brings_the_fds_that_it_counts);
 	return suite_run("layout", t, u, NULL);
 }

@@ -244,7 +244,7 @@ static void play_on(const char *pool)
 	ck_assert_int_eq(gpushm_discard(held), 0);
 }
 
-START_TEST(an_allocation_that_fails_breaks_the_daemon)
+START_TEST(the_daemon_survives_each_failed_allocation)
 {
 	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
 	size_t n = 0;
@@ -285,7 +285,7 @@ static void attach(void)
 	look(); /* CLOSE has no reply */
 }
 
-START_TEST(a_stat_allocates_or_an_open_allocates_more_than_its_lease)
+START_TEST(a_stat_allocates_nothing_and_an_open_only_its_lease)
 {
 	struct gpushm_buffer *b = NULL;
 
@@ -306,7 +306,7 @@ static unsigned reloads(void)
 	       daemon_log_count(&d, "the old configuration stays in force");
 }
 
-START_TEST(a_reload_without_memory_loses_the_configuration)
+START_TEST(a_reload_without_memory_keeps_the_configuration)
 {
 	struct gpushm_buffer *b = NULL;
 	long n = 0;
@@ -345,7 +345,7 @@ static void fill_event_log(void)
 	}
 }
 
-START_TEST(many_freed_buffers_leave_their_memory_with_the_daemon)
+START_TEST(freed_buffers_return_their_memory_to_the_system)
 {
 	static struct gpushm_buffer *all[HELD];
 	struct gpushm *last = NULL;
@@ -381,9 +381,9 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 600);
-	tcase_add_test(t, an_allocation_that_fails_breaks_the_daemon);
-	tcase_add_test(t, a_stat_allocates_or_an_open_allocates_more_than_its_lease);
-	tcase_add_test(t, a_reload_without_memory_loses_the_configuration);
-	tcase_add_test(t, many_freed_buffers_leave_their_memory_with_the_daemon);
+	tcase_add_test(t, the_daemon_survives_each_failed_allocation);
+	tcase_add_test(t, a_stat_allocates_nothing_and_an_open_only_its_lease);
+	tcase_add_test(t, a_reload_without_memory_keeps_the_configuration);
+	tcase_add_test(t, freed_buffers_return_their_memory_to_the_system);
 	return suite_run("memory", t, NULL);
 }

@@ -199,7 +199,7 @@ static void tell_counts(void)
 	putchar('\n');
 }
 
-START_TEST(a_rule_of_the_model_is_broken)
+START_TEST(the_daemon_follows_the_rules_of_the_model)
 {
 	uint64_t seed = number_of("MODEL_SEED", (uint64_t)time(NULL) * 1000);
 	unsigned n = (unsigned)number_of("MODEL_SEQUENCES", 600), done = 0;
@@ -232,6 +232,6 @@ int main(void)
 	outcome = mmap(NULL, sizeof(*outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		       -1, 0);
 	tcase_set_timeout(t, 1800);
-	tcase_add_test(t, a_rule_of_the_model_is_broken);
+	tcase_add_test(t, the_daemon_follows_the_rules_of_the_model);
 	return suite_run("model", t, NULL);
 }

@@ -126,7 +126,7 @@ static void crash(void)
 	connect_all();
 }
 
-START_TEST(buffers_of_one_user_take_every_place)
+START_TEST(buffers_of_one_user_leave_places_for_others)
 {
 	for (int round = 0; round < 2; round++) {
 		ck_assert_int_eq(publish_many(&by_hostile, SHARE + MORE), SHARE);
@@ -160,7 +160,7 @@ static void expect_empty(struct gpushm *conn)
 
 /* systemd has descriptors of a buffer, and closes them some time after it has ended. Nobody else
  * has it any more, so its memory is free at once. */
-START_TEST(a_descriptor_at_systemd_retains_memory)
+START_TEST(a_descriptor_at_systemd_retains_no_memory)
 {
 	struct gpushm_array_spec spec = { .name = "a",
 					  .dtype = { .code = 1, .bits = 8, .lanes = 1 } };
@@ -196,7 +196,7 @@ int main(void)
 		return 0;
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, buffers_of_one_user_take_every_place);
-	tcase_add_loop_test(t, a_descriptor_at_systemd_retains_memory, 0, 2);
+	tcase_add_test(t, buffers_of_one_user_leave_places_for_others);
+	tcase_add_loop_test(t, a_descriptor_at_systemd_retains_no_memory, 0, 2);
 	return suite_run("places", t, NULL);
 }

@@ -52,13 +52,13 @@ static void pad_status(unsigned char *data, size_t len)
 	memset(data + n, 'x', len - n);
 }
 
-START_TEST(an_empty_datagram_is_waited_on)
+START_TEST(an_empty_datagram_ends_the_connection)
 {
 	expect_end("", 0, 0);
 }
 END_TEST
 
-START_TEST(garbage_gets_a_reply)
+START_TEST(garbage_ends_the_connection)
 {
 	static const size_t sizes[] = { 1, 2, 3, 7, 8, 64, 1000, 4096, 65535, 65536 };
 	static unsigned char data[FRAME_MAX];
@@ -75,7 +75,7 @@ START_TEST(garbage_gets_a_reply)
 }
 END_TEST
 
-START_TEST(random_bytes_break_the_daemon)
+START_TEST(the_daemon_survives_random_bytes)
 {
 	static unsigned char data[2048];
 	uint64_t x = 88172645463325252u; /* xorshift64, Marsaglia 2003 */
@@ -103,7 +103,7 @@ START_TEST(random_bytes_break_the_daemon)
 }
 END_TEST
 
-START_TEST(the_largest_frame_is_refused)
+START_TEST(the_largest_frame_is_served)
 {
 	static unsigned char data[FRAME_MAX];
 	struct raw r;
@@ -116,7 +116,7 @@ START_TEST(the_largest_frame_is_refused)
 }
 END_TEST
 
-START_TEST(a_frame_that_is_too_large_is_cut_and_served)
+START_TEST(a_frame_that_is_too_large_ends_the_connection)
 {
 	static const size_t sizes[] = { FRAME_MAX + 1, 70000, 100000, 150000 };
 	static unsigned char data[150000];
@@ -129,7 +129,7 @@ START_TEST(a_frame_that_is_too_large_is_cut_and_served)
 }
 END_TEST
 
-START_TEST(a_request_before_hello_is_served)
+START_TEST(requests_are_served_only_after_one_hello)
 {
 	struct raw r;
 
@@ -149,7 +149,7 @@ START_TEST(a_request_before_hello_is_served)
 }
 END_TEST
 
-START_TEST(an_unknown_protocol_version_is_accepted)
+START_TEST(an_unknown_protocol_version_is_refused)
 {
 	static const uint32_t versions[][2] = { { 0, 0 }, { 2, 2 }, { 2, UINT32_MAX }, { 2, 1 } };
 	struct raw r;
@@ -168,7 +168,7 @@ START_TEST(an_unknown_protocol_version_is_accepted)
 }
 END_TEST
 
-START_TEST(an_unknown_request_ends_the_connection)
+START_TEST(an_unknown_request_is_refused_and_the_connection_stays)
 {
 	struct raw r;
 
@@ -183,7 +183,7 @@ START_TEST(an_unknown_request_ends_the_connection)
 }
 END_TEST
 
-START_TEST(fds_that_are_sent_stay_in_the_daemon)
+START_TEST(the_daemon_closes_fds_that_are_sent_to_it)
 {
 	static const size_t counts[] = { 1, 2, 3, 253 };
 	unsigned char frame[FRAME_MAX];
@@ -204,7 +204,7 @@ START_TEST(fds_that_are_sent_stay_in_the_daemon)
 END_TEST
 
 /* All of them are counted, but not all are logged. */
-START_TEST(a_client_that_breaks_the_protocol_fills_the_log)
+START_TEST(violations_are_all_counted_and_few_are_logged)
 {
 	enum { TIMES = 200 };
 	unsigned had = census_violations(&d, c);
@@ -231,7 +231,7 @@ static size_t pack_bomb(unsigned char *frame)
 	return n;
 }
 
-START_TEST(a_message_that_unpacks_to_megabytes_is_unpacked)
+START_TEST(a_message_that_unpacks_to_megabytes_ends_the_connection)
 {
 	static unsigned char frame[FRAME_MAX];
 	size_t len = pack_bomb(frame);
@@ -245,7 +245,7 @@ START_TEST(a_message_that_unpacks_to_megabytes_is_unpacked)
 }
 END_TEST
 
-START_TEST(a_deep_message_overflows_the_stack)
+START_TEST(the_daemon_survives_deeply_nested_messages)
 {
 	static unsigned char frame[FRAME_MAX];
 	struct raw r;
@@ -270,7 +270,7 @@ END_TEST
 
 /* A CLOSE without a reply gets none, not even for an invalid lease; the next request is served as
  * usual. */
-START_TEST(a_close_that_wants_no_reply_gets_one)
+START_TEST(a_quiet_close_gets_no_reply)
 {
 	struct raw r;
 	uint64_t lease;
@@ -299,18 +299,18 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, counted_teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, an_empty_datagram_is_waited_on);
-	tcase_add_test(t, garbage_gets_a_reply);
-	tcase_add_test(t, random_bytes_break_the_daemon);
-	tcase_add_test(t, the_largest_frame_is_refused);
-	tcase_add_test(t, a_frame_that_is_too_large_is_cut_and_served);
-	tcase_add_test(t, a_request_before_hello_is_served);
-	tcase_add_test(t, an_unknown_protocol_version_is_accepted);
-	tcase_add_test(t, an_unknown_request_ends_the_connection);
-	tcase_add_test(t, fds_that_are_sent_stay_in_the_daemon);
-	tcase_add_test(t, a_client_that_breaks_the_protocol_fills_the_log);
-	tcase_add_test(t, a_message_that_unpacks_to_megabytes_is_unpacked);
-	tcase_add_test(t, a_deep_message_overflows_the_stack);
-	tcase_add_test(t, a_close_that_wants_no_reply_gets_one);
+	tcase_add_test(t, an_empty_datagram_ends_the_connection);
+	tcase_add_test(t, garbage_ends_the_connection);
+	tcase_add_test(t, the_daemon_survives_random_bytes);
+	tcase_add_test(t, the_largest_frame_is_served);
+	tcase_add_test(t, a_frame_that_is_too_large_ends_the_connection);
+	tcase_add_test(t, requests_are_served_only_after_one_hello);
+	tcase_add_test(t, an_unknown_protocol_version_is_refused);
+	tcase_add_test(t, an_unknown_request_is_refused_and_the_connection_stays);
+	tcase_add_test(t, the_daemon_closes_fds_that_are_sent_to_it);
+	tcase_add_test(t, violations_are_all_counted_and_few_are_logged);
+	tcase_add_test(t, a_message_that_unpacks_to_megabytes_ends_the_connection);
+	tcase_add_test(t, the_daemon_survives_deeply_nested_messages);
+	tcase_add_test(t, a_quiet_close_gets_no_reply);
 	return suite_run("protocol", t, NULL);
 }

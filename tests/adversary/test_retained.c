@@ -113,7 +113,7 @@ static void let_go(int i)
 	maps[i] = NULL;
 }
 
-START_TEST(memory_that_is_kept_after_the_close_is_not_charged)
+START_TEST(memory_that_is_kept_after_the_close_is_charged)
 {
 	int n = 0, code;
 
@@ -162,7 +162,7 @@ static int create_table_and_keep(int i)
 	return code;
 }
 
-START_TEST(a_table_that_is_kept_after_the_close_is_not_charged)
+START_TEST(a_table_that_is_kept_after_the_close_is_charged)
 {
 	int n = 0, code;
 
@@ -179,7 +179,7 @@ START_TEST(a_table_that_is_kept_after_the_close_is_not_charged)
 END_TEST
 
 /* A buffer that its clients have let go of is free at once: the next one finds its space. */
-START_TEST(an_honest_cycle_waits_for_memory)
+START_TEST(an_honest_cycle_finds_its_memory_at_once)
 {
 	struct gpushm_array_spec spec = { .name = "a",
 					  .dtype = { .code = 1, .bits = 8, .lanes = 1 } };
@@ -206,8 +206,8 @@ int main(void)
 		return 0;
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_loop_test(t, memory_that_is_kept_after_the_close_is_not_charged, 0, WAYS);
-	tcase_add_test(t, a_table_that_is_kept_after_the_close_is_not_charged);
-	tcase_add_test(t, an_honest_cycle_waits_for_memory);
+	tcase_add_loop_test(t, memory_that_is_kept_after_the_close_is_charged, 0, WAYS);
+	tcase_add_test(t, a_table_that_is_kept_after_the_close_is_charged);
+	tcase_add_test(t, an_honest_cycle_finds_its_memory_at_once);
 	return suite_run("retained", t, NULL);
 }

@@ -116,7 +116,7 @@ static void make_bait(void)
 
 /* The kernel lets a user have RLIMIT_NOFILE descriptors in flight, and those in unread replies are
  * the daemon's, also when it has hung up. */
-START_TEST(unread_replies_of_one_user_stop_others)
+START_TEST(unread_replies_of_one_user_leave_room_for_others)
 {
 	make_bait();
 	for (int i = 0; i < SOCKETS; i++) {
@@ -134,7 +134,7 @@ START_TEST(unread_replies_of_one_user_stop_others)
 END_TEST
 
 /* A user that reads all replies has nothing in flight, with any number of connections. */
-START_TEST(read_replies_use_up_a_share)
+START_TEST(replies_that_are_read_use_up_no_share)
 {
 	enum { N = 60 };
 	static struct raw all[N];
@@ -153,7 +153,7 @@ START_TEST(read_replies_use_up_a_share)
 }
 END_TEST
 
-START_TEST(connections_of_one_user_stop_others)
+START_TEST(connections_of_one_user_leave_room_for_others)
 {
 	for (int i = 0; i < SOCKETS; i++) {
 		sockets[i] = actor_connect(&hostile);
@@ -164,7 +164,7 @@ START_TEST(connections_of_one_user_stop_others)
 }
 END_TEST
 
-START_TEST(buffers_of_one_user_stop_others)
+START_TEST(buffers_of_one_user_leave_room_for_others)
 {
 	static struct raw r;
 	char name[16];
@@ -203,7 +203,7 @@ static void a_stream_is_served(void)
 	raw_close(&q);
 }
 
-START_TEST(streams_of_one_user_stop_others)
+START_TEST(streams_of_one_user_leave_room_for_others)
 {
 	static struct raw r;
 	uint64_t lease = 0;
@@ -231,7 +231,7 @@ START_TEST(streams_of_one_user_stop_others)
 END_TEST
 
 /* It follows another user's stream, leaves, and keeps the page mapped, again and again. */
-START_TEST(pages_that_one_user_keeps_stop_others)
+START_TEST(pages_that_one_user_keeps_leave_room_for_others)
 {
 	static struct raw p, q;
 	static void *maps[FDS];
@@ -268,7 +268,7 @@ START_TEST(pages_that_one_user_keeps_stop_others)
 END_TEST
 
 /* Each closed connection has left a lease, and its process lives. */
-START_TEST(closed_connections_of_one_process_keep_a_descriptor_each)
+START_TEST(closed_connections_of_one_process_keep_few_descriptors)
 {
 	static struct raw r;
 	struct census now;
@@ -291,7 +291,7 @@ START_TEST(closed_connections_of_one_process_keep_a_descriptor_each)
 END_TEST
 
 /* Together they get more than half, and another user still finds something. */
-START_TEST(three_users_stop_others)
+START_TEST(three_users_leave_room_for_others)
 {
 	enum { USERS = 3 };
 	struct actor more[USERS];
@@ -330,7 +330,7 @@ static int watch_many(struct raw *r)
 	return raw_receive(r);
 }
 
-START_TEST(watches_of_one_user_stop_others)
+START_TEST(watches_of_one_user_leave_room_for_others)
 {
 	static struct raw r;
 	int n = 0, code = 0;
@@ -360,16 +360,16 @@ int main(void)
 	suite_alone();
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_loop_test(t, unread_replies_of_one_user_stop_others, 0, 2);
-	tcase_add_test(t, read_replies_use_up_a_share);
-	tcase_add_test(t, connections_of_one_user_stop_others);
-	tcase_add_test(t, buffers_of_one_user_stop_others);
-	tcase_add_test(t, streams_of_one_user_stop_others);
-	tcase_add_test(t, pages_that_one_user_keeps_stop_others);
-	tcase_add_test(t, closed_connections_of_one_process_keep_a_descriptor_each);
-	tcase_add_test(t, three_users_stop_others);
+	tcase_add_loop_test(t, unread_replies_of_one_user_leave_room_for_others, 0, 2);
+	tcase_add_test(t, replies_that_are_read_use_up_no_share);
+	tcase_add_test(t, connections_of_one_user_leave_room_for_others);
+	tcase_add_test(t, buffers_of_one_user_leave_room_for_others);
+	tcase_add_test(t, streams_of_one_user_leave_room_for_others);
+	tcase_add_test(t, pages_that_one_user_keeps_leave_room_for_others);
+	tcase_add_test(t, closed_connections_of_one_process_keep_few_descriptors);
+	tcase_add_test(t, three_users_leave_room_for_others);
 	tcase_add_checked_fixture(u, setup_large, teardown);
 	tcase_set_timeout(u, 120);
-	tcase_add_test(u, watches_of_one_user_stop_others);
+	tcase_add_test(u, watches_of_one_user_leave_room_for_others);
 	return suite_run("shares", t, u, NULL);
 }

@@ -123,7 +123,7 @@ static int open_by(struct raw *r, const char *name)
 }
 
 /* The fd of a mempool gives access to the whole pool. */
-START_TEST(a_successor_opens_a_mempool_to_strangers)
+START_TEST(a_successor_keeps_a_mempool_closed_to_strangers)
 {
 	if (!works("mem"))
 		return;
@@ -154,7 +154,7 @@ static void reload(void)
 }
 
 /* The rules of a section of another kind are not those of the mempool. */
-START_TEST(a_mempool_that_becomes_another_kind_is_open_to_strangers)
+START_TEST(a_mempool_that_changes_kind_stays_closed_to_strangers)
 {
 	if (!works("mem"))
 		return;
@@ -170,7 +170,7 @@ START_TEST(a_mempool_that_becomes_another_kind_is_open_to_strangers)
 }
 END_TEST
 
-START_TEST(a_successor_reuses_a_block_that_another_user_has_had)
+START_TEST(a_successor_keeps_a_block_pending_that_others_have_had)
 {
 	if (!works("gpu0"))
 		return;
@@ -204,7 +204,7 @@ static uint64_t since(const char *name)
 	return eye.reply->stat->holders[0]->since_ns;
 }
 
-START_TEST(a_successor_forgets_the_age_of_a_lease)
+START_TEST(a_successor_knows_the_age_of_a_lease)
 {
 	uint64_t before;
 
@@ -223,9 +223,9 @@ int main(void)
 		return 0;
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_successor_opens_a_mempool_to_strangers);
-	tcase_add_test(t, a_mempool_that_becomes_another_kind_is_open_to_strangers);
-	tcase_add_test(t, a_successor_reuses_a_block_that_another_user_has_had);
-	tcase_add_test(t, a_successor_forgets_the_age_of_a_lease);
+	tcase_add_test(t, a_successor_keeps_a_mempool_closed_to_strangers);
+	tcase_add_test(t, a_mempool_that_changes_kind_stays_closed_to_strangers);
+	tcase_add_test(t, a_successor_keeps_a_block_pending_that_others_have_had);
+	tcase_add_test(t, a_successor_knows_the_age_of_a_lease);
 	return suite_run("successors", t, NULL);
 }

@@ -95,7 +95,7 @@ static struct gpushm_buffer *make(const char *name, enum gpushm_state state)
 	return b;
 }
 
-START_TEST(a_successor_without_memory_drops_what_it_inherits)
+START_TEST(a_successor_without_memory_keeps_what_it_inherits)
 {
 	struct gpushm_buffer *x = make("x", GPUSHM_SHARED), *y = make("y", GPUSHM_SEALED);
 	long n = 1;
@@ -118,6 +118,6 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_successor_without_memory_drops_what_it_inherits);
+	tcase_add_test(t, a_successor_without_memory_keeps_what_it_inherits);
 	return suite_run("successors_memory", t, NULL);
 }

@@ -32,14 +32,14 @@ static int find_in(void *map)
 	return userns_unmapped_uid() == 65534 && userns_unmapped_gid() == 65534 ? 1 : 0;
 }
 
-START_TEST(a_namespace_without_all_users_seems_to_have_them)
+START_TEST(a_namespace_without_all_users_has_an_unmapped_user)
 {
 	ck_assert_int_eq(forked(find_in, (char *)ONLY_ROOT), 1);
 	ck_assert_int_eq(forked(find_in, (char *)UNMAPPED), 1);
 }
 END_TEST
 
-START_TEST(nobody_of_the_initial_namespace_is_taken_for_an_unmapped_user)
+START_TEST(a_namespace_that_maps_all_users_has_no_unmapped_user)
 {
 	FILE *f = fopen("/proc/self/uid_map", "re");
 	unsigned long inside = 1, outside = 1, count = 0;
@@ -90,7 +90,7 @@ static void start(const char *config, const char *map)
 	daemon_start_with(&d, config, &(struct daemon_options){ .userns = map });
 }
 
-START_TEST(users_that_are_not_mapped_are_served_as_one)
+START_TEST(users_that_are_not_mapped_are_refused)
 {
 	struct role_process alice, root;
 
@@ -105,7 +105,7 @@ START_TEST(users_that_are_not_mapped_are_served_as_one)
 }
 END_TEST
 
-START_TEST(users_that_are_not_mapped_share_private_names)
+START_TEST(users_that_are_not_mapped_have_no_private_names)
 {
 	struct role_process alice, bob;
 
@@ -127,7 +127,7 @@ START_TEST(users_that_are_not_mapped_share_private_names)
 }
 END_TEST
 
-START_TEST(everybody_is_an_administrator_of_a_daemon_that_is_not_mapped)
+START_TEST(a_daemon_that_is_not_mapped_has_no_administrators)
 {
 	struct role_process root;
 
@@ -144,7 +144,7 @@ START_TEST(everybody_is_an_administrator_of_a_daemon_that_is_not_mapped)
 }
 END_TEST
 
-START_TEST(a_group_that_is_not_mapped_opens_buffers_of_another_group)
+START_TEST(a_group_that_is_not_mapped_gives_no_access)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0640 };
 	struct gpushm_buffer *b = NULL;
@@ -167,7 +167,7 @@ END_TEST
 
 /* ---- the library ---- */
 
-START_TEST(a_daemon_of_a_user_that_is_not_mapped_is_trusted)
+START_TEST(a_daemon_of_a_user_that_is_not_mapped_is_refused)
 {
 	struct role_process alice;
 
@@ -183,7 +183,7 @@ START_TEST(a_daemon_of_a_user_that_is_not_mapped_is_trusted)
 }
 END_TEST
 
-START_TEST(a_daemon_that_the_environment_trusts_is_refused)
+START_TEST(the_environment_can_trust_a_daemon_that_is_not_mapped)
 {
 	struct gpushm_buffer *b;
 	struct role_process alice;
@@ -210,7 +210,7 @@ START_TEST(a_daemon_that_the_environment_trusts_is_refused)
 END_TEST
 
 /* For whom a program trusts its own user's buffers, and no others. */
-START_TEST(the_owner_of_a_buffer_is_taken_for_another_user)
+START_TEST(each_namespace_sees_the_right_owner_of_a_buffer)
 {
 	struct role_process alice, bob, outside;
 
@@ -249,14 +249,14 @@ int main(int argc, char **argv)
 	if (!user_may_change() || !userns_may_enter())
 		return 0;
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_namespace_without_all_users_seems_to_have_them);
-	tcase_add_test(t, nobody_of_the_initial_namespace_is_taken_for_an_unmapped_user);
-	tcase_add_test(t, users_that_are_not_mapped_are_served_as_one);
-	tcase_add_test(t, users_that_are_not_mapped_share_private_names);
-	tcase_add_test(t, everybody_is_an_administrator_of_a_daemon_that_is_not_mapped);
-	tcase_add_test(t, a_group_that_is_not_mapped_opens_buffers_of_another_group);
-	tcase_add_test(t, a_daemon_of_a_user_that_is_not_mapped_is_trusted);
-	tcase_add_test(t, a_daemon_that_the_environment_trusts_is_refused);
-	tcase_add_test(t, the_owner_of_a_buffer_is_taken_for_another_user);
+	tcase_add_test(t, a_namespace_without_all_users_has_an_unmapped_user);
+	tcase_add_test(t, a_namespace_that_maps_all_users_has_no_unmapped_user);
+	tcase_add_test(t, users_that_are_not_mapped_are_refused);
+	tcase_add_test(t, users_that_are_not_mapped_have_no_private_names);
+	tcase_add_test(t, a_daemon_that_is_not_mapped_has_no_administrators);
+	tcase_add_test(t, a_group_that_is_not_mapped_gives_no_access);
+	tcase_add_test(t, a_daemon_of_a_user_that_is_not_mapped_is_refused);
+	tcase_add_test(t, the_environment_can_trust_a_daemon_that_is_not_mapped);
+	tcase_add_test(t, each_namespace_sees_the_right_owner_of_a_buffer);
 	return suite_run("userns", t, NULL);
 }

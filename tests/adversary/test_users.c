@@ -61,7 +61,7 @@ static void expect_access(struct role_process *p, unsigned bits)
 	user_does(p, "list x", bits & 4 ? "1" : "0");
 }
 
-START_TEST(a_mode_lets_the_wrong_user_in)
+START_TEST(a_mode_gives_group_and_others_their_rights)
 {
 	static const unsigned modes[] = { 0600, 0640, 0660, 0604, 0606, 0644, 0666, 0620, 0602 };
 	char text[8];
@@ -79,7 +79,7 @@ START_TEST(a_mode_lets_the_wrong_user_in)
 END_TEST
 
 /* As for a file: the owner gets the owner's bits, even if others have more. */
-START_TEST(an_owner_gets_the_rights_of_other_users)
+START_TEST(an_owner_gets_only_the_owners_rights)
 {
 	make("0066");
 	user_does(&owner, "open x read", "ACCESS");
@@ -89,7 +89,7 @@ START_TEST(an_owner_gets_the_rights_of_other_users)
 }
 END_TEST
 
-START_TEST(a_stranger_unlinks)
+START_TEST(only_the_owner_or_an_administrator_unlinks)
 {
 	make("0666");
 	user_does(&stranger, "unlink x", "ACCESS");
@@ -100,7 +100,7 @@ START_TEST(a_stranger_unlinks)
 }
 END_TEST
 
-START_TEST(a_private_name_is_reached_by_another_user)
+START_TEST(a_private_name_is_closed_to_other_users)
 {
 	char name[64], command[80];
 
@@ -133,7 +133,7 @@ START_TEST(a_private_name_is_reached_by_another_user)
 END_TEST
 
 /* "~65531/" is five bytes longer than "~/". */
-START_TEST(a_private_name_is_too_long_for_administrators)
+START_TEST(administrators_reach_the_longest_private_name)
 {
 	char name[256] = "", command[512], theirs[320];
 
@@ -150,7 +150,7 @@ START_TEST(a_private_name_is_too_long_for_administrators)
 }
 END_TEST
 
-START_TEST(strangers_see_the_holders)
+START_TEST(only_the_owner_sees_the_holders)
 {
 	make("0666");
 	user_does(&member, "open x read", "OK");
@@ -162,7 +162,7 @@ START_TEST(strangers_see_the_holders)
 }
 END_TEST
 
-START_TEST(an_unpublished_buffer_is_visible_to_others)
+START_TEST(an_unpublished_buffer_is_visible_to_its_owner_only)
 {
 	user_does(&owner, "create x 0666", "OK");
 	user_does(&stranger, "stat x", "NOT_FOUND");
@@ -174,7 +174,7 @@ START_TEST(an_unpublished_buffer_is_visible_to_others)
 }
 END_TEST
 
-START_TEST(a_group_that_the_user_is_not_in_is_accepted)
+START_TEST(root_gives_a_buffer_to_any_group)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0660 };
 	struct gpushm_buffer *b = NULL;
@@ -203,13 +203,13 @@ int main(int argc, char **argv)
 		return 0;
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_mode_lets_the_wrong_user_in);
-	tcase_add_test(t, an_owner_gets_the_rights_of_other_users);
-	tcase_add_test(t, a_stranger_unlinks);
-	tcase_add_test(t, a_private_name_is_reached_by_another_user);
-	tcase_add_test(t, a_private_name_is_too_long_for_administrators);
-	tcase_add_test(t, strangers_see_the_holders);
-	tcase_add_test(t, an_unpublished_buffer_is_visible_to_others);
-	tcase_add_test(t, a_group_that_the_user_is_not_in_is_accepted);
+	tcase_add_test(t, a_mode_gives_group_and_others_their_rights);
+	tcase_add_test(t, an_owner_gets_only_the_owners_rights);
+	tcase_add_test(t, only_the_owner_or_an_administrator_unlinks);
+	tcase_add_test(t, a_private_name_is_closed_to_other_users);
+	tcase_add_test(t, administrators_reach_the_longest_private_name);
+	tcase_add_test(t, only_the_owner_sees_the_holders);
+	tcase_add_test(t, an_unpublished_buffer_is_visible_to_its_owner_only);
+	tcase_add_test(t, root_gives_a_buffer_to_any_group);
 	return suite_run("users", t, NULL);
 }

@@ -345,7 +345,7 @@ static void head(void)
 	     "byte seen, ms |");
 }
 
-START_TEST(a_dead_process_writes_to_the_next_owners_memory)
+START_TEST(memory_is_reused_only_after_its_dead_process_has_gone)
 {
 	static const char *const pools[] = { "vmm", "mempool", "pinned" };
 	unsigned lost = 0, early = 0;
@@ -362,7 +362,7 @@ END_TEST
 
 /* The fake driver would abort the daemon at a mempool's block that is freed under an importer: so
  * strict is only that one. */
-START_TEST(the_race_cannot_fail_without_the_rule)
+START_TEST(the_race_finds_foreign_bytes_where_the_rule_is_off)
 {
 	static const char *const pools[] = { "vmm", "pinned", "mempool" };
 	const struct daemon_options o = { .program = "tests/gpushmd-nopidfd" };
@@ -383,8 +383,8 @@ static const struct role roles[] = { { "scribbler", scribbler_role } };
 
 int main(int argc, char **argv)
 {
-	const TTest *const tests[] = { a_dead_process_writes_to_the_next_owners_memory,
-				       the_race_cannot_fail_without_the_rule };
+	const TTest *const tests[] = { memory_is_reused_only_after_its_dead_process_has_gone,
+				       the_race_finds_foreign_bytes_where_the_rule_is_off };
 
 	return gpu_main_bare(argc, argv, "gpu_kill_race", roles, array_size(roles), tests,
 			     array_size(tests));

@@ -224,7 +224,7 @@ static void expect_successor(void)
 	raw_close(&r);
 }
 
-START_TEST(contents_or_memory_are_lost_under_eight_clients)
+START_TEST(buffers_of_eight_clients_survive_crashes_and_leak_nothing)
 {
 	long nobody = gpu_used_mib(), alone = used_by_a_daemon_alone(), full;
 	struct times t;
@@ -256,7 +256,7 @@ START_TEST(contents_or_memory_are_lost_under_eight_clients)
 }
 END_TEST
 
-START_TEST(four_thousand_buffers_delay_the_first_reply)
+START_TEST(thousands_of_buffers_survive_crashes)
 {
 	const unsigned n = gpu_is_fake() ? BUFFERS_FAKE : BUFFERS;
 	struct gpushm_buffer **all = calloc(n, sizeof(struct gpushm_buffer *)), *b = NULL;
@@ -299,8 +299,8 @@ static const struct role roles[] = { { "reader", reader_role } };
 
 int main(int argc, char **argv)
 {
-	const TTest *const tests[] = { contents_or_memory_are_lost_under_eight_clients,
-				       four_thousand_buffers_delay_the_first_reply };
+	const TTest *const tests[] = { buffers_of_eight_clients_survive_crashes_and_leak_nothing,
+				       thousands_of_buffers_survive_crashes };
 	struct rlimit files;
 
 	/* The supervisor holds every stored fd, and one more of each while it starts the daemon. */

@@ -49,7 +49,7 @@ static int ends_role(char **args)
 
 static const struct role roles[] = { { "ends", ends_role } };
 
-START_TEST(an_idle_daemon_takes_more_of_the_gpu_than_8_mib)
+START_TEST(an_idle_daemon_takes_at_most_8_mib_of_the_gpu)
 {
 	long used = gpu_used_mib();
 
@@ -60,7 +60,7 @@ START_TEST(an_idle_daemon_takes_more_of_the_gpu_than_8_mib)
 }
 END_TEST
 
-START_TEST(the_daemon_takes_more_of_the_gpu_than_8_mib)
+START_TEST(a_daemon_with_used_pools_takes_at_most_16_mib_of_rss)
 {
 	static const enum gpushm_kind kinds[] = { GPUSHM_VMM, GPUSHM_PINNED, GPUSHM_HOST };
 	long used, rss;
@@ -81,7 +81,7 @@ START_TEST(the_daemon_takes_more_of_the_gpu_than_8_mib)
 }
 END_TEST
 
-START_TEST(a_16_gib_buffer_differs_at_its_ends)
+START_TEST(readers_see_both_ends_of_a_16_gib_buffer)
 {
 	struct gpushm_buffer *b = gpu_create(GPUSHM_VMM, "big", 16 * GIB);
 	const char *args[] = { d.socket, "big", "0", NULL };
@@ -111,7 +111,7 @@ START_TEST(a_16_gib_buffer_differs_at_its_ends)
 }
 END_TEST
 
-START_TEST(the_4096th_buffer_is_refused_or_mixed_up)
+START_TEST(each_of_4096_buffers_keeps_its_contents)
 {
 	static struct gpushm_buffer *all[BUFFERS];
 	double start = now_us();
@@ -141,7 +141,7 @@ START_TEST(the_4096th_buffer_is_refused_or_mixed_up)
 }
 END_TEST
 
-START_TEST(attach_of_5000_arrays_takes_as_long_as_many_attaches)
+START_TEST(one_attach_brings_5000_arrays)
 {
 	static struct gpushm_array_spec specs[ARRAYS];
 	static char names[ARRAYS][32];
@@ -176,7 +176,7 @@ START_TEST(attach_of_5000_arrays_takes_as_long_as_many_attaches)
 END_TEST
 
 /* One process on each of two GPUs; the memory is on the first. */
-START_TEST(another_gpu_cannot_read_a_buffer)
+START_TEST(another_gpu_reads_a_buffer)
 {
 	static const enum gpushm_kind kinds[] = { GPUSHM_VMM, GPUSHM_MEMPOOL, GPUSHM_PINNED };
 	const unsigned word = 0x2b00b1e5;
@@ -219,12 +219,12 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	const TTest *const tests[] = { an_idle_daemon_takes_more_of_the_gpu_than_8_mib,
-				       the_daemon_takes_more_of_the_gpu_than_8_mib,
-				       a_16_gib_buffer_differs_at_its_ends,
-				       the_4096th_buffer_is_refused_or_mixed_up,
-				       attach_of_5000_arrays_takes_as_long_as_many_attaches,
-				       another_gpu_cannot_read_a_buffer };
+	const TTest *const tests[] = { an_idle_daemon_takes_at_most_8_mib_of_the_gpu,
+				       a_daemon_with_used_pools_takes_at_most_16_mib_of_rss,
+				       readers_see_both_ends_of_a_16_gib_buffer,
+				       each_of_4096_buffers_keeps_its_contents,
+				       one_attach_brings_5000_arrays,
+				       another_gpu_reads_a_buffer };
 
 	return gpu_main(argc, argv, "gpu_sizes", roles, array_size(roles), tests,
 			array_size(tests));

@@ -181,7 +181,7 @@ static bool try_life(unsigned long n)
 	return r;
 }
 
-START_TEST(a_driver_call_of_a_stream_fails_and_something_leaks)
+START_TEST(a_failed_driver_call_of_a_stream_is_named_and_leaks_nothing)
 {
 	unsigned long n = 1;
 
@@ -205,7 +205,9 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	const TTest *const tests[] = { a_driver_call_of_a_stream_fails_and_something_leaks };
+	const TTest *const tests[] = {
+		a_failed_driver_call_of_a_stream_is_named_and_leaks_nothing
+	};
 
 	return gpu_main_bare(argc, argv, "gpu_stream_failures", NULL, 0, tests, 1);
 }

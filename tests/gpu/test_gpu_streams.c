@@ -58,7 +58,7 @@ static unsigned env_number(const char *name, unsigned otherwise)
 
 /* ---- readers that are killed ---- */
 
-START_TEST(a_frame_is_overwritten_while_a_dead_readers_kernel_reads_it)
+START_TEST(a_frame_stays_whole_while_a_dead_readers_kernel_reads_it)
 {
 	_cleanup_(free_ptr) struct hunt *h = calloc(1, sizeof(*h));
 	struct role_process checker;
@@ -87,7 +87,7 @@ START_TEST(a_frame_is_overwritten_while_a_dead_readers_kernel_reads_it)
 }
 END_TEST
 
-START_TEST(the_hunt_cannot_fail_without_the_rule)
+START_TEST(the_hunt_finds_overwritten_frames_where_the_rule_is_off)
 {
 	_cleanup_(free_ptr) struct hunt *h = calloc(1, sizeof(*h));
 
@@ -214,7 +214,7 @@ static double pause_with_spare_slots(unsigned round)
 	return longest / 1e3;
 }
 
-START_TEST(a_producer_pauses_longer_than_a_dying_reader_lives)
+START_TEST(a_producer_goes_on_when_a_killed_reader_is_gone)
 {
 	unsigned rounds = gpu_is_fake() ? 2 : 10;
 	double tight[20], spare[20];
@@ -237,7 +237,7 @@ START_TEST(a_producer_pauses_longer_than_a_dying_reader_lives)
 END_TEST
 
 /* The release is queued behind the reader's kernel, so that the producer's GPU waits for it. */
-START_TEST(a_gpu_waits_for_ever_for_a_dead_reader)
+START_TEST(a_gpu_stops_waiting_for_a_dead_reader)
 {
 	struct hunt h = { .follow = "every" };
 	struct gpushm_stream *s;
@@ -276,7 +276,7 @@ static unsigned *copy_of(CUdeviceptr words)
 	return copy;
 }
 
-START_TEST(an_unfinished_frame_of_a_dead_producer_is_taken_for_a_good_one)
+START_TEST(an_unfinished_frame_of_a_dead_producer_is_reported_broken)
 {
 	struct gpushm_frame *good = NULL, *broken = NULL, *none = NULL;
 	struct gpushm_stream *s = NULL;
@@ -359,7 +359,7 @@ static void produce_by_gpu(struct gpushm_stream *s)
 	ck_assert_int_eq(gpu.stream_synchronize(stream), CUDA_SUCCESS);
 }
 
-START_TEST(a_cpu_and_a_gpu_meet_in_half_written_frames)
+START_TEST(a_cpu_and_a_gpu_exchange_whole_frames)
 {
 	begin_test(POOLS, NULL);
 	check_with("cpu-gpu", "every", false, produce_by_cpu, make("cpu-gpu", "pinned", 4));
@@ -399,7 +399,7 @@ static void gate_let_pass(void)
 }
 
 /* The first of two CUDA streams of a producer is held up; the second one comes to the same slot. */
-START_TEST(a_second_cuda_stream_overtakes_the_first_in_a_slot)
+START_TEST(a_second_cuda_stream_waits_for_the_first_in_a_slot)
 {
 	struct gpushm_frame *f[3] = { NULL };
 	struct gpushm_stream *s;
@@ -539,7 +539,7 @@ static void pipeline_end(struct pipeline *p, unsigned launches)
 	end_test();
 }
 
-START_TEST(a_relaunched_graph_reads_another_frame)
+START_TEST(each_launch_of_a_graph_reads_the_next_frame)
 {
 	unsigned launches = gpu_is_fake() ? 50 : 2000;
 	struct pipeline p = { 0 };
@@ -559,7 +559,7 @@ START_TEST(a_relaunched_graph_reads_another_frame)
 }
 END_TEST
 
-START_TEST(a_graph_runs_before_its_frame_is_ready_or_free)
+START_TEST(a_graph_waits_until_its_frame_is_ready_or_free)
 {
 	struct pipeline p = { 0 };
 
@@ -586,7 +586,7 @@ START_TEST(a_graph_runs_before_its_frame_is_ready_or_free)
 }
 END_TEST
 
-START_TEST(a_graph_is_captured_wrongly_and_nobody_says_so)
+START_TEST(a_wrongly_captured_graph_is_refused)
 {
 	struct gpushm_graph_frame *g = NULL;
 	struct gpushm_stream *s, *on_host = NULL;
@@ -615,7 +615,7 @@ START_TEST(a_graph_is_captured_wrongly_and_nobody_says_so)
 END_TEST
 
 /* With what "make gpu-bundle" has built. */
-START_TEST(the_example_of_a_graph_does_not_run)
+START_TEST(the_example_of_a_graph_runs)
 {
 	const char *example = build_path("examples/graph_stage");
 
@@ -637,17 +637,17 @@ static const struct role roles[] = { { "victim", victim_role },
 int main(int argc, char **argv)
 {
 	const TTest *const tests[] = {
-		a_cpu_and_a_gpu_meet_in_half_written_frames,
-		a_second_cuda_stream_overtakes_the_first_in_a_slot,
-		a_relaunched_graph_reads_another_frame,
-		a_graph_runs_before_its_frame_is_ready_or_free,
-		a_graph_is_captured_wrongly_and_nobody_says_so,
-		the_example_of_a_graph_does_not_run,
-		a_gpu_waits_for_ever_for_a_dead_reader,
-		an_unfinished_frame_of_a_dead_producer_is_taken_for_a_good_one,
-		a_producer_pauses_longer_than_a_dying_reader_lives,
-		the_hunt_cannot_fail_without_the_rule,
-		a_frame_is_overwritten_while_a_dead_readers_kernel_reads_it,
+		a_cpu_and_a_gpu_exchange_whole_frames,
+		a_second_cuda_stream_waits_for_the_first_in_a_slot,
+		each_launch_of_a_graph_reads_the_next_frame,
+		a_graph_waits_until_its_frame_is_ready_or_free,
+		a_wrongly_captured_graph_is_refused,
+		the_example_of_a_graph_runs,
+		a_gpu_stops_waiting_for_a_dead_reader,
+		an_unfinished_frame_of_a_dead_producer_is_reported_broken,
+		a_producer_goes_on_when_a_killed_reader_is_gone,
+		the_hunt_finds_overwritten_frames_where_the_rule_is_off,
+		a_frame_stays_whole_while_a_dead_readers_kernel_reads_it,
 	};
 
 	return gpu_main_bare(argc, argv, "gpu_streams", roles, array_size(roles), tests,

@@ -67,7 +67,7 @@ static void violate(enum gpushm_kind kind, const char *how)
 	ck_assert_int_eq(gpushm_unlink(c, "sealed"), 0);
 }
 
-START_TEST(a_write_through_a_read_only_mapping_succeeds)
+START_TEST(a_write_through_a_read_only_mapping_fails)
 {
 	violate(GPUSHM_VMM, "memset");
 	violate(GPUSHM_VMM, "kernel");
@@ -78,7 +78,7 @@ START_TEST(a_write_through_a_read_only_mapping_succeeds)
 }
 END_TEST
 
-START_TEST(a_mempool_gives_more_than_an_importer_survives)
+START_TEST(a_mempool_refuses_buffers_of_more_than_4_gib)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o) };
 	struct gpushm_buffer *b = NULL;
@@ -93,7 +93,7 @@ START_TEST(a_mempool_gives_more_than_an_importer_survives)
 END_TEST
 
 /* The next user must not see what the last user of a mempool block wrote. */
-START_TEST(a_mempool_block_keeps_what_its_last_tenant_wrote)
+START_TEST(a_reused_mempool_block_is_zeroed)
 {
 	const size_t n = 64 * MIB;
 	_cleanup_(free_ptr) unsigned char *got = malloc(n), *zero = calloc(n, 1);
@@ -112,9 +112,9 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	const TTest *const tests[] = { a_write_through_a_read_only_mapping_succeeds,
-				       a_mempool_gives_more_than_an_importer_survives,
-				       a_mempool_block_keeps_what_its_last_tenant_wrote };
+	const TTest *const tests[] = { a_write_through_a_read_only_mapping_fails,
+				       a_mempool_refuses_buffers_of_more_than_4_gib,
+				       a_reused_mempool_block_is_zeroed };
 
 	return gpu_main(argc, argv, "gpu_walls", roles, array_size(roles), tests,
 			array_size(tests));

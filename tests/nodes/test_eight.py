@@ -56,12 +56,12 @@ def test_eight_machines_take_less_than_three_and_a_half_rounds(
 
 @pytest.mark.deep
 @pytest.mark.parametrize("config", ["fan-out=1\n", "max-transfers=1\n", "max-transfers=2\n"])
-def test_eight_machines_make_a_chain_or_a_tree(
+def test_eight_in_a_chain_or_a_tree_take_less_than_3_5_rounds(
     machine: Callable[..., Node], model: Callable[..., Path], config: str
 ) -> None:
     assert rounds(lambda n: [machine() for _ in range(n)], model(40 * MB), config, insecure=True) < 3.5
 
 
 @pytest.mark.deep
-def test_eight_machines_with_certificates(fleet: Callable[..., list[Node]], model: Callable[..., Path]) -> None:
+def test_eight_machines_with_certificates_take_less_than_3_5_rounds(fleet: Callable[..., list[Node]], model: Callable[..., Path]) -> None:
     assert rounds(fleet, model(40 * MB), "", insecure=False) < 3.5

@@ -116,7 +116,7 @@ def test_a_busy_relay_names_others(machine: Callable[..., Node], model: Callable
     assert b.run(*args, first.source("model")).stdout.endswith("200")
 
 
-def test_a_source_that_goes_away_comes_back(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
+def test_pulls_go_on_when_a_killed_source_comes_back(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
     file = model(16 * MB)
     a, first, b, second = slow_pull(machine, file)
     c = machine()
@@ -144,7 +144,7 @@ def test_others_go_on_when_a_machine_of_the_chain_dies(
     finish([b], file)
 
 
-def test_a_daemon_that_is_killed_during_a_pull(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
+def test_a_pull_is_finished_after_its_daemon_was_killed(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
     file = model(16 * MB)
     a, _, b, second = slow_pull(machine, file)
     b.daemon.kill()
@@ -172,7 +172,7 @@ def test_a_relay_that_was_restarted_announces_what_it_has(
     assert mirrors == [second.source("model")]
 
 
-def test_relays_that_pull_from_each_other(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
+def test_two_relays_can_pull_from_each_other(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
     file = model(6 * MB)
     a, b = machine(), machine()
     port = 19401

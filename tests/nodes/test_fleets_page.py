@@ -42,7 +42,7 @@ def verdict(folder: Path, purpose: str, name: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_the_pages_commands_make_other_certificates(tmp_path: Path) -> None:
+def test_the_pages_commands_make_the_certificates_it_describes(tmp_path: Path) -> None:
     issue(tmp_path, {"node01.gpu.example.com": "10.0.0.1", "node02.gpu.example.com": "10.0.0.2"})
     for name in ("node01.gpu.example.com", "node02.gpu.example.com"):
         assert "OK" in verdict(tmp_path, "sslserver", name)
@@ -100,7 +100,7 @@ def curl(node: Node, folder: Path, where: str) -> str:
 ALLOW = "[allow *.gpu.example.com]\noffer=llama*\n"
 
 
-def test_relays_do_not_take_the_pages_certificates(
+def test_relays_take_the_pages_certificates(
     made: tuple[Path, list[Node]], model: Callable[..., Path], authority: Authority
 ) -> None:
     folder, (source, other) = made
@@ -120,7 +120,7 @@ def test_relays_do_not_take_the_pages_certificates(
     assert other.ctl("pull", f"{host}/llama", "foreign", check=False).returncode != 0
 
 
-def test_a_certificate_of_a_reader_makes_a_relay(made: tuple[Path, list[Node]], model: Callable[..., Path]) -> None:
+def test_a_readers_certificate_makes_no_relay(made: tuple[Path, list[Node]], model: Callable[..., Path]) -> None:
     folder, (source, other) = made
     source.ctl("load", model(1 << 20), "llama")
     # As a thief would: the address is right.
@@ -137,7 +137,7 @@ def test_a_certificate_of_a_reader_makes_a_relay(made: tuple[Path, list[Node]], 
     assert failed.returncode != 0 and "certificate" in failed.stderr.lower(), failed.stderr
 
 
-def test_what_the_readme_says_of_relays_fails(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
+def test_what_the_readme_says_of_relays_works(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
     if not (BUILD / "gpushm-relay").exists():
         pytest.skip("no gpushm-relay")
     section = (PAGE.parents[1] / "README.md").read_text().partition("## Many machines\n")[2].partition("\n## ")[0]
@@ -158,7 +158,7 @@ def test_what_the_readme_says_of_relays_fails(machine: Callable[..., Node], mode
     assert (folder / "digits.safetensors").stat().st_size > 1 << 20
 
 
-def test_the_configuration_of_the_page_has_an_error(tmp_path: Path, authority: Authority) -> None:
+def test_the_configurations_of_the_page_are_valid(tmp_path: Path, authority: Authority) -> None:
     program = BUILD / "gpushm-relay"
     if not program.exists():
         pytest.skip("no gpushm-relay")
@@ -176,7 +176,7 @@ def test_the_configuration_of_the_page_has_an_error(tmp_path: Path, authority: A
         assert done.returncode == 0, done.stderr
 
 
-def test_the_patterns_of_the_page_refuse_other_machines_than_the_stolen_one(
+def test_the_patterns_of_the_page_refuse_only_the_stolen_machine(
     tmp_path: Path, authority: Authority
 ) -> None:
     program = BUILD / "gpushm-relay"
@@ -196,7 +196,7 @@ def test_the_patterns_of_the_page_refuse_other_machines_than_the_stolen_one(
     assert done.returncode == 0, done.stderr
 
 
-def test_machines_that_share_a_certificate_are_no_mirrors(
+def test_a_shared_certificate_makes_a_mirror_of_each_name_it_covers(
     machine: Callable[..., Node], authority: Authority, model: Callable[..., Path]
 ) -> None:
     """As the pods of Kubernetes do, where a certificate is for all names of a service."""

@@ -704,7 +704,7 @@ def test_who_is_cut_off_before_a_reply_is_told_of_certificates(
     assert "certificate" not in here.fails("--patience=1s", plain.url + NAME, "m")
 
 
-def test_a_connection_that_ends_in_garbage_is_not_made_again_without_a_pause(
+def test_a_connection_that_ends_in_garbage_is_made_again_with_pauses(
     here: Machine, web: Any, data: bytes, authority: Authority
 ) -> None:
     """A reply that begins well each time, and goes on with what is no TLS."""
@@ -765,7 +765,7 @@ except KeyError:
     assert f"Bearer {SECRET}" in secrets_of(w)
 
 
-def test_a_load_to_a_gpu_is_canceled_in_the_middle_of_a_request(web: Any, tmp_path: Path) -> None:
+def test_a_load_to_a_gpu_can_be_canceled_amid_a_request(web: Any, tmp_path: Path) -> None:
     """It comes to an end also where a thread has taken more blocks than there are slots of pinned memory."""
     driver, go_on = {"LD_LIBRARY_PATH": str(BUILD / "fakecuda")}, tmp_path / "go on"
     if not (BUILD / "fakecuda/libcuda.so.1").exists():

@@ -79,7 +79,7 @@ def begin(relay: Relay, name: str = "m") -> Any:
     return grant
 
 
-def test_two_pullers_of_a_buffer_register_it_twice(serving: tuple[Node, Relay]) -> None:
+def test_two_pullers_of_a_buffer_share_one_registration(serving: tuple[Node, Relay]) -> None:
     """The second grant has the metadata of the first one: one agent, one registration."""
     _, relay = serving
     a, b = begin(relay), begin(relay)
@@ -89,7 +89,7 @@ def test_two_pullers_of_a_buffer_register_it_twice(serving: tuple[Node, Relay]) 
     assert a["pieces"][0][0] == a["header"]
 
 
-def test_a_session_that_ended_is_used(serving: tuple[Node, Relay]) -> None:
+def test_a_session_that_ended_is_refused(serving: tuple[Node, Relay]) -> None:
     """Its name means nothing any more; neither does one that never was, or is of another buffer."""
     _, relay = serving
     session = begin(relay)["session"]
@@ -100,7 +100,7 @@ def test_a_session_that_ended_is_used(serving: tuple[Node, Relay]) -> None:
     assert ask(relay, "m", {"session": "0" * 32})[0] == 409
 
 
-def test_a_request_that_is_nonsense_is_served(serving: tuple[Node, Relay]) -> None:
+def test_a_request_that_is_nonsense_is_refused(serving: tuple[Node, Relay]) -> None:
     """Each is told what is wrong, and the relay goes on."""
     _, relay = serving
     session = begin(relay)["session"]
@@ -117,7 +117,7 @@ def test_a_request_that_is_nonsense_is_served(serving: tuple[Node, Relay]) -> No
     assert ask(relay, "m", {"session": session}) == (200, {})
 
 
-def test_one_address_takes_all_sessions(serving: tuple[Node, Relay]) -> None:
+def test_an_address_has_a_limit_of_sessions(serving: tuple[Node, Relay]) -> None:
     """Four for each; those that end make room."""
     _, relay = serving
     sessions = [begin(relay)["session"] for _ in range(4)]
@@ -128,7 +128,7 @@ def test_one_address_takes_all_sessions(serving: tuple[Node, Relay]) -> None:
     begin(relay)
 
 
-def test_a_relay_serves_by_nixl_unasked(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
+def test_a_relay_serves_by_nixl_only_if_configured(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
     """Without nixl=yes it does not, and says why."""
     node = machine()
     node.ctl("load", model(MIB), "m")
@@ -137,7 +137,7 @@ def test_a_relay_serves_by_nixl_unasked(machine: Callable[..., Node], model: Cal
     assert "nixl=yes" in reply["error"]
 
 
-def test_a_relay_without_the_library_fails_silently(
+def test_a_relay_without_the_library_says_so(
     machine: Callable[..., Node], model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says so when it starts, and to pullers."""
@@ -152,7 +152,7 @@ def test_a_relay_without_the_library_fails_silently(
     assert "/nonexistent" in reply["error"]
 
 
-def test_the_doctor_misses_nixl(machine: Callable[..., Node], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_checks_nixl(machine: Callable[..., Node], monkeypatch: pytest.MonkeyPatch) -> None:
     """It names the library that works, and says what is wrong with one that does not."""
     node = machine()
 
@@ -224,7 +224,7 @@ def names(node: Node) -> list[str]:
     return [b["name"] for b in json.loads(node.ctl("ls", "--json").stdout)]
 
 
-def test_a_pull_by_nixl_brings_other_bytes(serving: tuple[Node, Relay], machine: Callable[..., Node]) -> None:
+def test_a_pull_by_nixl_brings_the_same_bytes(serving: tuple[Node, Relay], machine: Callable[..., Node]) -> None:
     """All of it comes by NIXL but the header, and the session ends with the pull."""
     node, relay = serving
     other = machine()
@@ -243,7 +243,7 @@ def serve_by_a_ring(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FAKENIXL_FAIL")
 
 
-def test_a_ring_brings_other_bytes(
+def test_a_ring_brings_the_same_bytes(
     serving: tuple[Node, Relay], machine: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the mapping can't be registered."""
@@ -300,7 +300,7 @@ def proxied(relay: Relay, unwell: Collection[int]) -> Iterator[tuple[str, list[i
             server.shutdown()
 
 
-def test_a_proxy_that_is_unwell_ends_a_pull(
+def test_a_pull_survives_a_proxy_that_fails_at_times(
     serving: tuple[Node, Relay], machine: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It answers 502 to the request that begins, to one that fills, and to one that begins again."""
@@ -314,7 +314,7 @@ def test_a_proxy_that_is_unwell_ends_a_pull(
     assert same(node, other)
 
 
-def test_a_proxy_that_stays_unwell_is_asked_for_ever(
+def test_a_pull_gives_up_on_a_proxy_that_keeps_failing(
     serving: tuple[Node, Relay], machine: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is the proxy's, and nothing is left."""
@@ -330,7 +330,7 @@ def test_a_proxy_that_stays_unwell_is_asked_for_ever(
     assert names(other) == []
 
 
-def test_a_fill_leaves_the_ring_or_the_file(serving: tuple[Node, Relay], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fill_outside_the_ring_or_the_file_is_refused(serving: tuple[Node, Relay], monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers at and beyond each edge."""
     _, relay = serving
     relay.end()
@@ -359,7 +359,7 @@ def test_a_fill_leaves_the_ring_or_the_file(serving: tuple[Node, Relay], monkeyp
         assert fill(*bad) == 400, bad
 
 
-def test_a_pull_falls_back_silently(
+def test_a_pull_without_nixl_fails_and_says_where_it_is_missing(
     machine: Callable[..., Node], model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is missing is an error that says where, and nothing is left."""
@@ -380,7 +380,7 @@ def test_a_pull_falls_back_silently(
     assert names(other) == []
 
 
-def test_a_wrong_byte_is_published(
+def test_a_wrong_byte_is_read_again_and_never_published(
     serving: tuple[Node, Relay], machine: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is read again; if it is wrong each time, the pull fails."""
@@ -398,7 +398,7 @@ def test_a_wrong_byte_is_published(
     assert names(other) == []
 
 
-def test_a_call_of_the_puller_that_fails_ends_in_a_broken_buffer(
+def test_a_failed_call_of_the_puller_leaves_no_broken_buffer(
     machine: Callable[..., Node], model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a session begins it is an error; later the session is begun again. Nothing leaks: the fake would abort."""
@@ -433,7 +433,7 @@ def pull_from_one_that_dies(to: Node, relay: Relay, dies: Callable[[], bool]) ->
     assert puller.returncode == 0, errors
 
 
-def test_a_relay_that_is_killed_ends_the_pull(
+def test_a_pull_survives_a_relay_that_is_killed_and_restarted(
     machine: Callable[..., Node], model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is restarted while the first session is read, and the pull goes on with another one."""
@@ -446,7 +446,7 @@ def test_a_relay_that_is_killed_ends_the_pull(
     assert same(node, other)
 
 
-def test_a_relay_that_dies_while_a_session_begins_ends_the_pull(
+def test_a_pull_survives_a_relay_that_dies_as_a_session_begins(
     serving: tuple[Node, Relay], machine: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hangs in the request for the first one, in the seventh call, a registration, is killed, and restarted."""
@@ -461,7 +461,7 @@ def test_a_relay_that_dies_while_a_session_begins_ends_the_pull(
     assert same(node, other)
 
 
-def test_a_puller_that_vanishes_keeps_memory(
+def test_the_session_of_a_vanished_puller_is_ended(
     machine: Callable[..., Node], model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The relay ends its session when nothing has named it for a while, and lets the buffer go."""
@@ -483,7 +483,7 @@ def test_a_puller_that_vanishes_keeps_memory(
     assert names(other) == []
 
 
-def test_an_interrupt_waits_for_nixl(
+def test_an_interrupt_ends_a_pull_that_stalls(
     serving: tuple[Node, Relay], machine: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A read that never ends is given up."""
@@ -505,7 +505,7 @@ GPU = "[pool gpu]\nkind=vmm\ndevice=0\nsize=64M\n"
 
 
 @pytest.mark.parametrize("direct", [False, True])
-def test_a_gpu_is_served_wrong(
+def test_a_gpus_buffer_arrives_unchanged(
     machine: Callable[..., Node], model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, direct: bool
 ) -> None:
     """Over our own libcuda.so.1: through a ring, or registered as it is."""
@@ -521,7 +521,7 @@ def test_a_gpu_is_served_wrong(
     assert same(node, other)
 
 
-def test_a_buffer_that_is_being_pulled_is_served_wrong(
+def test_a_buffer_that_is_being_pulled_is_served_unchanged(
     serving: tuple[Node, Relay], machine: Callable[..., Node]
 ) -> None:
     """A relay that gets it itself fills the ring with each block as it comes."""
@@ -536,7 +536,7 @@ def test_a_buffer_that_is_being_pulled_is_served_wrong(
     assert same(node, last)
 
 
-def test_tls_and_certificates_are_passed_over(fleet: Callable[..., list[Node]], model: Callable[..., Path]) -> None:
+def test_a_pull_by_nixl_needs_a_certificate(fleet: Callable[..., list[Node]], model: Callable[..., Path]) -> None:
     """Metadata travel over the connection with both certificates."""
     node, other = fleet(2)
     node.ctl("load", model(3 * MIB), "m")

@@ -89,7 +89,7 @@ def test_a_name_with_strange_characters_is_encoded(here: Here, relay: FakeRelay)
     assert here.ctl("ls", "--names-only").stdout.splitlines() == ["a/b c%ä+"]
 
 
-def test_a_buffer_that_is_called_like_an_index_is_taken_for_one(here: Here, relay: FakeRelay, tmp_path: Path) -> None:
+def test_a_buffer_named_like_an_index_is_pulled_as_a_buffer(here: Here, relay: FakeRelay, tmp_path: Path) -> None:
     relay.publish(Generation(1000, name="m.safetensors.index.json"))
     here.ctl("pull", "-q", relay.url)
     assert here.data_of("m.safetensors.index.json", tmp_path) == relay.generation.data  # type: ignore[union-attr]
@@ -309,7 +309,7 @@ def test_a_relay_that_starts_again_is_waited_for(here: Here, relay: FakeRelay, t
     again.close()
 
 
-def test_another_generation_in_the_middle_begins_again(here: Here, relay: FakeRelay, tmp_path: Path) -> None:
+def test_a_pull_begins_again_if_the_generation_changes(here: Here, relay: FakeRelay, tmp_path: Path) -> None:
     following = [Generation(seed=1), Generation(seed=2)]
 
     def lie(_: Handler, first: int | None) -> bool:
@@ -355,7 +355,7 @@ def test_a_name_that_is_taken_stays(here: Here, relay: FakeRelay, tmp_path: Path
     assert here.data_of("m", tmp_path) == relay.generation.data  # type: ignore[union-attr]
 
 
-def test_a_file_that_was_loaded_is_what_is_pulled(here: Here, relay: FakeRelay, tmp_path: Path) -> None:
+def test_a_pull_attaches_to_what_was_loaded_from_the_same_file(here: Here, relay: FakeRelay, tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     path.write_bytes(relay.generation.file)  # type: ignore[union-attr]
     here.ctl("load", "-q", path, "m")
@@ -538,7 +538,7 @@ def test_follow_says_once_that_it_can_not_pull(here: Here, relay: FakeRelay) -> 
     assert follow.end() == -signal.SIGINT
 
 
-def test_follow_says_what_is_wrong_for_ever(here: Here, relay: FakeRelay) -> None:
+def test_follow_ends_with_an_error_that_will_not_pass(here: Here, relay: FakeRelay) -> None:
     follow = here.start("pull", "--follow", "--pool=none", relay.url)
     assert follow.wait() == 3
     assert "none" in follow.line("err")

@@ -108,7 +108,7 @@ def test_an_exception_of_progress_ends_a_pull(here: Here, relay: FakeRelay) -> N
     assert connection.ls() == []
 
 
-def test_a_wait_is_interrupted(relay: FakeRelay) -> None:
+def test_an_interrupt_ends_a_wait(relay: FakeRelay) -> None:
     assert relay.generation
     main = threading.main_thread().ident
     assert main
@@ -119,7 +119,7 @@ def test_a_wait_is_interrupted(relay: FakeRelay) -> None:
     timer.join()
 
 
-def test_a_wait_does_not_say_what_file_is_missing(relay: FakeRelay, tmp_path: Path) -> None:
+def test_a_wait_names_the_file_that_is_missing(relay: FakeRelay, tmp_path: Path) -> None:
     assert relay.generation
     ca, begin = tmp_path / "ca.pem", time.monotonic()
     with pytest.raises(gpushm.NotFound, match=r"ca\.pem"):
@@ -127,7 +127,7 @@ def test_a_wait_does_not_say_what_file_is_missing(relay: FakeRelay, tmp_path: Pa
     assert time.monotonic() - begin < TIMEOUT / 2
 
 
-def test_a_file_that_is_replaced_meanwhile_ends_a_wait(relay: FakeRelay, tmp_path: Path) -> None:
+def test_a_wait_outlives_a_file_that_vanishes_and_names_it(relay: FakeRelay, tmp_path: Path) -> None:
     assert relay.generation
     token, asked = tmp_path / "token", threading.Event()
     token.write_text("secret\n")
@@ -143,7 +143,7 @@ def test_a_file_that_is_replaced_meanwhile_ends_a_wait(relay: FakeRelay, tmp_pat
         gpushm.pull_wait(relay.url, relay.generation.etag, token_file=str(token), timeout=3)
 
 
-def test_a_relay_that_always_says_not_modified_is_not_asked_without_a_pause(relay: FakeRelay) -> None:
+def test_a_relay_that_always_says_not_modified_is_asked_with_pauses(relay: FakeRelay) -> None:
     def unchanged(handler: Handler, _: int | None) -> bool:
         handler.reply(304)
         return True

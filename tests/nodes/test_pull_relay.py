@@ -137,7 +137,7 @@ def test_a_gpus_buffer_goes_to_a_gpu(machines: Callable[..., tuple[Here, Relay]]
     assert get(at_a, "m") == get(at_b, "m")
 
 
-def test_a_follower_asks_again_for_what_it_has(machines: Callable[..., tuple[Here, Relay]], tmp_path: Path) -> None:
+def test_a_follower_waits_with_what_it_has(machines: Callable[..., tuple[Here, Relay]], tmp_path: Path) -> None:
     """Metadata that become an array, and then other metadata of the same tensors."""
     source = FakeRelay(Generation(1000, metadata={"a": "x" * 2000}))
     waits: queue.Queue[str] = queue.Queue()
@@ -174,7 +174,7 @@ def middle(rng: random.Random, pulling: Any) -> None:
         pulling.process.wait(rng.uniform(0.02, 0.5))
 
 
-def test_a_relay_that_is_killed_and_starts_again(machines: Callable[..., tuple[Here, Relay]], tmp_path: Path) -> None:
+def test_a_pull_goes_on_when_a_killed_relay_starts_again(machines: Callable[..., tuple[Here, Relay]], tmp_path: Path) -> None:
     a, at_a = machines(SLOW)
     b, _ = machines()
     a.ctl("load", "-q", write(tmp_path / "m.safetensors"), "m")
@@ -189,7 +189,7 @@ def test_a_relay_that_is_killed_and_starts_again(machines: Callable[..., tuple[H
     b.ctl("verify", "-q", "m")
 
 
-def test_a_buffer_that_is_replaced_while_it_is_pulled(
+def test_a_buffer_replaced_during_a_pull_is_never_mixed(
     machines: Callable[..., tuple[Here, Relay]], tmp_path: Path
 ) -> None:
     a, at_a = machines(SLOW)
@@ -207,7 +207,7 @@ def test_a_buffer_that_is_replaced_while_it_is_pulled(
     assert found in [file.read_bytes()[-len(found) :] for file in files]
 
 
-def test_follow_through_generations_and_deaths(machines: Callable[..., tuple[Here, Relay]], tmp_path: Path) -> None:
+def test_follow_goes_on_through_generations_and_deaths(machines: Callable[..., tuple[Here, Relay]], tmp_path: Path) -> None:
     a, at_a = machines()
     b, _ = machines()
     follow = b.start("pull", "--follow", "--json", at_a.source("m"))
@@ -243,7 +243,7 @@ def test_follow_through_generations_and_deaths(machines: Callable[..., tuple[Her
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(10))
-def test_any_part_is_killed_at_any_moment(
+def test_a_kill_at_any_moment_leaves_a_whole_buffer_or_none(
     machines: Callable[..., tuple[Here, Relay]], tmp_path: Path, seed: int
 ) -> None:
     """Whatever dies, the buffer is there and right, or it is not there."""

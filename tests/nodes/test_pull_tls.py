@@ -13,7 +13,7 @@ from node import BUILD, Node
 pytestmark = pytest.mark.skipif(not (BUILD / "gpushm-relay").exists(), reason="gpushm-relay is not built")
 
 
-def test_a_pull_by_host_and_port(fleet: Callable[..., list[Node]], model: Callable[..., Path]) -> None:
+def test_a_pull_takes_a_host_with_or_without_port(fleet: Callable[..., list[Node]], model: Callable[..., Path]) -> None:
     a, b = fleet(2)
     a.ctl("load", "-q", model(9 << 20), "models/m")
     # The port that is asked if the source has none.
@@ -29,7 +29,7 @@ def test_a_pull_by_host_and_port(fleet: Callable[..., list[Node]], model: Callab
     assert f"https://{a.address}:19401/" in told.stderr
 
 
-def test_certificates_that_do_not_fit(
+def test_certificates_that_do_not_fit_are_refused(
     fleet: Callable[..., list[Node]], model: Callable[..., Path], authority: Authority, foreign: Authority
 ) -> None:
     a, b = fleet(2)
@@ -60,7 +60,7 @@ def test_certificates_that_do_not_fit(
     b.ctl("pull", "-q", "--cert", good.cert, "--key", good.key, source)
 
 
-def test_a_relay_shows_the_certificate_of_another_machine(
+def test_a_relay_with_another_machines_certificate_is_refused(
     fleet: Callable[..., list[Node]], model: Callable[..., Path]
 ) -> None:
     a, b, c = fleet(3)

@@ -75,7 +75,7 @@ def test_a_client_reads_what_its_certificate_allows(secure: Here, authority: Aut
     assert names(admin) == ["models/a", "other"]
 
 
-def test_a_name_of_a_host_is_not_the_common_name(secure: Here, authority: Authority) -> None:
+def test_the_common_name_does_not_count_beside_alternative_names(secure: Here, authority: Authority) -> None:
     # With alternative names the common name does not count.
     both = context(authority, authority.issue("admin", "DNS:nobody.example"))
     assert secure.ask("/v1/buffers/other", context=both).status == 403
@@ -400,7 +400,7 @@ def test_an_array_with_strides_on_a_gpu_is_served(gpu: Here) -> None:
     assert part.body == body[4000001:12000004]
 
 
-def test_a_gpus_buffer_has_another_manifest_than_the_hosts(tmp_path: Path) -> None:
+def test_a_gpus_and_a_hosts_buffer_have_the_same_block_digests(tmp_path: Path) -> None:
     fake = BUILD / "fakecuda"
     if not (fake / "libcuda.so.1").exists():
         pytest.skip("built without cuda.h")

@@ -116,7 +116,7 @@ def stop_in_the_middle(source: FakeRelay) -> tuple[threading.Event, threading.Ev
     return begun, go_on
 
 
-def test_a_reply_breaks_off_behind_the_header(source: FakeRelay) -> None:
+def test_an_earlier_relay_gets_what_is_here_or_is_sent_away(source: FakeRelay) -> None:
     """One that does not wait for blocks that are not here gets what is here, or is sent away."""
     begun, go_on = stop_in_the_middle(source)
     with Here(f"[pull m]\nsource={source.url}\n", first="advertise=http://127.0.0.1:1/\n") as h:
@@ -193,7 +193,7 @@ def await_via(h: Here, n: int) -> list[str]:
     return found
 
 
-def test_a_source_that_has_other_sources_is_a_circle(source: FakeRelay) -> None:
+def test_only_a_source_that_gets_it_from_this_relay_is_a_circle(source: FakeRelay) -> None:
     """Only if this relay is among them. Those behind it are said on."""
     said = ""
 
@@ -215,7 +215,7 @@ def test_a_source_that_has_other_sources_is_a_circle(source: FakeRelay) -> None:
         await_via(h, 1)
 
 
-def test_three_relays_follow_each_other_in_silence(tmp_path: Path) -> None:
+def test_a_circle_of_three_relays_is_told(tmp_path: Path) -> None:
     write_model(tmp_path / "f", 1 << 20)
     with Here() as first, Here() as second, Here() as third:
 

@@ -119,7 +119,7 @@ def test_a_daemon_that_hangs_does_not_keep_a_relay_from_ending(tmp_path: Path) -
             h.daemon.process.send_signal(signal.SIGCONT)
 
 
-def test_certificates_and_those_who_are_allowed_are_other_ones(
+def test_a_reload_changes_the_certificates_and_who_is_allowed(
     authority: Authority, foreign: Authority, tmp_path: Path
 ) -> None:
     first, second = authority.issue("first", "IP:127.0.0.1"), foreign.issue("second", "IP:127.0.0.1")

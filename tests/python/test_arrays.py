@@ -65,7 +65,7 @@ def name_of(dtype: np.dtype) -> str:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
-def test_a_view_has_other_elements_than_numpys(pool: str, dtype: np.dtype) -> None:
+def test_a_view_equals_numpys(pool: str, dtype: np.dtype) -> None:
     want = content((7, 6), dtype)
     with gpushm.create("a", want.shape, dtype, pool=pool) as a:
         assert a.dtype == dtype
@@ -87,7 +87,7 @@ def check_view(v: gpushm.Array, w: np.ndarray, dtype: np.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES[:15:3], RECORDS[0]], ids=name_of)
-def test_a_write_through_a_view_hits_other_elements(pool: str, dtype: np.dtype) -> None:
+def test_a_write_through_a_view_hits_its_elements_alone(pool: str, dtype: np.dtype) -> None:
     with gpushm.create("a", (7, 6), dtype, pool=pool) as a:
         for view in LAYOUTS.values():
             want = content((7, 6), dtype)
@@ -100,7 +100,7 @@ def test_a_write_through_a_view_hits_other_elements(pool: str, dtype: np.dtype) 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 5), (1,) * 32, (2,) + (1,) * 30 + (3,), (5,)], ids=str)
 @pytest.mark.parametrize("order", "CF")
-def test_a_shape_at_the_edge_is_refused_or_wrong(pool: str, shape: tuple[int, ...], order: str) -> None:
+def test_a_shape_at_the_edge_works(pool: str, shape: tuple[int, ...], order: str) -> None:
     want = np.asarray(content(shape, np.dtype("int32")), order=order)
     with gpushm.create("a", shape, "int32", pool=pool, order=order) as a:
         assert a.shape == shape and a.nbytes == want.nbytes
@@ -116,14 +116,14 @@ def test_a_shape_at_the_edge_is_refused_or_wrong(pool: str, shape: tuple[int, ..
                 len(a)
 
 
-def test_more_than_32_axes_are_taken(host_pool: str) -> None:
+def test_more_than_32_axes_are_refused(host_pool: str) -> None:
     with pytest.raises(ValueError, match="32"):
         gpushm.create("a", (1,) * 33, pool=host_pool)
     with gpushm.create("a", (1,) * 32, pool=host_pool) as a, pytest.raises(ValueError):
         a[None]
 
 
-def test_elements_and_assignments_differ_from_numpys(pool: str) -> None:
+def test_elements_and_assignments_equal_numpys(pool: str) -> None:
     want = content((4, 5), np.dtype("float32"))
     with gpushm.create("a", (4, 5), "float32", pool=pool) as a:
         a[:] = want
@@ -154,7 +154,7 @@ def test_elements_and_assignments_differ_from_numpys(pool: str) -> None:
             a[0] = [1, 2, 3]
 
 
-def test_regrouped_axes_differ_from_numpys(pool: str) -> None:
+def test_regrouped_axes_equal_numpys(pool: str) -> None:
     want = content((4, 6), np.dtype("int16"))
     with gpushm.create("a", (4, 6), "int16", pool=pool) as a:
         a[:] = want
@@ -180,7 +180,7 @@ def test_regrouped_axes_differ_from_numpys(pool: str) -> None:
             a.reshape(24, wrong=1)
 
 
-def test_a_record_over_bytes_loses_its_fields(pool: str) -> None:
+def test_a_record_over_bytes_has_its_fields(pool: str) -> None:
     record = np.dtype([("x", "i4"), ("y", "f4")])
     want = content((6, 16), np.dtype("uint8"))
     with gpushm.create("a", want.shape, "uint8", pool=pool) as a:
@@ -192,7 +192,7 @@ def test_a_record_over_bytes_loses_its_fields(pool: str) -> None:
         assert same(seen[0].view("uint8").copy_to_host(), want[0])
 
 
-def test_a_records_field_is_elsewhere(pool: str) -> None:
+def test_a_records_field_equals_numpys(pool: str) -> None:
     want = content((5,), RECORDS[0])
     with gpushm.create("a", 5, RECORDS[0], pool=pool) as a:
         a.copy_from_host(want)
@@ -213,18 +213,18 @@ def test_a_records_field_is_elsewhere(pool: str) -> None:
     [("f4", "float32"), (float, "float64"), (np.uint16, "uint16"), (np.dtype("<i8"), "int64"), (bool, "bool"),
      (ml_dtypes.bfloat16, "bfloat16"), ("half", "float16"), ("float4_e2m1fn", "float4_e2m1fn")],
 )
-def test_a_dtype_is_taken_for_another(host_pool: str, given: Any, want: str) -> None:
+def test_a_dtype_is_understood_in_each_notation(host_pool: str, given: Any, want: str) -> None:
     with gpushm.create("a", 4, given, pool=host_pool) as a:
         assert a.dtype_name == want
 
 
 @pytest.mark.parametrize("given", [">f4", object, "nonsense", np.dtype(("f4", (2,))), 7, [("a", "O")]], ids=str)
-def test_a_dtype_that_cant_be_shared_is_taken(host_pool: str, given: Any) -> None:
+def test_a_dtype_that_cannot_be_shared_is_refused(host_pool: str, given: Any) -> None:
     with pytest.raises(TypeError):
         gpushm.create("a", 4, given, pool=host_pool)
 
 
-def test_elements_of_a_memoryview_are_taken_for_others(pool: str) -> None:
+def test_elements_of_a_memoryview_are_converted_or_refused(pool: str) -> None:
     values = np.arange(6).reshape(2, 3)
     with gpushm.create("a", (2, 3), "float64", pool=pool) as a:
         a.copy_from_host(memoryview(values))
@@ -244,7 +244,7 @@ def test_elements_of_a_memoryview_are_taken_for_others(pool: str) -> None:
             assert out.tobytes() == (values / 2).tobytes()
 
 
-def test_packed_elements_lose_bits(pool: str) -> None:
+def test_packed_elements_keep_their_bits(pool: str) -> None:
     raw = bytes(range(8))
     with gpushm.create("a", (4, 4), "float4_e2m1fn", pool=pool) as a:
         assert (a.itemsize, a.nbytes, a.dtype, a.strides) == (0, 8, "float4_e2m1fn", (0, 0))
@@ -259,7 +259,7 @@ def test_packed_elements_lose_bits(pool: str) -> None:
             a.copy_to_host()
 
 
-def test_strides_that_were_asked_for_are_lost(pool: str) -> None:
+def test_strides_that_were_asked_for_are_kept(pool: str) -> None:
     with gpushm.create("a", (3, 4), "int32", strides=(-16, 4), pool=pool) as a:
         assert a.strides == (-16, 4)
         a[:] = content((3, 4), np.dtype("int32"))
@@ -268,7 +268,7 @@ def test_strides_that_were_asked_for_are_lost(pool: str) -> None:
         gpushm.create("a", (3, 4), "int32", strides=(4,), pool=pool)
 
 
-def test_an_array_like_another_is_not(host_pool: str) -> None:
+def test_an_array_like_another_has_its_shape_dtype_and_strides(host_pool: str) -> None:
     model = np.zeros((3, 4), "float32", order="F")
     with gpushm.create_like("a", model, pool=host_pool) as a, gpushm.create_like("b", a, pool=host_pool) as b:
         assert (a.shape, a.dtype, a.strides) == (b.shape, b.dtype, b.strides) == ((3, 4), np.float32, (4, 12))

@@ -86,7 +86,7 @@ def same(got: Any, want: Any) -> None:
 
 
 @pytest.mark.parametrize("name", BINARY)
-def test_an_operator_differs_from_numpys(a: gpushm.Array, name: str) -> None:
+def test_an_operator_equals_numpys(a: gpushm.Array, name: str) -> None:
     if a.kind not in HOST:
         return
     f = getattr(operator, name)
@@ -98,7 +98,7 @@ def test_an_operator_differs_from_numpys(a: gpushm.Array, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
-def test_an_operator_in_place_does_not_write_or_returns_another_array(a: gpushm.Array, name: str) -> None:
+def test_an_operator_in_place_writes_and_returns_the_array(a: gpushm.Array, name: str) -> None:
     if a.kind not in HOST:
         return
     f, want = getattr(operator, name), WANT.copy()
@@ -111,7 +111,7 @@ def test_an_operator_in_place_does_not_write_or_returns_another_array(a: gpushm.
     assert np.array_equal(a.copy_to_host(), want)
 
 
-def test_unary_operators_matrices_and_numbers_differ_from_numpys(a: gpushm.Array) -> None:
+def test_unary_operators_matrices_and_numbers_equal_numpys(a: gpushm.Array) -> None:
     one = a[:1, :1]
     assert (one.item(), int(one), float(one), complex(one), bool(one)) == (1, 1, 1.0, 1, True)
     assert a.tolist() == WANT.tolist() and a[1, 2:2].tolist() == [] and a[...].T.tolist() == WANT.T.tolist()
@@ -135,7 +135,7 @@ def test_unary_operators_matrices_and_numbers_differ_from_numpys(a: gpushm.Array
     assert not np.shares_memory(a.copy(), a.numpy())
 
 
-def test_equality_depends_on_the_other_side(a: gpushm.Array) -> None:
+def test_equality_is_by_element_and_hashing_by_identity(a: gpushm.Array) -> None:
     for other in (a, a[...], WANT, WANT.tolist()):
         assert np.array_equal(a == other, np.ones((3, 4), bool)) and not np.any(a != other)
     assert np.array_equal(a == 3, WANT == 3) and np.array_equal(a != WANT.T[0, 0], WANT != 1)
@@ -148,7 +148,7 @@ def test_equality_depends_on_the_other_side(a: gpushm.Array) -> None:
     assert len({a, view, a}) == 2 and {a: 1}[a] == 1 and a in [a]
 
 
-def test_a_read_only_array_is_changed_in_place(a: gpushm.Array, cupy: Any) -> None:
+def test_a_change_in_place_of_a_read_only_array_is_refused(a: gpushm.Array, cupy: Any) -> None:
     a.publish()
     with pytest.raises(gpushm.ReadOnly):
         a += 1
@@ -157,7 +157,7 @@ def test_a_read_only_array_is_changed_in_place(a: gpushm.Array, cupy: Any) -> No
     assert np.array_equal(a.copy_to_host(), WANT)
 
 
-def test_memory_of_a_gpu_is_computed_on_the_host_unasked(a: gpushm.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_array_is_computed_on_the_host_only_on_request(a: gpushm.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     if a.kind in HOST:
         return
     for name in ("cupy", "torch"):
@@ -178,7 +178,7 @@ def test_memory_of_a_gpu_is_computed_on_the_host_unasked(a: gpushm.Array, monkey
         b.discard()
 
 
-def test_cupy_is_not_asked_or_its_kernels_are_not_waited_for(a: gpushm.Array, cupy: Any) -> None:
+def test_cupy_computes_and_the_next_consumer_is_ordered_behind_it(a: gpushm.Array, cupy: Any) -> None:
     if a.kind in HOST:
         return
     same(a + 1, WANT + 1)
@@ -203,7 +203,7 @@ VALUES: dict[str, Any] = {"uint8": 7, "int16": -2, "float32": 1.5, "float64": np
 
 @pytest.mark.parametrize("dtype", VALUES)
 @pytest.mark.parametrize("stream", [None, 2], ids=["now", "queued"])
-def test_fill_leaves_something_or_hits_too_much(pool: str, dtype: str, stream: int | None) -> None:
+def test_fill_sets_exactly_the_elements_of_its_view(pool: str, dtype: str, stream: int | None) -> None:
     value = VALUES[dtype]
     with gpushm.create("a", (3, 40000), dtype, pool=pool) as a:
         want = np.zeros((3, 40000), dtype)
@@ -221,7 +221,7 @@ def test_fill_leaves_something_or_hits_too_much(pool: str, dtype: str, stream: i
         a.discard()
 
 
-def test_what_an_array_has_not_is_not_explained(a: gpushm.Array) -> None:
+def test_a_missing_attribute_is_explained(a: gpushm.Array) -> None:
     with pytest.raises(AttributeError, match=r"numpy\(\)" if a.kind in HOST else r"cupy.asarray"):
         a.cumsum()
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
@@ -250,7 +250,7 @@ with gpushm.open("a") as a:
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="no PyTorch")
-def test_a_tensor_is_not_computed_by_torch(a: gpushm.Array, in_child: Callable[..., str]) -> None:
+def test_arithmetic_with_a_tensor_is_done_by_torch(a: gpushm.Array, in_child: Callable[..., str]) -> None:
     if a.kind in HOST:
         a.publish("shared")
         assert in_child(TORCH).split() == ["True", "90", "102"]

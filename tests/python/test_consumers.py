@@ -63,7 +63,7 @@ FATES = {
 }
 
 
-def test_torch_writes_to_read_only_memory_unwarned(sealed: gpushm.Array) -> None:
+def test_torch_is_warned_of_read_only_memory_once(sealed: gpushm.Array) -> None:
     with warned() as texts:
         torch_from_dlpack(sealed, max_version=(1, 0))
         torch_from_dlpack(sealed[1:], max_version=(1, 0))
@@ -71,7 +71,7 @@ def test_torch_writes_to_read_only_memory_unwarned(sealed: gpushm.Array) -> None
     assert all(word in texts[0] for word in FATES[sealed.kind])
 
 
-def test_a_warning_about_read_only_memory_cant_be_an_error(sealed: gpushm.Array) -> None:
+def test_a_warning_about_read_only_memory_can_be_an_error(sealed: gpushm.Array) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", gpushm.ReadOnlyWarning)
         for _ in range(2):
@@ -80,7 +80,7 @@ def test_a_warning_about_read_only_memory_cant_be_an_error(sealed: gpushm.Array)
     sealed.close()  # No tensor was made.
 
 
-def test_an_array_is_closed_by_a_filter(sealed: gpushm.Array) -> None:
+def test_an_array_closed_by_a_warning_filter_is_refused(sealed: gpushm.Array) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = lambda *_: sealed.close()
@@ -88,7 +88,7 @@ def test_an_array_is_closed_by_a_filter(sealed: gpushm.Array) -> None:
             torch_from_dlpack(sealed, max_version=(1, 0))
 
 
-def test_a_consumer_that_heeds_the_flag_is_warned_about(sealed: gpushm.Array) -> None:
+def test_a_consumer_that_heeds_the_flag_gets_no_warning(sealed: gpushm.Array) -> None:
     with warned() as texts:
         sealed.__dlpack__(max_version=(1, 0))
         stand_in("jax._src.dlpack")(sealed, max_version=(1, 0))
@@ -99,7 +99,7 @@ def test_a_consumer_that_heeds_the_flag_is_warned_about(sealed: gpushm.Array) ->
     assert texts == []
 
 
-def test_writable_memory_is_warned_about(pool: str) -> None:
+def test_writable_memory_gives_no_warning(pool: str) -> None:
     with warned() as texts, gpushm.create("a", 4, pool=pool) as a:
         torch_from_dlpack(a, max_version=(1, 0))
         if pool == "host":
@@ -110,7 +110,7 @@ def test_writable_memory_is_warned_about(pool: str) -> None:
     assert texts == []
 
 
-def test_cupy_writes_to_read_only_memory_unwarned(sealed: gpushm.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cupy_is_warned_of_read_only_memory_once(sealed: gpushm.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     words: dict[str, Any] = {"stream": 1, "max_version": (1, 0), "copy": None}
     if sealed.device is None:
         return
@@ -139,7 +139,7 @@ print(t.sum().item())
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="no PyTorch")
-def test_torch_itself_ends_the_process_unwarned(host_pool: str, in_child: Callable[..., str]) -> None:
+def test_torch_is_warned_before_its_write_ends_the_process(host_pool: str, in_child: Callable[..., str]) -> None:
     with gpushm.create("a", 24, "float32", pool=host_pool) as a:
         a[...] = 1
         a.publish()
@@ -199,7 +199,7 @@ def on_gpu_1() -> Iterator[Callable[[str], tuple[str, str]]]:
     daemon.remove()
 
 
-def test_a_buffer_on_another_gpu_is_opened_without_a_word(on_gpu_1: Callable[[str], tuple[str, str]]) -> None:
+def test_a_buffer_on_another_gpu_opens_with_one_warning(on_gpu_1: Callable[[str], tuple[str, str]]) -> None:
     out, err = on_gpu_1("""
 for _ in range(2):
     with gpushm.open("a") as a:
@@ -209,7 +209,7 @@ for _ in range(2):
     assert err.count("DeviceWarning") == 1 and 'device="current"' in err and "<string>" in err
 
 
-def test_the_current_gpu_gets_no_memory_or_a_warning(on_gpu_1: Callable[[str], tuple[str, str]]) -> None:
+def test_the_current_gpu_gets_memory_without_a_warning(on_gpu_1: Callable[[str], tuple[str, str]]) -> None:
     out, err = on_gpu_1("""
 for device in ("current", 1, 0):
     with gpushm.open("a", device=device) as a:
@@ -229,7 +229,7 @@ with gpushm.create("b", 4, pool="gpu1") as b, gpushm.create("c", 4, pool="gpu0")
     assert "DeviceWarning" not in err
 
 
-def test_copies_on_another_gpu_fail(on_gpu_1: Callable[[str], tuple[str, str]]) -> None:
+def test_copies_on_another_gpu_work(on_gpu_1: Callable[[str], tuple[str, str]]) -> None:
     out, _ = on_gpu_1("""
 with gpushm.create("b", 8, pool="gpu0", device=0) as a, gpushm.create("c", 8, pool="gpu0", device=0) as b:
     a.copy_from_host(bytes(range(8)))
@@ -244,7 +244,7 @@ with gpushm.create("b", 8, pool="gpu0", device=0) as a, gpushm.create("c", 8, po
     assert out.splitlines() == ["[0, 0, 1, 2, 3, 4, 5, 6]", "[0, 0, 0, 0, 1, 2, 3, 4]"]
 
 
-def test_a_new_buffer_is_on_another_gpu_without_a_word(on_gpu_1: Callable[[str], tuple[str, str]]) -> None:
+def test_a_new_buffer_on_another_gpu_gives_one_warning(on_gpu_1: Callable[[str], tuple[str, str]]) -> None:
     out, err = on_gpu_1("""
 with gpushm.create("b", 4) as b:
     print(b.device)
@@ -259,7 +259,7 @@ except gpushm.DeviceWarning:
     assert err.count("DeviceWarning") == 1 and "pool=" in err
 
 
-def test_a_gpu_that_is_no_number_is_taken(pool: str) -> None:
+def test_a_device_word_other_than_current_is_refused(pool: str) -> None:
     for wrong in ("cuda:0", "", "CURRENT"):
         with pytest.raises(ValueError, match="current"):
             gpushm.create("a", 4, pool=pool, device=wrong)

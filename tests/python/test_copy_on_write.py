@@ -17,7 +17,7 @@ def make(pool: str, state: str = "sealed") -> None:
 
 
 @pytest.mark.parametrize("state", ["sealed", "shared"])
-def test_a_private_write_is_refused_or_seen_by_others(host_pool: str, state: str) -> None:
+def test_a_private_write_is_seen_by_its_writer_alone(host_pool: str, state: str) -> None:
     make(host_pool, state)
     with gpushm.open("a", "c") as a, gpushm.open("a", "c") as b, gpushm.open("a") as reader:
         assert (a.access, a.buffer.access, reader.access) == ("c", "c", "r")
@@ -38,7 +38,7 @@ def test_a_private_write_is_refused_or_seen_by_others(host_pool: str, state: str
     gpushm.unlink("a")
 
 
-def test_the_rest_of_a_shared_buffer_is_frozen(host_pool: str) -> None:
+def test_unwritten_pages_follow_the_shared_buffer(host_pool: str) -> None:
     make(host_pool, "shared")
     with gpushm.open("a", "c") as a, gpushm.open("a", "r+") as writer:
         assert (a.access, writer.access) == ("c", "r+")
@@ -48,7 +48,7 @@ def test_the_rest_of_a_shared_buffer_is_frozen(host_pool: str) -> None:
     gpushm.unlink("a")
 
 
-def test_memory_of_a_driver_is_opened_so(pool: str) -> None:
+def test_copy_on_write_is_refused_for_memory_of_a_driver(pool: str) -> None:
     make(pool)
     if pool == "host":
         gpushm.open("a", "c").close()
@@ -58,7 +58,7 @@ def test_memory_of_a_driver_is_opened_so(pool: str) -> None:
     gpushm.unlink("a")
 
 
-def test_what_was_written_is_lost_in_a_pickle(host_pool: str) -> None:
+def test_a_private_array_refuses_to_pickle(host_pool: str) -> None:
     make(host_pool, "shared")
     with gpushm.open("a", "c") as a:
         a[0] = 2
@@ -72,7 +72,7 @@ def test_what_was_written_is_lost_in_a_pickle(host_pool: str) -> None:
     gpushm.unlink("a")
 
 
-def test_a_wrong_word_is_taken_for_an_access(host_pool: str) -> None:
+def test_a_wrong_access_is_refused(host_pool: str) -> None:
     make(host_pool)
     for wrong in ("w", "w+", "", "cc"):
         with pytest.raises(ValueError, match="copy-on-write"):
@@ -80,7 +80,7 @@ def test_a_wrong_word_is_taken_for_an_access(host_pool: str) -> None:
     gpushm.unlink("a")
 
 
-def test_a_view_of_private_memory_is_found_in_the_shared_one(host_pool: str) -> None:
+def test_a_view_of_private_memory_is_found_in_its_own_buffer(host_pool: str) -> None:
     make(host_pool)
     with gpushm.open("a", "c") as a, gpushm.open("a") as reader:
         mine, theirs = a.numpy(), reader.numpy()

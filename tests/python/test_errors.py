@@ -19,14 +19,14 @@ BUILTINS = {
 }
 
 
-def test_an_exception_is_not_what_python_calls_it() -> None:
+def test_an_exception_is_also_the_one_that_python_has_for_it() -> None:
     errors = [e for e in vars(gpushm).values() if isinstance(e, type) and issubclass(e, gpushm.Error)]
     assert len(errors) == 25 and all(issubclass(e, OSError) and e.__module__ == "gpushm" for e in errors)
     for name, builtin in BUILTINS.items():
         assert issubclass(getattr(gpushm, name), builtin)
 
 
-def test_an_exception_loses_its_code_in_a_pickle() -> None:
+def test_an_exception_keeps_its_code_in_a_pickle() -> None:
     with pytest.raises(gpushm.NotFound) as caught:
         gpushm.open("none")
     again = pickle.loads(pickle.dumps(caught.value))
@@ -59,7 +59,7 @@ def test_an_exception_loses_its_code_in_a_pickle() -> None:
         (lambda: gpushm.connect("/none/such/socket"), "DaemonGone", "", "socket"),
     ],
 )
-def test_an_error_is_another_one(call: Any, error: str, code: str | None, text: str) -> None:
+def test_each_error_has_its_exception_code_and_text(call: Any, error: str, code: str | None, text: str) -> None:
     with pytest.raises(getattr(gpushm, error)) as caught:
         call()
     e = caught.value
@@ -80,7 +80,7 @@ def test_an_error_is_another_one(call: Any, error: str, code: str | None, text: 
         lambda: gpushm.connect(7), lambda: gpushm.stat(None), lambda: gpushm.ls(7), lambda: gpushm.to_device([1], 7),
     ],
 )
-def test_an_argument_of_another_type_is_taken(call: Any) -> None:
+def test_an_argument_of_another_type_is_refused(call: Any) -> None:
     with pytest.raises((TypeError, AttributeError)):
         call()
 
@@ -100,12 +100,12 @@ def test_an_argument_of_another_type_is_taken(call: Any) -> None:
         lambda: gpushm.wait("a\0b"), lambda: gpushm.flush("host\0x"), lambda: gpushm.connect("/tmp\0x"),
     ],
 )
-def test_an_argument_without_sense_is_taken(call: Any) -> None:
+def test_an_argument_without_sense_is_refused(call: Any) -> None:
     with pytest.raises(ValueError):
         call()
 
 
-def test_what_follows_a_nul_is_not_looked_at(host_pool: str) -> None:
+def test_a_word_with_a_nul_is_unknown_or_refused(host_pool: str) -> None:
     with gpushm.create_many("m", {"w": ((2, 2), "u1")}, pool=host_pool, attrs={"k": b"v"}) as b:
         assert "w\0x" not in b and "w\0" not in b and b.get("w\0x", 3) == 3
         with pytest.raises(KeyError):
@@ -127,12 +127,12 @@ def test_what_follows_a_nul_is_not_looked_at(host_pool: str) -> None:
         lambda a: gpushm.set_cleanup_limits(-1, 0.2), lambda a: gpushm.set_cleanup_limits(2**32, 0.2),
     ],
 )
-def test_a_number_is_cut(host_pool: str, call: Any) -> None:
+def test_a_number_out_of_range_is_refused(host_pool: str, call: Any) -> None:
     with gpushm.create("a", 4, pool=host_pool) as a, pytest.raises(OverflowError):
         call(a)
 
 
-def test_a_number_of_numpys_is_no_number(host_pool: str) -> None:
+def test_numpys_integers_are_taken_as_numbers(host_pool: str) -> None:
     with gpushm.create("a", np.int64(8), pool=host_pool, mode=np.int16(0o640), gid=np.uint32(os.getgid())) as a:
         a[:] = range(8)
         with a.buffer.array(np.int8(2), "uint8", strides=np.intp(3), offset=np.int64(1)) as two:
@@ -144,12 +144,12 @@ def test_a_number_of_numpys_is_no_number(host_pool: str) -> None:
         gpushm.unlink("a")
 
 
-def test_a_taken_name_is_given_twice(pool: str) -> None:
+def test_a_taken_name_is_refused(pool: str) -> None:
     with gpushm.create("a", 4, pool=pool), pytest.raises(gpushm.Exists, match='"a"'):
         gpushm.create("a", 4, pool=pool)
 
 
-def test_a_full_pool_tells_nobody_or_waits_for_nothing(host_pool: str) -> None:
+def test_a_full_pool_is_an_error_with_and_without_a_wait(host_pool: str) -> None:
     room = next(p for p in gpushm.pools() if p.name == host_pool)
     with gpushm.create("big", room.max_buffer - 8192, pool=host_pool):
         with pytest.raises(MemoryError, match="host") as caught:
@@ -165,7 +165,7 @@ def test_an_object_cant_be_made_without_a_buffer() -> None:
             made()
 
 
-def test_a_closed_connection_is_used(host_pool: str) -> None:
+def test_a_closed_connection_is_refused_and_its_arrays_stay(host_pool: str) -> None:
     with gpushm.connect() as c:
         a = c.create("a", 4, pool=host_pool)
         assert a.buffer.connection is c and not c.closed and c.fileno() >= 0
@@ -179,7 +179,7 @@ def test_a_closed_connection_is_used(host_pool: str) -> None:
     gpushm.unlink("a")
 
 
-def test_shapes_that_differ_are_copied(pool: str) -> None:
+def test_a_copy_to_an_unsuitable_destination_is_refused(pool: str) -> None:
     with gpushm.create("a", (2, 3), "int32", pool=pool) as a:
         for wrong in (np.zeros((3, 2), "i4"), np.zeros(6, "i4"), np.zeros((2, 3), "i8")):
             with pytest.raises((ValueError, TypeError)):

@@ -20,7 +20,7 @@ def lives(name: str) -> int:
     return number
 
 
-def test_an_event_is_missed() -> None:
+def test_every_event_of_a_buffer_is_told_in_order() -> None:
     events = gpushm.events()
     assert events.next(0) is None
     number = lives("a")
@@ -32,7 +32,7 @@ def test_an_event_is_missed() -> None:
     assert events.next(0.01) is None and events.lost == 0
 
 
-def test_a_filter_lets_others_through() -> None:
+def test_a_filter_lets_only_its_events_through() -> None:
     lives("a")
     assert [e.type for e, _ in zip(gpushm.events("published", "freed", since=None), range(2), strict=False)] == [
         "published",
@@ -44,7 +44,7 @@ def test_a_filter_lets_others_through() -> None:
         gpushm.events("nonsense")
 
 
-def test_a_refusal_has_no_reason() -> None:
+def test_a_refusal_has_a_reason() -> None:
     events = gpushm.events("refused")
     with gpushm.create("a", 4, pool="host") as a:
         a.publish()
@@ -55,7 +55,7 @@ def test_a_refusal_has_no_reason() -> None:
     assert e is not None and (e.verb, e.code) == ("open", "READ_ONLY") and "sealed" in str(e.text)
 
 
-def test_a_task_does_not_follow() -> None:
+def test_a_task_follows_events() -> None:
     async def follow() -> list[str]:
         events = gpushm.events("created", "unlinked")
         lives("b")
@@ -64,7 +64,7 @@ def test_a_task_does_not_follow() -> None:
     assert asyncio.run(asyncio.wait_for(follow(), 60)) == ["created", "unlinked"]
 
 
-def test_a_restart_ends_it(other_daemon: Any) -> None:
+def test_events_go_on_after_a_restart(other_daemon: Any) -> None:
     with gpushm.connect(other_daemon.socket) as c:
         events = gpushm.events(connection=c)
         other_daemon.kill()

@@ -26,14 +26,14 @@ def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_pipeline_finds_other_squares_or_leaves_frames() -> None:
+def test_the_pipeline_finds_its_squares_and_leaves_nothing() -> None:
     done = run(str(EXAMPLES / "pipeline.py"), "9")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("a square at") == 2 and "frame 8" in done.stdout and "####" in done.stdout
     assert gpushm.ls() == []
 
 
-def test_the_stages_want_an_order() -> None:
+def test_the_stages_start_in_any_order() -> None:
     started = [
         subprocess.Popen([sys.executable, EXAMPLES / "pipeline.py", stage, "6"], stdout=subprocess.DEVNULL)
         for stage in ("draw", "infer", "decode")
@@ -41,14 +41,14 @@ def test_the_stages_want_an_order() -> None:
     assert [p.wait(200) for p in started] == [0, 0, 0]
 
 
-def test_the_round_trip_fails(pool: str) -> None:
+def test_the_round_trip_is_verified(pool: str) -> None:
     done = run(str(EXAMPLES / "roundtrip.py"), pool)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("verified") == 2
 
 
 @pytest.mark.parametrize("why", ["no daemon", "no pool"])
-def test_the_round_trip_crashes_where_it_cant_run(why: str, tmp_path: Path) -> None:
+def test_the_round_trip_says_why_it_cannot_run(why: str, tmp_path: Path) -> None:
     env = {"GPUSHM_SOCKET": str(tmp_path / "none")} if why == "no daemon" else {}
     done = run(str(EXAMPLES / "roundtrip.py"), "no-such-pool", **env)
     assert done.returncode == 0 and done.stdout.startswith("nothing to show here: "), done.stderr
@@ -71,7 +71,7 @@ def read_png(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return rows[:, 1:].reshape(height, width, 3)
 
 
-def test_the_film_lacks_a_picture_or_a_box_is_elsewhere(tmp_path: Path) -> None:
+def test_the_film_has_each_picture_with_its_box(tmp_path: Path) -> None:
     done = run(str(EXAMPLES / "video.py"), str(tmp_path), "12")
     assert done.returncode == 0, done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == [f"{i:04}.png" for i in range(1, 13)]
@@ -88,14 +88,14 @@ def test_the_film_lacks_a_picture_or_a_box_is_elsewhere(tmp_path: Path) -> None:
     assert len(lines) == 12 and gpushm.ls() == []
 
 
-def test_a_killed_worker_loses_an_answer() -> None:
+def test_every_answer_arrives_although_a_worker_is_killed() -> None:
     done = run(str(EXAMPLES / "batching.py"), "40")
     assert done.returncode == 0, done.stderr
     assert "worker 0 died" in done.stdout and "400 answers in " in done.stdout
     assert gpushm.ls() == []
 
 
-def test_the_cameras_recorder_skips_or_a_slow_reader_holds_it_up() -> None:
+def test_the_cameras_recorder_gets_each_frame_and_slow_readers_skip() -> None:
     done = run(str(EXAMPLES / "camera.py"), "120")
     assert done.returncode == 0, done.stderr
     assert "recorder: took 120 frames up to 120, skipped 0" in done.stdout
@@ -112,7 +112,7 @@ def blocks(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("path", ["client/python/README.md", "README.md"])
-def test_the_tutorial_does_not_run(path: str, tmp_path: Path) -> None:
+def test_the_tutorial_runs(path: str, tmp_path: Path) -> None:
     """All of its pieces, one behind the other, in one process; a piece that wants a library which is not here, or a
     GPU, says so in its first line.
     """
@@ -129,7 +129,7 @@ def test_the_tutorial_does_not_run(path: str, tmp_path: Path) -> None:
     assert gpushm.ls() == []
 
 
-def test_the_table_names_a_test_that_is_not_there() -> None:
+def test_the_table_names_existing_tests() -> None:
     section = (ROOT / "client/python/README.md").read_text().partition("## Coming from another library")[2]
     rows = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| ")]
     cited = [row.rsplit("|", 2)[1] for row in rows[1:]]

@@ -58,7 +58,7 @@ def inside(capsule: object) -> Versioned | Legacy:
     return found
 
 
-def test_a_tensor_is_elsewhere_or_of_another_shape(a: gpushm.Array) -> None:
+def test_a_tensor_has_the_arrays_memory_and_shape(a: gpushm.Array) -> None:
     for view in (a, a.T, a[1::2, ::2], a[3:3], a[1, 2:]):
         v = inside(view.__dlpack__(max_version=(1, 0)))
         t = v.tensor
@@ -73,7 +73,7 @@ def test_a_tensor_is_elsewhere_or_of_another_shape(a: gpushm.Array) -> None:
         assert (old.tensor.data, old.tensor.device_type, old.tensor.ndim) == (t.data, t.device_type, t.ndim)
 
 
-def test_a_negative_stride_ends_the_consumers_process(a: gpushm.Array) -> None:
+def test_a_negative_stride_is_refused_by_dlpack(a: gpushm.Array) -> None:
     """As PyTorch's from_dlpack() does."""
     for view in (a[::-1], a[1::2, ::-1]):
         for words in ({}, {"max_version": (1, 0)}):
@@ -82,7 +82,7 @@ def test_a_negative_stride_ends_the_consumers_process(a: gpushm.Array) -> None:
     assert a[1:2][::-1].__dlpack__()  # One element: the stride means nothing.
 
 
-def test_a_capsule_that_nobody_takes_leaks(a: gpushm.Array) -> None:
+def test_a_capsule_that_nobody_takes_leaks_nothing(a: gpushm.Array) -> None:
     for _ in range(100):
         a.__dlpack__(max_version=(1, 1))
         a.__dlpack__()
@@ -90,7 +90,7 @@ def test_a_capsule_that_nobody_takes_leaks(a: gpushm.Array) -> None:
     a.close()
 
 
-def test_numpy_copies_or_writes_what_is_read_only(a: gpushm.Array) -> None:
+def test_numpy_shares_memory_and_keeps_it_read_only(a: gpushm.Array) -> None:
     if a.device is not None:
         with pytest.raises((BufferError, RuntimeError, ValueError)):
             np.from_dlpack(a)
@@ -110,7 +110,7 @@ def test_numpy_copies_or_writes_what_is_read_only(a: gpushm.Array) -> None:
     a.unlink()
 
 
-def test_a_read_only_array_reaches_who_cant_tell(a: gpushm.Array) -> None:
+def test_a_read_only_array_is_refused_to_consumers_of_old_dlpack(a: gpushm.Array) -> None:
     a.publish()
     if a.readonly:
         with pytest.raises(BufferError, match="read-only"):
@@ -127,7 +127,7 @@ def test_a_read_only_array_reaches_who_cant_tell(a: gpushm.Array) -> None:
     a.unlink()
 
 
-def test_a_copy_shares_memory_or_keeps_the_buffer(a: gpushm.Array) -> None:
+def test_a_copy_has_memory_of_its_own(a: gpushm.Array) -> None:
     capsule = a.T.__dlpack__(dl_device=(1, 0), copy=True, max_version=(1, 0))
     t = inside(capsule).tensor
     assert t.data != a.host_ptr and tuple(t.shape[:2]) == (6, 4) and tuple(t.strides[:2]) == (4, 1)
@@ -136,7 +136,7 @@ def test_a_copy_shares_memory_or_keeps_the_buffer(a: gpushm.Array) -> None:
     a.close()
 
 
-def test_a_request_that_makes_no_sense_is_answered(a: gpushm.Array) -> None:
+def test_a_dlpack_request_that_makes_no_sense_is_refused(a: gpushm.Array) -> None:
     own = a.__dlpack_device__()
     assert inside(a.__dlpack__(dl_device=own)).tensor.device_type == own[0]
     for wrong, error in (({"dl_device": (4, 0)}, BufferError), ({"dl_device": 7}, TypeError),
@@ -158,7 +158,7 @@ def test_a_request_that_makes_no_sense_is_answered(a: gpushm.Array) -> None:
         assert inside(a.__dlpack__(dl_device=(1, 0), copy=False)).tensor.data == a.host_ptr
 
 
-def test_the_cuda_array_interface_tells_something_else(a: gpushm.Array) -> None:
+def test_the_cuda_array_interface_describes_the_array(a: gpushm.Array) -> None:
     if not a.device_ptr:
         assert not hasattr(a, "__cuda_array_interface__")
         return
@@ -178,7 +178,7 @@ def test_the_cuda_array_interface_tells_something_else(a: gpushm.Array) -> None:
             b["r"].__dlpack__()
 
 
-def test_a_memoryview_has_another_format(pool: str) -> None:
+def test_a_memoryview_has_the_arrays_format_and_elements(pool: str) -> None:
     with gpushm.create_many("m", {"x": ((2, 3), "int16"), "z": (2, "complex64"), "b": (2, "bfloat16"), "s": ((), "i8")},
                             pool=pool) as b:
         if b.host_ptr is None:
@@ -211,7 +211,7 @@ class PyBuffer(ctypes.Structure):
                 ("internal", ctypes.c_void_p)]
 
 
-def test_a_request_for_a_buffer_gets_another_one(pool: str) -> None:
+def test_a_request_for_a_buffer_is_answered_as_by_memoryview(pool: str) -> None:
     """Compares with memoryview's answer to the same request, which consumers know."""
     with gpushm.create_many("m", {"x": ((2, 3), "int16"), "s": ((), "i8"), "n": ((0, 3), "f4")}, pool=pool) as b:
         if b.host_ptr is None:
@@ -241,7 +241,7 @@ def test_a_request_for_a_buffer_gets_another_one(pool: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["int", "protocol", "property", "cupy", "torch", "numba"])
-def test_a_stream_is_not_understood(a: gpushm.Array, how: str) -> None:
+def test_a_stream_of_each_library_is_understood(a: gpushm.Array, how: str) -> None:
     class Handle:
         value = None
 
@@ -265,7 +265,7 @@ def test_a_stream_is_not_understood(a: gpushm.Array, how: str) -> None:
             a.copy_to_host(out, wrong)
 
 
-def test_an_array_of_numpy_is_made_behind_ones_back(a: gpushm.Array) -> None:
+def test_numpy_converts_an_array_and_is_refused_a_view_of_a_gpu(a: gpushm.Array) -> None:
     want = np.arange(24, dtype="f4").reshape(4, 6)
     assert np.array_equal(np.array(a), want)
     assert np.asarray(a, "f8").dtype == np.float64
@@ -278,7 +278,7 @@ def test_an_array_of_numpy_is_made_behind_ones_back(a: gpushm.Array) -> None:
             np.asarray(a, copy=False)
 
 
-def test_a_consumer_is_not_told_of_a_copy_under_way(a: gpushm.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumer_waits_for_a_copy_under_way(a: gpushm.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     class Stream:
         def __cuda_stream__(self) -> tuple[int, int]:
             return 0, 1
@@ -318,7 +318,7 @@ class Stream:
         return 0, self.handle
 
 
-def test_a_consumer_comes_behind_the_last_copy_alone(a: gpushm.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumer_is_ordered_behind_every_copy(a: gpushm.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[int] = []
     monkeypatch.setattr("gpushm._driver.synchronize", lambda stream, device=None: waited.append(stream))
     if not a.device_ptr:
@@ -342,7 +342,7 @@ def test_a_consumer_comes_behind_the_last_copy_alone(a: gpushm.Array, monkeypatc
     assert a.__cuda_array_interface__["stream"] == 1
 
 
-def test_another_threads_default_stream_is_taken_for_ones_own(
+def test_another_threads_default_stream_is_waited_for(
     a: gpushm.Array, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same handle is another stream in each thread."""
@@ -364,7 +364,7 @@ def test_another_threads_default_stream_is_taken_for_ones_own(
         assert sorted(map(str, waited)) == (["all", "all"] if told else ["2", "all", "all"])
 
 
-def test_streams_without_a_consumer_live_for_ever(a: gpushm.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_most_eight_streams_are_kept_without_a_consumer(a: gpushm.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[int] = []
     monkeypatch.setattr("gpushm._driver.synchronize", lambda stream, device=None: waited.append(stream))
     streams = []
@@ -378,7 +378,7 @@ def test_streams_without_a_consumer_live_for_ever(a: gpushm.Array, monkeypatch: 
     assert {*alive, *waited} == (set(range(3, 30)) if a.device_ptr else set())
 
 
-def test_what_numpy_stands_on_is_taken_away(a: gpushm.Array) -> None:
+def test_closing_the_base_of_a_numpy_array_is_refused(a: gpushm.Array) -> None:
     if a.host_ptr is None:
         return
     n = a.numpy()

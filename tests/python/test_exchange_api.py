@@ -67,7 +67,7 @@ def content(b: Any) -> bytes:
     return b"".join(b[name].view("uint16").copy_to_host().tobytes() for name in NAMES)
 
 
-def test_a_tensor_is_asked_by_python(pool: str) -> None:
+def test_tensors_are_copied_through_the_c_api_alone(pool: str) -> None:
     raw = tensors.random_bytes(100 * 48)
     values = model(raw)
     with gpushm.create_many("m", values, pool=pool) as b:
@@ -84,7 +84,7 @@ def test_a_tensor_is_asked_by_python(pool: str) -> None:
 
 @on_a_gpu
 @pytest.mark.parametrize("stream", [None, 1])
-def test_each_tensor_orders_its_streams(pool: str, stream: int | None) -> None:
+def test_streams_are_ordered_once_for_all_tensors(pool: str, stream: int | None) -> None:
     raw = tensors.random_bytes(100 * 48)
     with gpushm.create("theirs", raw.nbytes, pool=GPU_POOLS[0]) as theirs:
         theirs.copy_from_host(raw)
@@ -100,7 +100,7 @@ def test_each_tensor_orders_its_streams(pool: str, stream: int | None) -> None:
 
 
 @on_a_gpu
-def test_a_strided_tensor_on_a_gpu_is_copied_in_small_pieces(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strided_gpu_tensor_is_made_contiguous_by_its_library(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its library's kernel is faster; what that makes lives until it is copied."""
 
     def contiguous(self: FastTensor) -> FastTensor:
@@ -126,7 +126,7 @@ def test_a_strided_tensor_on_a_gpu_is_copied_in_small_pieces(pool: str, monkeypa
         theirs.discard()
 
 
-def test_what_is_no_plain_copy_is_copied_as_if_it_were(pool: str) -> None:
+def test_unusual_tensors_are_converted_or_refused(pool: str) -> None:
     raw = tensors.random_bytes(96)
     turned = FastTensor(raw, (4, 6), "bfloat16", (1, 4))
     negative = FastTensor(np.arange(24, dtype="f4"), (4, 6), "float32")
@@ -157,7 +157,7 @@ def test_what_is_no_plain_copy_is_copied_as_if_it_were(pool: str) -> None:
         b.discard()
 
 
-def test_a_tensor_that_the_api_refuses_is_not_copied(pool: str) -> None:
+def test_a_tensor_that_the_api_refuses_is_copied_by_dlpack(pool: str) -> None:
     FastTensor.refused = {"bfloat16"}
     raw = tensors.random_bytes(100 * 48)
     values = model(raw)
@@ -166,7 +166,7 @@ def test_a_tensor_that_the_api_refuses_is_not_copied(pool: str) -> None:
         b.discard()
 
 
-def test_a_subclass_is_taken_for_a_tensor(pool: str) -> None:
+def test_a_subclass_is_copied_by_its_own_dlpack(pool: str) -> None:
     """It may have no memory of its own."""
 
     class Wrapper(FastTensor):
@@ -178,7 +178,7 @@ def test_a_subclass_is_taken_for_a_tensor(pool: str) -> None:
         b.discard()
 
 
-def test_a_closed_or_read_only_array_is_copied_into(pool: str) -> None:
+def test_a_copy_into_a_closed_or_read_only_array_is_refused(pool: str) -> None:
     raw = tensors.random_bytes(100 * 48)
     values = model(raw)
     b = gpushm.create_many("m", values, pool=pool)
@@ -196,7 +196,7 @@ def test_a_closed_or_read_only_array_is_copied_into(pool: str) -> None:
 # ---- tensors() ----
 
 
-def test_tensors_are_others_than_the_arrays(pool: str, torch: Any) -> None:
+def test_tensors_are_the_arrays_of_the_buffer(pool: str, torch: Any) -> None:
     raw = tensors.random_bytes(100 * 48)
     with gpushm.create_many("m", model(raw), pool=pool) as b:
         found: dict[str, Taken] = b.tensors(torch.from_dlpack)
@@ -221,7 +221,7 @@ def test_tensors_are_others_than_the_arrays(pool: str, torch: Any) -> None:
 
 
 @on_a_gpu
-def test_tensors_overtake_copies(pool: str, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_wait_for_copies(pool: str, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[Any] = []
     monkeypatch.setattr("gpushm._driver.synchronize", lambda stream, device=None: waited.append(stream))
     with gpushm.create_many("m", {n: ((4, 6), "bfloat16") for n in NAMES}, pool=pool) as b:
@@ -238,7 +238,7 @@ def test_tensors_overtake_copies(pool: str, torch: Any, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("type", ["float32x4", "record"])
-def test_a_refused_tensor_keeps_its_buffer(pool: str, torch: Any, type: str) -> None:
+def test_a_refused_tensor_lets_its_buffer_go(pool: str, torch: Any, type: str) -> None:
     FastTensor.refused = {"float32x4"}
     dtype = np.dtype([("x", "f4")], align=True) if type == "record" else type
     with gpushm.create_many("m", {"w": (4, "float32"), "bad": (4, dtype)}, pool=pool) as b:
@@ -247,7 +247,7 @@ def test_a_refused_tensor_keeps_its_buffer(pool: str, torch: Any, type: str) -> 
         b.discard()
 
 
-def test_read_only_tensors_are_not_told(pool: str, torch: Any) -> None:
+def test_read_only_tensors_are_warned_of_once(pool: str, torch: Any) -> None:
     with gpushm.create_many("m", {n: ((4, 6), "bfloat16") for n in NAMES}, pool=pool) as b:
         b.publish()
         with pytest.warns(gpushm.ReadOnlyWarning, match="PyTorch") as told:
@@ -259,7 +259,7 @@ def test_read_only_tensors_are_not_told(pool: str, torch: Any) -> None:
         b.unlink()
 
 
-def test_a_library_without_the_api_gets_other_arrays(
+def test_a_library_without_the_api_gets_the_same_arrays(
     pool: str, torch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with gpushm.create_many("m", {n: ((4, 6), "float32") for n in NAMES}, pool=pool) as b:

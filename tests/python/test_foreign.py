@@ -69,7 +69,7 @@ def content(dtype: Any = "float32") -> np.ndarray:
 @on_a_gpu
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.__name__)
-def test_what_another_library_has_is_copied_wrongly(gpu_pool: str, protocol: Any, layout: str) -> None:
+def test_an_array_of_another_library_is_copied(gpu_pool: str, protocol: Any, layout: str) -> None:
     want, view = content(), LAYOUTS[layout]
     with gpushm.create("theirs", want.shape, want.dtype, pool=gpu_pool) as theirs:
         theirs.copy_from_host(want)
@@ -94,7 +94,7 @@ def test_what_another_library_has_is_copied_wrongly(gpu_pool: str, protocol: Any
 
 @on_a_gpu
 @pytest.mark.parametrize("dtype", ["bool", "int64", "complex64", "float16", "bfloat16", "float8_e5m2", "record"])
-def test_a_type_gets_lost_on_the_way(gpu_pool: str, dtype: str) -> None:
+def test_a_copy_from_another_library_keeps_its_type(gpu_pool: str, dtype: str) -> None:
     if dtype == "record":
         want = np.zeros(5, np.dtype([("x", "f4"), ("y", "i4")]))
         want["x"] = np.arange(5)
@@ -106,13 +106,13 @@ def test_a_type_gets_lost_on_the_way(gpu_pool: str, dtype: str) -> None:
             if (protocol is Dlpack and dtype == "record") or (protocol is Interface and "float8" in dtype):
                 continue
             if protocol is Interface and dtype == "bfloat16":
-                continue  # It has no word for it: test_a_nameless_type_is_taken_for_another.
+                continue  # It has no word for it: test_a_nameless_type_is_raw_bytes_unless_dlpack_names_it.
             with gpushm.to_device(protocol(theirs), "a", pool=gpu_pool) as a:
                 assert a.dtype == want.dtype and a.copy_to_host().tobytes() == want.tobytes()
 
 
 @on_a_gpu
-def test_an_interface_that_raises_hides_the_other(gpu_pool: str) -> None:
+def test_dlpack_is_used_where_the_cuda_array_interface_raises(gpu_pool: str) -> None:
     class Raises(Dlpack):
         @property
         def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def test_an_interface_that_raises_hides_the_other(gpu_pool: str) -> None:
         del found
 
 
-def test_an_exporter_is_told_no_stream(pool: str) -> None:
+def test_an_exporter_is_told_the_stream(pool: str) -> None:
     told: list[dict[str, Any]] = []
 
     class Tells(Dlpack):
@@ -138,7 +138,7 @@ def test_an_exporter_is_told_no_stream(pool: str) -> None:
 
 
 @on_a_gpu
-def test_a_nameless_type_is_taken_for_another(gpu_pool: str) -> None:
+def test_a_nameless_type_is_raw_bytes_unless_dlpack_names_it(gpu_pool: str) -> None:
     with gpushm.create("a", 4, "bfloat16", pool=gpu_pool) as a:
         assert gpushm.as_array(Interface(a)).dtype == np.dtype("V2")
         both = Dlpack(a)
@@ -147,7 +147,7 @@ def test_a_nameless_type_is_taken_for_another(gpu_pool: str) -> None:
 
 
 @on_a_gpu
-def test_queued_work_of_an_old_interface_is_not_waited_for(gpu_pool: str) -> None:
+def test_queued_work_of_an_old_interface_is_ordered_by_dlpack(gpu_pool: str) -> None:
     streams: list[Any] = []
 
     class Both(Interface):
@@ -167,7 +167,7 @@ def test_queued_work_of_an_old_interface_is_not_waited_for(gpu_pool: str) -> Non
 
 
 @on_a_gpu
-def test_a_copy_on_a_stream_is_not_told(gpu_pool: str) -> None:
+def test_the_interface_tells_the_stream_of_the_last_copy(gpu_pool: str) -> None:
     want = content()
     with (
         gpushm.to_device(want, "theirs", pool=gpu_pool) as theirs,
@@ -186,7 +186,7 @@ def test_a_copy_on_a_stream_is_not_told(gpu_pool: str) -> None:
 
 
 @on_a_gpu
-def test_another_librarys_stream_is_not_waited_for(gpu_pool: str) -> None:
+def test_another_librarys_stream_is_waited_for(gpu_pool: str) -> None:
     try:
         calls = ctypes.CDLL("libcuda.so.1").fakecuda_calls
     except AttributeError:
@@ -227,7 +227,7 @@ class Viewed:
     ],
     ids=["array", "strided", "broadcast", "viewed", "bytes", "converted", "list", "scalar"],
 )
-def test_memory_goes_before_a_queued_copy_has_read_it(
+def test_a_queued_copy_from_temporary_memory_is_waited_for(
     pool: str, source: Any, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A driver that uses the host's page tables may read pageable memory after the call has returned."""
@@ -247,7 +247,7 @@ def test_memory_goes_before_a_queued_copy_has_read_it(
 
 @on_a_gpu
 @pytest.mark.parametrize("protocol", [lambda a: a, *PROTOCOLS])
-def test_a_driver_copies_what_overlaps(gpu_pool: str, protocol: Any) -> None:
+def test_an_overlapping_copy_goes_by_way_of_the_host(gpu_pool: str, protocol: Any) -> None:
     """CUDA does not define such a copy."""
     with gpushm.create("a", 16, "int32", pool=gpu_pool) as a:
         for to, source in ((slice(1, 16), slice(0, 15)), (slice(0, 12), slice(4, 16)), (slice(8, 16), slice(0, 8))):
@@ -269,7 +269,7 @@ def copies() -> int:
         pytest.skip("calls are counted by our own libcuda")
 
 
-def test_a_copy_within_a_buffer_reads_what_it_has_written(pool: str) -> None:
+def test_a_copy_within_a_buffer_reads_the_old_contents(pool: str) -> None:
     want = np.arange(1 << 16).astype("uint8")
     for to, source in (
         (np.s_[1:], np.s_[:-1]), (np.s_[::-1], np.s_[:]), (np.s_[1::2], np.s_[: 1 << 15]), (np.s_[:-1], np.s_[1:])
@@ -282,7 +282,7 @@ def test_a_copy_within_a_buffer_reads_what_it_has_written(pool: str) -> None:
 
 
 @on_a_gpu
-def test_a_read_only_array_is_written(gpu_pool: str) -> None:
+def test_a_copy_to_a_read_only_array_is_refused(gpu_pool: str) -> None:
     with gpushm.to_device(content(), "a", pool=gpu_pool) as a, gpushm.to_device(content(), "b", pool=gpu_pool) as b:
         a.publish()
         for source in (content(), b, Interface(b), Dlpack(b)):
@@ -291,7 +291,7 @@ def test_a_read_only_array_is_written(gpu_pool: str) -> None:
         gpushm.unlink("a")
 
 
-def test_shapes_that_differ_are_copied(pool: str) -> None:
+def test_a_copy_between_different_shapes_is_refused(pool: str) -> None:
     with gpushm.create("a", (3, 4), pool=pool) as a, gpushm.create("b", (4, 3), pool=pool) as b:
         with pytest.raises(ValueError, match="shape"):
             a.copy_to_device(b)
@@ -303,7 +303,7 @@ def test_shapes_that_differ_are_copied(pool: str) -> None:
 @on_a_gpu
 @pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "none"])
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.__name__)
-def test_an_array_is_not_found_in_its_buffer(gpu_pool: str, protocol: Any, layout: str) -> None:
+def test_an_array_of_another_library_is_found_in_its_buffer(gpu_pool: str, protocol: Any, layout: str) -> None:
     want, view = content(), LAYOUTS[layout]
     with gpushm.to_device(want, "a", pool=gpu_pool) as a, gpushm.to_device(want, "b", pool=gpu_pool):
         if layout == "reversed" and protocol is not Interface:
@@ -319,7 +319,7 @@ def test_an_array_is_not_found_in_its_buffer(gpu_pool: str, protocol: Any, layou
         del found
 
 
-def test_a_numpy_view_is_not_found_in_its_buffer() -> None:
+def test_a_numpy_view_is_found_in_its_buffer() -> None:
     want = content()
     with gpushm.to_device(want, "a", pool="host") as a:
         n = a.numpy()
@@ -336,14 +336,14 @@ def test_a_numpy_view_is_not_found_in_its_buffer() -> None:
 
 
 @pytest.mark.parametrize("foreign", [np.zeros(4), [1, 2, 3], 5], ids=["array", "list", "number"])
-def test_memory_of_nobody_is_found(foreign: Any) -> None:
+def test_memory_of_no_buffer_is_refused(foreign: Any) -> None:
     with gpushm.create("a", 4096, pool="host") as a:
         assert gpushm.as_array(a) is a
         with pytest.raises(TypeError, match=r"to_device\(obj\)"):
             gpushm.as_array(foreign)
 
 
-def test_a_cuda_array_is_not_known(pool: str) -> None:
+def test_is_cuda_array_knows_the_arrays_that_a_gpu_reaches(pool: str) -> None:
     with gpushm.create("a", 4, pool=pool) as a:
         reached = a.kind != "host"
         assert gpushm.is_cuda_array(a) == reached
@@ -351,7 +351,7 @@ def test_a_cuda_array_is_not_known(pool: str) -> None:
     assert not any(map(gpushm.is_cuda_array, (np.zeros(3), None, 7, "a")))
 
 
-def test_torchs_types_want_ml_dtypes(host_pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchs_types_work_without_ml_dtypes(host_pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class TorchType:
         """Has a str() like torch.dtype's."""
 
@@ -370,7 +370,7 @@ def test_torchs_types_want_ml_dtypes(host_pool: str, monkeypatch: pytest.MonkeyP
         gpushm.create("a", 4, TorchType("qint8"), pool=host_pool)
 
 
-def test_a_scalar_or_a_record_does_not_get_there(pool: str) -> None:
+def test_a_scalar_a_record_and_a_list_are_copied(pool: str) -> None:
     record = np.array((1, 2.5), [("a", "i4"), ("b", "f4")])[()]
     for scalar, dtype in ((3.5, "float64"), (7, "int64"), (np.int8(2), "int8"), (True, "bool"), (2j, "complex128")):
         with gpushm.to_device(scalar, "a", pool=pool) as a:

@@ -113,7 +113,7 @@ def named() -> Any:
 
 
 @pytest.mark.parametrize("part", SLICES, ids=str)
-def test_a_handle_of_a_slice_opens_something_else(pool: str, part: Any, workers: Any, named: Any) -> None:
+def test_a_handle_of_a_slice_opens_the_slice(pool: str, part: Any, workers: Any, named: Any) -> None:
     want = np.arange(10, dtype=np.intp)
     with filled(named(), want, pool) as a:
         view = a if part is None else a[part]
@@ -126,7 +126,7 @@ def test_a_handle_of_a_slice_opens_something_else(pool: str, part: Any, workers:
 
 
 @pytest.mark.parametrize("view", ["a.T", "a.reshape(3, 2, 4)", "a[::-1, 1]", "a.view('uint8')", "a[2, 3:4]", "a[0:0]"])
-def test_a_handle_of_a_view_opens_something_else(pool: str, view: str, workers: Any, named: Any) -> None:
+def test_a_handle_of_a_view_opens_the_view(pool: str, view: str, workers: Any, named: Any) -> None:
     want = np.arange(24, dtype="int32").reshape(6, 4)
     with filled(named(), want, pool) as a:
         viewed = eval(view, {"a": a})
@@ -137,14 +137,14 @@ def test_a_handle_of_a_view_opens_something_else(pool: str, view: str, workers: 
 
 
 @pytest.mark.parametrize("dtype", [[("x", "f4"), ("y", "i8", (2,))], "S5", "M8[ns]", "bool", "complex64"], ids=str)
-def test_a_handle_loses_its_dtype(host_pool: str, dtype: Any, workers: Any, named: Any) -> None:
+def test_a_handle_keeps_its_dtype(host_pool: str, dtype: Any, workers: Any, named: Any) -> None:
     want = np.zeros(5, dtype)
     with filled(named(), want, host_pool) as a:
         got = workers.submit(fetch, a[1:].handle()).result(60)
         assert got.dtype == want.dtype and got.shape == (4,)
 
 
-def test_a_packed_array_has_no_handle(pool: str, workers: Any, named: Any) -> None:
+def test_a_packed_array_has_a_handle(pool: str, workers: Any, named: Any) -> None:
     with gpushm.create(named(), (4, 4), "float4_e2m1fn", pool=pool) as a:
         a.copy_from_host(bytes(range(8)))
         a.publish()
@@ -154,14 +154,14 @@ def test_a_packed_array_has_no_handle(pool: str, workers: Any, named: Any) -> No
             assert bytes(out) == bytes(range(8)) and again.dtype_name == "float4_e2m1fn"
 
 
-def test_a_second_open_of_a_handle_fails(pool: str, workers: Any, named: Any) -> None:
+def test_a_handle_opens_twice_at_the_same_time(pool: str, workers: Any, named: Any) -> None:
     want = np.arange(4.0)
     with filled(named(), want, pool) as a:
         first, second = workers.submit(fetch_twice, a.handle()).result(60)
         assert np.array_equal(first, want) and np.array_equal(second, want)
 
 
-def test_the_process_that_made_it_cant_open_a_handle(pool: str, named: Any) -> None:
+def test_the_process_that_made_a_handle_opens_it(pool: str, named: Any) -> None:
     want = np.arange(4.0)
     with filled(named(), want, pool, "shared") as a:
         handle = a[1:].handle()
@@ -179,7 +179,7 @@ def test_the_process_that_made_it_cant_open_a_handle(pool: str, named: Any) -> N
         handle.close()
 
 
-def test_the_end_of_a_block_closes_another_open(pool: str, named: Any) -> None:
+def test_the_end_of_a_block_closes_its_own_open_alone(pool: str, named: Any) -> None:
     with filled(named(), np.arange(4), pool) as a:
         handle = a.handle()
         with handle as outer:
@@ -192,7 +192,7 @@ def test_the_end_of_a_block_closes_another_open(pool: str, named: Any) -> None:
         assert other.closed
 
 
-def test_a_handle_keeps_what_nobody_has(pool: str, named: Any) -> None:
+def test_a_dropped_array_of_a_handle_ends_its_lease(pool: str, named: Any) -> None:
     with filled(named(), np.arange(4), pool) as a:
         handle, before = a.handle(), gpushm.status().leases
         for _ in range(3):
@@ -203,7 +203,7 @@ def test_a_handle_keeps_what_nobody_has(pool: str, named: Any) -> None:
         assert gpushm.status().leases == before
 
 
-def test_an_open_of_a_handle_waits_for_ever_or_not_at_all(host_pool: str, named: Any) -> None:
+def test_a_handle_waits_for_publication_up_to_its_timeout(host_pool: str, named: Any) -> None:
     with gpushm.create(named(), 4, pool=host_pool) as a:
         handle = a.handle()
         with pytest.raises(gpushm.NotPublished):
@@ -215,7 +215,7 @@ def test_an_open_of_a_handle_waits_for_ever_or_not_at_all(host_pool: str, named:
             assert again.shape == (4,)
 
 
-def test_a_handle_opens_what_has_its_name_now(host_pool: str, named: Any) -> None:
+def test_a_handle_refuses_another_buffer_of_its_name(host_pool: str, named: Any) -> None:
     with filled("a", np.arange(4), host_pool) as a:
         handle = a.handle()
         gpushm.unlink("a")
@@ -225,7 +225,7 @@ def test_a_handle_opens_what_has_its_name_now(host_pool: str, named: Any) -> Non
             handle.open()
 
 
-def test_a_handle_gives_more_than_its_maker_had(host_pool: str, named: Any) -> None:
+def test_a_handle_gives_at_most_its_makers_access(host_pool: str, named: Any) -> None:
     with filled(named(), np.arange(4), host_pool, "shared"):
         with gpushm.open("a") as reader, reader.handle() as again:
             assert reader.handle().access == "r" and again.readonly
@@ -235,7 +235,7 @@ def test_a_handle_gives_more_than_its_maker_had(host_pool: str, named: Any) -> N
                 assert less.readonly
 
 
-def test_a_handle_of_another_daemon_asks_this_one(other_daemon: Any, workers: Any) -> None:
+def test_a_handle_asks_the_daemon_that_it_came_from(other_daemon: Any, workers: Any) -> None:
     with gpushm.connect(other_daemon.socket) as c:
         a = c.create("there", 3, "int16", pool="host")
         a[...] = 5
@@ -252,7 +252,7 @@ def test_a_handle_of_another_daemon_asks_this_one(other_daemon: Any, workers: An
         c.unlink("there")
 
 
-def test_a_handle_knows_a_socket_from_one_folder_alone(other_daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handle_finds_its_socket_from_any_folder(other_daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(other_daemon.folder)
     with gpushm.connect("s") as c:
         a = c.create("there", 3, "int16", pool="host")
@@ -268,7 +268,7 @@ def test_a_handle_knows_a_socket_from_one_folder_alone(other_daemon: Any, monkey
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_array_does_not_pass_through_a_queue_or_a_pipe(pool: str, method: str, named: Any) -> None:
+def test_an_array_passes_through_queues_and_pipes(pool: str, method: str, named: Any) -> None:
     ctx = mp.get_context(method)
     with filled(named(), np.arange(10), pool, "shared") as a:
         told, arrays = ctx.Queue(), ctx.Queue()
@@ -293,7 +293,7 @@ def test_an_array_does_not_pass_through_a_queue_or_a_pipe(pool: str, method: str
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_worker_pool_gets_wrong_arrays(host_pool: str, method: str) -> None:
+def test_a_worker_pool_gets_its_arrays(host_pool: str, method: str) -> None:
     arrays = [filled(f"task/{i}", np.full(8, i), host_pool, "shared") for i in range(20)]
     with mp.get_context(method).Pool(2) as pool:
         assert len(set(pool.map(double, arrays, chunksize=1))) <= 2
@@ -307,12 +307,12 @@ def test_a_worker_pool_gets_wrong_arrays(host_pool: str, method: str) -> None:
         a.unlink()
 
 
-def test_a_result_of_a_worker_does_not_arrive(pool: str, workers: Any, named: Any) -> None:
+def test_a_worker_returns_an_array(pool: str, workers: Any, named: Any) -> None:
     with workers.submit(make, named(), pool).result(60) as a:
         assert (a.copy_to_host() == 7).all() and a.owns_buffer and a.readonly
 
 
-def test_a_buffer_of_many_does_not_pickle(pool: str, workers: Any, named: Any) -> None:
+def test_a_buffer_of_many_arrays_pickles(pool: str, workers: Any, named: Any) -> None:
     with gpushm.create_many(named(), {"w": ((3, 4), "f4"), "b": (5, "i2")}, pool=pool) as b:
         with b["w"] as w, b["b"] as i:
             w[...], i[...] = 2, 3
@@ -322,7 +322,7 @@ def test_a_buffer_of_many_does_not_pickle(pool: str, workers: Any, named: Any) -
             assert list(workers.submit(fetch_array, i[1:3]).result(60)) == [3, 3]
 
 
-def test_what_is_not_published_is_sent(host_pool: str, named: Any) -> None:
+def test_an_unpublished_array_refuses_to_pickle(host_pool: str, named: Any) -> None:
     with gpushm.create(named(), 4, pool=host_pool) as a:
         with pytest.raises(gpushm.StateError, match="before it is published"):
             pickle.dumps(a)
@@ -333,7 +333,7 @@ def test_what_is_not_published_is_sent(host_pool: str, named: Any) -> None:
         pickle.dumps(a)
 
 
-def test_an_error_of_a_worker_has_no_text(host_pool: str, workers: Any) -> None:
+def test_an_error_of_a_worker_has_its_type_and_text(host_pool: str, workers: Any) -> None:
     with filled("a", np.arange(4), host_pool) as a:
         handle = a.handle()
     gpushm.unlink("a")
@@ -341,14 +341,14 @@ def test_an_error_of_a_worker_has_no_text(host_pool: str, workers: Any) -> None:
     assert kind == "NotFound" and '"a"' in text
 
 
-def test_an_exception_does_not_pickle(host_pool: str) -> None:
+def test_an_exception_pickles_with_its_text_and_code(host_pool: str) -> None:
     with pytest.raises(gpushm.NotFound) as caught:
         gpushm.open("not/there")
     again = pickle.loads(pickle.dumps(caught.value))
     assert type(again) is gpushm.NotFound and str(again) == str(caught.value) and again.code == caught.value.code
 
 
-def test_a_copy_is_another_memory_without_a_word(host_pool: str) -> None:
+def test_copy_shares_memory_and_deepcopy_is_refused(host_pool: str) -> None:
     with gpushm.create("a", 4, pool=host_pool) as a:
         with copy.copy(a) as same:
             same[0] = 3
@@ -359,7 +359,7 @@ def test_a_copy_is_another_memory_without_a_word(host_pool: str) -> None:
             copy.deepcopy(a.buffer)
 
 
-def test_a_forked_child_uses_its_parents_array(pool: str, named: Any) -> None:
+def test_a_forked_child_is_refused_its_parents_array(pool: str, named: Any) -> None:
     """A forked child cannot use its parent's array; where the parent has not started CUDA, it can open it again."""
     with filled(named(), np.arange(4), pool) as a:
         pid = os.fork()

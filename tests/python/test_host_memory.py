@@ -18,7 +18,7 @@ without_a_driver = pytest.mark.skipif(bool(PINNED), reason="a driver")
 
 @with_a_driver
 @pytest.mark.parametrize("make", [gpushm.pinned_array, gpushm.mapped_array], ids=lambda m: m.__name__)
-def test_cpu_and_gpu_have_two_memories(make: Any) -> None:
+def test_cpu_and_gpu_share_a_pinned_array(make: Any) -> None:
     with make((3, 4), "float64") as a:
         assert (a.kind, a.pool, a.shape, a.state) == ("pinned", PINNED[0], (3, 4), "filling")
         a.numpy()[...] = 5
@@ -44,7 +44,7 @@ class Interface:
 
 
 @with_a_driver
-def test_a_pinned_array_is_not_like_its_model() -> None:
+def test_a_pinned_array_is_like_its_model() -> None:
     for model in (np.zeros((2, 3), "complex64", order="F"), np.zeros((4, 6), "int16")[::2], np.float32(1)):
         with gpushm.pinned_array_like(model) as a, gpushm.mapped_array_like(a) as b:
             assert (a.shape, a.dtype) == (b.shape, b.dtype) == (model.shape, model.dtype)
@@ -52,7 +52,7 @@ def test_a_pinned_array_is_not_like_its_model() -> None:
 
 
 @without_a_driver
-def test_without_a_gpu_nobody_is_told_why() -> None:
+def test_without_a_gpu_the_reason_is_told() -> None:
     with pytest.raises(gpushm.NotFound, match='pool="host"'):
         gpushm.pinned_array(4)
     with gpushm.pinned_array(4, pool="host") as a:
@@ -72,7 +72,7 @@ def contexts_held() -> int:
 
 
 @with_a_driver
-def test_a_section_leaves_memory_pinned() -> None:
+def test_a_section_unpins_its_memory() -> None:
     held = contexts_held()
     one, two = np.ones(10), np.ones((4, 4), order="F")
     for _ in range(2):
@@ -90,7 +90,7 @@ def test_a_section_leaves_memory_pinned() -> None:
 
 
 @with_a_driver
-def test_a_mapped_array_is_another_or_outlives_its_section() -> None:
+def test_a_mapped_array_shares_memory_within_its_section() -> None:
     host = np.arange(12, dtype="int32").reshape(3, 4)
     with gpushm.mapped(host) as there:
         told = there.__cuda_array_interface__
@@ -114,7 +114,7 @@ def test_a_mapped_array_is_another_or_outlives_its_section() -> None:
 
 
 @with_a_driver
-def test_memory_that_is_pinned_is_unmapped() -> None:
+def test_a_close_is_refused_while_memory_is_pinned() -> None:
     with gpushm.create("a", 4, pool="host") as a:
         for section in (gpushm.pinned, gpushm.mapped):
             with section(a), pytest.raises(gpushm.InUse):
@@ -122,7 +122,7 @@ def test_memory_that_is_pinned_is_unmapped() -> None:
 
 
 @with_a_driver
-def test_what_cant_be_pinned_is(host_pool: str) -> None:
+def test_what_cannot_be_pinned_is_refused(host_pool: str) -> None:
     for wrong, error in ((np.zeros((4, 4))[::2, ::2], ValueError), ([1, 2, 3], TypeError)):
         with pytest.raises(error), gpushm.pinned(wrong):
             pass

@@ -102,7 +102,7 @@ def workers() -> Iterator[ProcessPoolExecutor]:
 # ---- anonymous buffers ----
 
 
-def test_an_array_without_a_name_stays(pool: str) -> None:
+def test_an_anonymous_array_ends_with_its_last_view(pool: str) -> None:
     a = gpushm.to_device(np.arange(4), pool=pool)
     assert a.anonymous and a.buffer.anonymous and a.state == "filling" and list(a.copy_to_host()) == [0, 1, 2, 3]
     view = a[1:]
@@ -122,7 +122,7 @@ def test_an_array_without_a_name_stays(pool: str) -> None:
         lambda **o: gpushm.connect().create(None, 4, **o),
     ],
 )
-def test_a_way_to_create_wants_a_name(host_pool: str, make: Any) -> None:
+def test_every_way_to_create_works_without_a_name(host_pool: str, make: Any) -> None:
     with make(pool=host_pool) as one, make(pool=host_pool) as two:
         assert one.anonymous and one.name != two.name
         [info] = gpushm.ls(one.name)
@@ -133,7 +133,7 @@ def test_a_way_to_create_wants_a_name(host_pool: str, make: Any) -> None:
         gpushm.create(5, 4)  # type: ignore[arg-type]
 
 
-def test_an_anonymous_array_is_published_before_it_is_sent(pool: str, workers: Any) -> None:
+def test_sending_an_anonymous_array_publishes_it(pool: str, workers: Any) -> None:
     with gpushm.to_device(np.arange(4), pool=pool) as a:
         assert a.state == "filling"
         workers.submit(write_array, a.get_ipc_handle()).result(60)
@@ -146,7 +146,7 @@ def test_an_anonymous_array_is_published_before_it_is_sent(pool: str, workers: A
             assert again.readonly
 
 
-def test_an_anonymous_array_ends_before_its_last_user(pool: str) -> None:
+def test_an_anonymous_array_ends_with_its_last_user(pool: str) -> None:
     a = gpushm.to_device(np.arange(4), pool=pool)
     handle = pickle.loads(pickle.dumps(a.get_ipc_handle()))
     with handle as again:
@@ -161,7 +161,7 @@ def handle_of(a: gpushm.Array) -> gpushm.Handle:
     return pickle.loads(pickle.dumps(a.handle()))
 
 
-def test_a_handle_of_what_is_closed_has_no_reason(pool: str, workers: Any) -> None:
+def test_a_handle_of_a_closed_array_tells_the_reason(pool: str, workers: Any) -> None:
     with gpushm.to_device(np.arange(4), pool=pool) as a:
         handles = [a.handle(), a.get_ipc_handle(), gpushm.get_ipc_handle(a)]
     for handle in handles:
@@ -170,7 +170,7 @@ def test_a_handle_of_what_is_closed_has_no_reason(pool: str, workers: Any) -> No
 
 
 @pytest.mark.parametrize("how", ["exit", "kill"])
-def test_a_handle_of_a_dead_process_has_no_reason(pool: str, how: str) -> None:
+def test_a_handle_of_a_dead_process_tells_the_reason(pool: str, how: str) -> None:
     code = f"""
 import gpushm, numpy, os, pickle, signal, sys
 a = gpushm.to_device(numpy.arange(4), pool={pool!r})
@@ -201,7 +201,7 @@ if {how == "kill"}:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="root alone can be somebody else")
-def test_another_user_opens_an_anonymous_buffer_or_hears_no_reason(host_pool: str) -> None:
+def test_another_user_is_told_that_an_anonymous_buffer_is_private(host_pool: str) -> None:
     os.chmod(os.path.dirname(os.environ["GPUSHM_SOCKET"]), 0o711)
     code = """
 import gpushm, numpy, os, pickle, sys
@@ -226,7 +226,7 @@ except gpushm.NotFound as e:
 # ---- Numba's scenarios ----
 
 
-def test_the_bytes_of_a_handle_open_nothing(pool: str, workers: Any) -> None:
+def test_the_bytes_of_a_handle_open_its_memory(pool: str, workers: Any) -> None:
     want = np.arange(10, dtype=np.intp)
     devarr = gpushm.to_device(want, pool=pool)
     ipch = gpushm.get_ipc_handle(devarr.gpu_data)
@@ -242,14 +242,14 @@ def test_the_bytes_of_a_handle_open_nothing(pool: str, workers: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [bytes(64), b"[1]", b'["a", "b"]', b'"ab"', (300,), "text", None])
-def test_bytes_of_something_else_are_taken_for_a_handle(wrong: Any) -> None:
+def test_bytes_of_something_else_are_refused_as_a_handle(wrong: Any) -> None:
     with pytest.raises(ValueError, match="no handle of gpushm"), gpushm.open_ipc_array(wrong, 4, "u1"):
         pass
 
 
 @on_host_too
 @pytest.mark.parametrize("part", SLICES, ids=str)
-def test_a_raw_handle_opens_other_bytes(pool: str, part: slice | None, foreign: bool, workers: Any) -> None:
+def test_a_raw_handle_opens_the_same_bytes(pool: str, part: slice | None, foreign: bool, workers: Any) -> None:
     want = np.arange(10, dtype=np.intp)
     devarr = gpushm.to_device(want, pool=pool)
     devarr = part_of(devarr, part, foreign)
@@ -263,7 +263,7 @@ def test_a_raw_handle_opens_other_bytes(pool: str, part: slice | None, foreign: 
 
 @on_host_too
 @pytest.mark.parametrize("part", SLICES, ids=str)
-def test_an_array_handle_opens_other_bytes(pool: str, part: slice | None, foreign: bool, workers: Any) -> None:
+def test_an_array_handle_opens_the_same_bytes(pool: str, part: slice | None, foreign: bool, workers: Any) -> None:
     want = np.arange(10, dtype=np.intp)
     devarr = gpushm.to_device(want, pool=pool)
     devarr = part_of(devarr, part, foreign)
@@ -282,14 +282,14 @@ def test_an_array_handle_opens_other_bytes(pool: str, part: slice | None, foreig
         (np.array(5, "M8[ns]"), lambda a: a),
     ],
 )
-def test_a_handle_loses_strides_or_dtype(pool: str, want: np.ndarray, view: Any, workers: Any) -> None:
+def test_a_handle_keeps_dtype_shape_and_elements(pool: str, want: np.ndarray, view: Any, workers: Any) -> None:
     a = gpushm.to_device(want, pool=pool)
     found = workers.submit(read_array, view(a).get_ipc_handle(), os.getpid()).result(60)
     assert found.dtype == want.dtype and found.shape == view(want).shape and np.array_equal(found, view(want))
     assert a.strides == want.strides
 
 
-def test_a_handle_does_not_keep_its_memory(pool: str, workers: Any) -> None:
+def test_a_handle_keeps_its_memory(pool: str, workers: Any) -> None:
     handle = gpushm.to_device(np.arange(4), pool=pool).get_ipc_handle()
     raw = gpushm.get_ipc_handle(gpushm.to_device(np.arange(8), pool=pool)[4:].gpu_data)
     gc.collect()
@@ -303,7 +303,7 @@ def test_a_handle_does_not_keep_its_memory(pool: str, workers: Any) -> None:
         handle.open()
 
 
-def test_a_handle_is_opened_twice_or_closed_twice(pool: str) -> None:
+def test_a_second_open_or_close_of_a_handle_is_refused(pool: str) -> None:
     a = gpushm.to_device(np.arange(4), pool=pool)
     handle, raw = a.get_ipc_handle(), gpushm.get_ipc_handle(a)
     for h in (handle, raw):
@@ -330,7 +330,7 @@ def test_a_handle_is_opened_twice_or_closed_twice(pool: str) -> None:
     assert plain.base is None and plain.size == 32 and a.buffer.handle().size == a.buffer.nbytes
 
 
-def test_a_tensor_outlives_its_handle_or_a_view_does(pool: str) -> None:
+def test_a_handle_closes_its_views_and_warns_of_its_tensors(pool: str) -> None:
     a = gpushm.to_device(np.arange(4), pool=pool)
     handle = a.get_ipc_handle()
     view = handle.open()[1:]
@@ -341,7 +341,7 @@ def test_a_tensor_outlives_its_handle_or_a_view_does(pool: str) -> None:
     del tensor
 
 
-def test_a_pointer_is_another_address(pool: str) -> None:
+def test_a_pointer_has_the_arrays_address_and_size(pool: str) -> None:
     want = np.arange(24, dtype="f4").reshape(4, 6)
     with gpushm.to_device(want, pool=pool) as a:
         for view in (a, a[1:3, ::2], a[::-1, ::-1]):
@@ -368,7 +368,7 @@ def test_a_pointer_is_another_address(pool: str) -> None:
 
 
 @pytest.mark.parametrize("access", ["r", "r+"])
-def test_a_read_only_array_gives_a_writable_handle(host_pool: str, access: str) -> None:
+def test_a_handle_has_the_access_of_its_array(host_pool: str, access: str) -> None:
     with gpushm.to_device(np.arange(4), "a", pool=host_pool) as a:
         a.publish("shared")
         with gpushm.open("a", access) as b:
@@ -452,7 +452,7 @@ print("done")
 """
 
 
-def test_a_handle_opens_on_another_gpu_wrongly(in_child: Callable[..., str], tmp_path: Any) -> None:
+def test_a_handle_opens_directly_or_staged_on_another_gpu(in_child: Callable[..., str], tmp_path: Any) -> None:
     if not any(p.kind == "vmm" for p in gpushm.pools()):
         pytest.skip("no GPU, nor our own libcuda")
     daemon = Daemon(FAKECUDA_DEVICES="2")

@@ -116,7 +116,7 @@ def connected() -> None:
 
 
 @pytest.mark.parametrize("work", [attach, views, exports, left_behind, created, looked, refused, connected])
-def test_memory_grows(pool: str, work: Callable[[], None]) -> None:
+def test_memory_stays_constant_in_repeated_work(pool: str, work: Callable[[], None]) -> None:
     with gpushm.create("a", (4, 6), "float32", pool=pool) as a:
         a.publish()
         counts = []

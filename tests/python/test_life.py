@@ -24,7 +24,7 @@ def leases() -> int:
     return gpushm.status().leases
 
 
-def test_close_crashes_a_view_or_says_nothing_of_it(a: gpushm.Array) -> None:
+def test_close_is_refused_and_names_the_views(a: gpushm.Array) -> None:
     view, other = a[1:, ::2], a.T
     named = r'"a" can\'t be closed: alive are 2 views \(\(6, 4\) float32; \(3, 3\) float32\)'
     with pytest.raises(BufferError, match=named):
@@ -48,7 +48,7 @@ def test_close_crashes_a_view_or_says_nothing_of_it(a: gpushm.Array) -> None:
 
 
 @pytest.mark.parametrize("kind", ["memoryview", "numpy", "tensor", "legacy"])
-def test_close_crashes_an_export_or_says_nothing_of_it(a: gpushm.Array, kind: str) -> None:
+def test_close_is_refused_and_names_the_export(a: gpushm.Array, kind: str) -> None:
     on_host = a.kind in ("host", "pinned")
     if kind in ("memoryview", "numpy") and not on_host:
         with pytest.raises((TypeError, BufferError), match="on a GPU"):
@@ -70,7 +70,7 @@ def test_close_crashes_an_export_or_says_nothing_of_it(a: gpushm.Array, kind: st
     gpushm.unlink("a")
 
 
-def test_a_with_block_breaks_what_lives_on(a: gpushm.Array) -> None:
+def test_a_with_block_warns_of_an_export_and_keeps_its_memory(a: gpushm.Array) -> None:
     a.publish()
     before = leases()
     with gpushm.open("a") as f, pytest.warns(ResourceWarning, match="1 DLPack tensor"):  # noqa: SIM117
@@ -85,7 +85,7 @@ def test_a_with_block_breaks_what_lives_on(a: gpushm.Array) -> None:
     gpushm.unlink("a")
 
 
-def test_what_a_with_block_left_closes_too_early(a: gpushm.Array) -> None:
+def test_a_buffer_stays_open_until_its_last_export_ends(a: gpushm.Array) -> None:
     with pytest.warns(ResourceWarning, match="2 DLPack tensors"), a:
         tensors = [a.__dlpack__(), a[2].__dlpack__()]
     assert a.closed and leases() == 1
@@ -95,7 +95,7 @@ def test_what_a_with_block_left_closes_too_early(a: gpushm.Array) -> None:
     assert leases() == 0
 
 
-def test_a_view_outlives_its_with_block(a: gpushm.Array) -> None:
+def test_a_view_closes_with_its_with_block(a: gpushm.Array) -> None:
     with a:
         view = a[1]
         assert list(view) == [6, 7, 8, 9, 10, 11]
@@ -104,14 +104,14 @@ def test_a_view_outlives_its_with_block(a: gpushm.Array) -> None:
         view[0]
 
 
-def test_an_exception_in_a_with_block_is_lost(a: gpushm.Array) -> None:
+def test_an_exception_passes_through_a_with_block(a: gpushm.Array) -> None:
     with pytest.warns(ResourceWarning), pytest.raises(ZeroDivisionError), a:
         tensor = a.__dlpack__()
         1 / 0  # noqa: B018
     del tensor
 
 
-def test_an_array_that_nobody_has_stays_open(pool: str) -> None:
+def test_a_buffer_closes_with_its_last_array(pool: str) -> None:
     a = gpushm.create("a", 4, pool=pool)
     gone = weakref.ref(a)
     view = a[1:]
@@ -128,7 +128,7 @@ def test_an_array_that_nobody_has_stays_open(pool: str) -> None:
     assert leases() == 0
 
 
-def test_a_cycle_keeps_a_buffer_open(pool: str) -> None:
+def test_a_buffer_in_a_cycle_is_collected(pool: str) -> None:
     class Node:
         pass
 
@@ -139,7 +139,7 @@ def test_a_cycle_keeps_a_buffer_open(pool: str) -> None:
     assert leases() == 0
 
 
-def test_a_sealed_array_is_written(a: gpushm.Array) -> None:
+def test_a_write_to_a_sealed_array_is_refused(a: gpushm.Array) -> None:
     a.publish()
     assert a.readonly == (a.kind != "none") and a.state == "sealed"
     for write in (lambda: a.__setitem__(0, 1), lambda: a.copy_from_host(np.zeros((4, 6), "f4")),
@@ -153,7 +153,7 @@ def test_a_sealed_array_is_written(a: gpushm.Array) -> None:
     a.unlink()
 
 
-def test_a_reader_writes(a: gpushm.Array) -> None:
+def test_a_write_by_a_reader_is_refused(a: gpushm.Array) -> None:
     a.publish("shared")
     with gpushm.open("a") as r, gpushm.open("a", "r+") as w:
         assert r.readonly and not w.readonly
@@ -166,7 +166,7 @@ def test_a_reader_writes(a: gpushm.Array) -> None:
     a.unlink()
 
 
-def test_a_name_or_a_closed_array_cant_be_unlinked(a: gpushm.Array) -> None:
+def test_a_closed_array_can_be_unlinked_once(a: gpushm.Array) -> None:
     a.publish()
     with gpushm.open("a") as reader:
         a.close()
@@ -178,7 +178,7 @@ def test_a_name_or_a_closed_array_cant_be_unlinked(a: gpushm.Array) -> None:
         a.unlink()
 
 
-def test_two_opens_of_one_process_disturb_each_other(a: gpushm.Array) -> None:
+def test_two_opens_of_one_process_close_independently(a: gpushm.Array) -> None:
     a.publish()
     with gpushm.open("a") as one, gpushm.open("a") as two:
         assert one.device_ptr == two.device_ptr and one.host_ptr == two.host_ptr
@@ -187,7 +187,7 @@ def test_two_opens_of_one_process_disturb_each_other(a: gpushm.Array) -> None:
     a.unlink()
 
 
-def test_a_transient_buffer_stays(pool: str) -> None:
+def test_a_transient_buffer_ends_with_its_last_user(pool: str) -> None:
     with gpushm.create("a", 4, pool=pool, transient=True) as a:
         a.publish()
         assert gpushm.stat("a").transient
@@ -195,14 +195,14 @@ def test_a_transient_buffer_stays(pool: str) -> None:
         gpushm.stat("a")
 
 
-def test_an_array_that_was_never_published_stays(pool: str) -> None:
+def test_an_unpublished_array_ends_with_its_creator(pool: str) -> None:
     with gpushm.create("a", 4, pool=pool), pytest.raises(gpushm.NotPublished):
         gpushm.open("a")
     with pytest.raises(gpushm.NotFound):
         gpushm.stat("a")
 
 
-def test_many_arrays_of_one_buffer_are_mixed_up(pool: str) -> None:
+def test_many_arrays_of_one_buffer_keep_names_and_contents(pool: str) -> None:
     want = {f"layer{i}/w": np.full((i + 1, 3), i, "float32") for i in range(50)} | {"ids": np.arange(7)}
     with gpushm.create_many("m", want, pool=pool, attrs={"model": "x", "raw": b"\0\1"}) as b:
         for name, array in want.items():
@@ -232,7 +232,7 @@ def test_many_arrays_of_one_buffer_are_mixed_up(pool: str) -> None:
     gpushm.unlink("m")
 
 
-def test_an_array_laid_over_a_buffer_is_unchecked(a: gpushm.Array) -> None:
+def test_an_array_laid_over_a_buffer_is_checked(a: gpushm.Array) -> None:
     a.publish()
     with gpushm.open("a", shape=(6,), offset=24) as row:
         assert list(row) == [6, 7, 8, 9, 10, 11] and row.dtype == np.float32
@@ -251,7 +251,7 @@ def test_an_array_laid_over_a_buffer_is_unchecked(a: gpushm.Array) -> None:
     a.unlink()
 
 
-def test_an_array_in_fortran_order_is_laid_over_in_c_order(pool: str) -> None:
+def test_an_array_in_fortran_order_keeps_its_order(pool: str) -> None:
     values = np.arange(6, dtype="f4").reshape(2, 3)
     with gpushm.create("f", (2, 3), "float32", pool=pool, order="F") as a:
         a[...] = values
@@ -269,7 +269,7 @@ def test_an_array_in_fortran_order_is_laid_over_in_c_order(pool: str) -> None:
     gpushm.unlink("f")
 
 
-def test_a_section_that_defers_cleanup_closes(pool: str) -> None:
+def test_a_section_defers_the_cleanup_of_gpu_memory(pool: str) -> None:
     with gpushm.defer_cleanup():
         with gpushm.defer_cleanup():
             a = gpushm.create("a", 4, pool=pool)

@@ -64,7 +64,7 @@ def equal(buffer: gpushm.Buffer, tensors: dict[str, Any]) -> bool:
     )
 
 
-def test_a_loaded_buffer_has_other_contents(file: Path, pool: str) -> None:
+def test_a_loaded_buffer_has_the_contents_of_its_file(file: Path, pool: str) -> None:
     with gpushm.load(file, "m", pool=pool) as b:
         assert (b.name, b.pool, b.state, b.access) == ("m", pool, "sealed", "r")
         assert equal(b, TENSORS)
@@ -73,7 +73,7 @@ def test_a_loaded_buffer_has_other_contents(file: Path, pool: str) -> None:
             assert again.id == b.id and equal(again, TENSORS)
 
 
-def test_a_file_that_was_saved_differs(file: Path, tmp_path: Path, host_pool: str) -> None:
+def test_a_saved_file_has_the_contents_of_its_buffer(file: Path, tmp_path: Path, host_pool: str) -> None:
     with gpushm.load([str(file)], "m", pool=host_pool) as b:
         gpushm.save(b, tmp_path / "a.safetensors")
         gpushm.save(b["step"], tmp_path / "array.safetensors")
@@ -88,7 +88,7 @@ def test_a_file_that_was_saved_differs(file: Path, tmp_path: Path, host_pool: st
         assert f.metadata() == {"k": "v", "é": "ü"}
 
 
-def test_options_are_lost(file: Path, host_pool: str) -> None:
+def test_options_are_obeyed(file: Path, host_pool: str) -> None:
     with gpushm.load(
         file, "m", pool=host_pool, mode=0o640, attrs={"k": "v"}, transient=True, only=["layers.*"], strip="layers."
     ) as b:
@@ -103,12 +103,12 @@ def test_options_are_lost(file: Path, host_pool: str) -> None:
 
 
 @pytest.mark.parametrize("io", ["auto", "cached", "direct"])
-def test_a_way_of_reading_gives_other_bytes(file: Path, host_pool: str, io: Any) -> None:
+def test_every_way_of_reading_gives_the_same_bytes(file: Path, host_pool: str, io: Any) -> None:
     with gpushm.load(file, "m", pool=host_pool, io=io, threads=2, verify=True, drop_cache=True) as b:
         assert equal(b, TENSORS)
 
 
-def test_a_digest_is_not_verified(file: Path, host_pool: str) -> None:
+def test_verify_returns_the_digest_of_the_contents(file: Path, host_pool: str) -> None:
     with gpushm.load(file, "m", pool=host_pool) as b:
         digest = gpushm.verify(b)
         assert digest == gpushm.verify("m") == (b.attr("gpushm.content") or b"").decode()
@@ -120,7 +120,7 @@ def test_a_digest_is_not_verified(file: Path, host_pool: str) -> None:
         assert e.value.errno == errno.ENODATA
 
 
-def test_one_buffer_is_loaded_twice(file: Path, host_pool: str) -> None:
+def test_a_taken_name_is_refused_reused_or_replaced(file: Path, host_pool: str) -> None:
     with gpushm.load(file, "m", pool=host_pool) as b:
         with pytest.raises(gpushm.Exists):
             gpushm.load(file, "m", pool=host_pool)
@@ -130,14 +130,14 @@ def test_one_buffer_is_loaded_twice(file: Path, host_pool: str) -> None:
             assert new.id != b.id and equal(b, TENSORS)
 
 
-def test_other_contents_are_taken_for_these(file: Path, tmp_path: Path, host_pool: str) -> None:
+def test_if_missing_refuses_other_contents_of_that_name(file: Path, tmp_path: Path, host_pool: str) -> None:
     other = tmp_path / "other.safetensors"
     numpy_files.save_file({"w": np.zeros(3)}, other)
     with gpushm.load(other, "m", pool=host_pool), pytest.raises(gpushm.Exists):
         gpushm.load(file, "m", pool=host_pool, if_missing=True)
 
 
-def test_a_method_of_a_connection_is_missing(file: Path, tmp_path: Path, host_pool: str) -> None:
+def test_a_connection_loads_saves_and_verifies(file: Path, tmp_path: Path, host_pool: str) -> None:
     with gpushm.connect() as c, c.load(file, "m", pool=host_pool) as b:
         assert b.connection is c
         c.save("m", tmp_path / "a")
@@ -147,7 +147,7 @@ def test_a_method_of_a_connection_is_missing(file: Path, tmp_path: Path, host_po
 # ---- errors ----
 
 
-def test_a_bad_argument_is_taken(file: Path, tmp_path: Path, host_pool: str) -> None:
+def test_a_bad_argument_is_refused(file: Path, tmp_path: Path, host_pool: str) -> None:
     with pytest.raises(TypeError, match="progress is a function"):
         gpushm.load(file, "m", progress=7)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='io is "auto"'):
@@ -170,7 +170,7 @@ def test_a_bad_argument_is_taken(file: Path, tmp_path: Path, host_pool: str) -> 
     assert sorted(os.listdir(tmp_path)) == ["model.safetensors"]
 
 
-def test_a_broken_file_leaves_a_buffer(file: Path, host_pool: str) -> None:
+def test_a_broken_file_is_refused_and_leaves_nothing(file: Path, host_pool: str) -> None:
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(gpushm.BadContents, match=r"model\.safetensors") as e:
         gpushm.load(file, "m", pool=host_pool)
@@ -182,7 +182,7 @@ def test_a_broken_file_leaves_a_buffer(file: Path, host_pool: str) -> None:
     assert gpushm.ls() == []
 
 
-def test_another_checksum_is_accepted(file: Path, tmp_path: Path, host_pool: str) -> None:
+def test_another_checksum_is_refused(file: Path, tmp_path: Path, host_pool: str) -> None:
     sums = tmp_path / "sums"
     sums.write_text(f"{'0' * 64}  {file}\n")
     with pytest.raises(gpushm.BadContents):
@@ -191,7 +191,7 @@ def test_another_checksum_is_accepted(file: Path, tmp_path: Path, host_pool: str
     gpushm.load(file, "m", pool=host_pool, sha256=str(sums)).close()
 
 
-def test_the_library_is_not_here(tmp_path: Path, file: Path) -> None:
+def test_a_missing_library_is_named_in_the_error(tmp_path: Path, file: Path) -> None:
     # A copy of the package without the library, where the system's is not found either.
     package = Path(gpushm.__file__).parent
     shutil.copytree(package, tmp_path / "gpushm", ignore=shutil.ignore_patterns("libgpushm-load*", "__pycache__"))
@@ -203,12 +203,12 @@ def test_the_library_is_not_here(tmp_path: Path, file: Path) -> None:
     assert "libgpushm-load.so.0" in done.stdout and "cannot open shared object file" in done.stdout
 
 
-def test_an_import_opens_the_library(in_child: Callable[[str], str]) -> None:
+def test_an_import_leaves_the_library_unopened(in_child: Callable[[str], str]) -> None:
     code = "import gpushm; gpushm.ls(); print('libgpushm-load' in open('/proc/self/maps').read())"
     assert in_child(code) == "False\n"
 
 
-def test_a_user_whom_the_namespace_does_not_map_is_trusted() -> None:
+def test_a_user_whom_the_namespace_does_not_map_is_distrusted() -> None:
     code = "from gpushm import _models\nprint(*map(_models.is_trusted, [65534, 12, 13]))"
     command = [sys.executable, "-c", code]
     env = os.environ | {"GPUSHM_TRUST": "65534,12"}
@@ -223,7 +223,7 @@ def test_a_user_whom_the_namespace_does_not_map_is_trusted() -> None:
 # ---- progress ----
 
 
-def test_progress_is_not_reported(large: Path, host_pool: str, tmp_path: Path) -> None:
+def test_progress_is_reported_to_the_end(large: Path, host_pool: str, tmp_path: Path) -> None:
     said: list[tuple[int, int]] = []
     with gpushm.load(large, "m", pool=host_pool, progress=lambda *a: said.append(a)) as b:
         assert said and said[-1] == (128 << 20, 128 << 20) and said == sorted(said)
@@ -244,7 +244,7 @@ def stop(done: int, total: int) -> None:
     raise Stop(done)
 
 
-def test_an_exception_of_progress_leaves_something(large: Path, tmp_path: Path, host_pool: str) -> None:
+def test_an_exception_of_progress_stops_work_and_leaves_nothing(large: Path, tmp_path: Path, host_pool: str) -> None:
     with pytest.raises(Stop):
         gpushm.load(large, "m", pool=host_pool, progress=stop)
     assert gpushm.ls() == []
@@ -256,7 +256,7 @@ def test_an_exception_of_progress_leaves_something(large: Path, tmp_path: Path, 
     assert sorted(os.listdir(tmp_path)) == ["large.safetensors"]
 
 
-def test_ctrl_c_does_not_stop_a_load(large: Path, host_pool: str) -> None:
+def test_ctrl_c_stops_a_load(large: Path, host_pool: str) -> None:
     def interrupt(done: int, total: int) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -265,7 +265,7 @@ def test_ctrl_c_does_not_stop_a_load(large: Path, host_pool: str) -> None:
     assert gpushm.ls() == []
 
 
-def test_ctrl_c_does_not_stop_a_wait(file: Path, host_pool: str) -> None:
+def test_ctrl_c_or_a_timeout_ends_a_wait(file: Path, host_pool: str) -> None:
     with gpushm.create("m", 1, pool=host_pool) as a:  # somebody loads
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
@@ -279,7 +279,7 @@ def test_ctrl_c_does_not_stop_a_wait(file: Path, host_pool: str) -> None:
         a.discard()
 
 
-def test_a_name_that_is_taken_meanwhile_leaves_a_private_buffer(file: Path, host_pool: str) -> None:
+def test_a_name_that_is_taken_meanwhile_leaves_one_buffer(file: Path, host_pool: str) -> None:
     """While the old contents are compared, another process takes the name, and loads the same files."""
     gpushm.load(file, "m", pool=host_pool).close()
     data = bytearray(file.read_bytes())
@@ -330,7 +330,7 @@ def write_to(pipe: str, data: bytes, opened: threading.Event | None = None) -> t
     return thread
 
 
-def test_a_pipe_is_not_read_whole(file: Path, pipe: str, host_pool: str) -> None:
+def test_a_pipe_is_read_whole(file: Path, pipe: str, host_pool: str) -> None:
     thread = write_to(pipe, file.read_bytes())
     with gpushm.load(pipe, "m", pool=host_pool) as b:
         assert equal(b, TENSORS)
@@ -339,7 +339,7 @@ def test_a_pipe_is_not_read_whole(file: Path, pipe: str, host_pool: str) -> None
 
 @pytest.mark.parametrize("stops", ["nobody writes", "in the length", "in the header", "in a tensor", "at its end"])
 @pytest.mark.parametrize("how", ["progress", "ctrl-c"])
-def test_a_wait_for_a_pipe_does_not_end(stops: str, how: str, file: Path, pipe: str, host_pool: str) -> None:
+def test_a_wait_for_a_pipe_can_be_stopped(stops: str, how: str, file: Path, pipe: str, host_pool: str) -> None:
     data = file.read_bytes()
     n = {"in the length": 4, "in the header": 20, "in a tensor": len(data) - 3, "at its end": len(data)}.get(stops)
     end = threading.Event()
@@ -362,7 +362,7 @@ def test_a_wait_for_a_pipe_does_not_end(stops: str, how: str, file: Path, pipe: 
         thread.join()
 
 
-def test_a_pipe_is_read_again_after_a_wait_for_space(file: Path, pipe: str) -> None:
+def test_a_pipe_is_read_once_across_a_wait_for_space(file: Path, pipe: str) -> None:
     """The wait is longer than a turn of it."""
     daemon = Daemon("[pool small]\nkind=host\nsize=4M\n")
     thread = write_to(pipe, file.read_bytes())
@@ -380,14 +380,14 @@ def test_a_pipe_is_read_again_after_a_wait_for_space(file: Path, pipe: str) -> N
         daemon.remove()
 
 
-def test_an_index_of_many_values_is_read(tmp_path: Path, host_pool: str) -> None:
+def test_an_index_of_too_many_values_is_refused(tmp_path: Path, host_pool: str) -> None:
     path = tmp_path / "model.safetensors.index.json"
     path.write_text('{"weight_map":{"a":"b"},"metadata":[' + "0," * 600_000 + "0]}")
     with pytest.raises(gpushm.BadContents, match="more than 524288 values"):
         gpushm.load(path, "m", pool=host_pool)
 
 
-def test_a_load_keeps_the_gil(large: Path, host_pool: str) -> None:
+def test_a_load_releases_the_gil(large: Path, host_pool: str) -> None:
     ran = threading.Event()
     thread = threading.Thread(target=ran.set)
 
@@ -400,7 +400,7 @@ def test_a_load_keeps_the_gil(large: Path, host_pool: str) -> None:
         assert ran.is_set()
 
 
-def test_a_loader_that_dies_stops_the_others(file: Path, host_pool: str) -> None:
+def test_another_loader_takes_over_from_one_that_dies(file: Path, host_pool: str) -> None:
     code = "import gpushm, sys\na = gpushm.create('m', 1, pool='host')\nprint(flush=True)\nsys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as loader:
         assert loader.stdout is not None and loader.stdout.readline()
@@ -420,7 +420,7 @@ with gpushm.load(sys.argv[1], "m", pool="host", if_missing=True) as b:
 """
 
 
-def test_eight_processes_load_one_file_twice(large: Path) -> None:
+def test_eight_processes_load_one_file_once(large: Path) -> None:
     racers = [
         subprocess.Popen(
             [sys.executable, "-c", RACER, str(large)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

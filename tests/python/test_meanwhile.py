@@ -53,13 +53,13 @@ CALLS: list[Callable[[gpushm.Array, Closes], object]] = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_an_argument_closes_the_memory_under_its_call(a: gpushm.Array, call: Any) -> None:
+def test_a_call_whose_argument_closes_its_array_is_refused(a: gpushm.Array, call: Any) -> None:
     with pytest.raises(ValueError):
         call(a, Closes(a.close))
     assert a.closed
 
 
-def test_a_key_closes_the_memory_under_its_subscript(a: gpushm.Array) -> None:
+def test_a_close_by_the_key_of_a_subscript_is_refused(a: gpushm.Array) -> None:
     view = a[1:]
     for close in (view.close, a.close, a.buffer.close):
         for key in ((Closes(close), 1), (1, Closes(close)), slice(Closes(close), 3)):
@@ -68,7 +68,7 @@ def test_a_key_closes_the_memory_under_its_subscript(a: gpushm.Array) -> None:
     view.close()
 
 
-def test_an_import_closes_the_memory_under_an_interface(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interface_of_an_array_closed_meanwhile_is_refused(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with gpushm.create("a", 4, [("x", "f4")], pool=pool) as a:
         if not a.device_ptr:
             return
@@ -77,7 +77,7 @@ def test_an_import_closes_the_memory_under_an_interface(pool: str, monkeypatch: 
             _ = a.__cuda_array_interface__
 
 
-def test_a_handler_closes_the_watch_that_waits() -> None:
+def test_a_wait_ends_when_a_handler_closes_its_watch() -> None:
     with gpushm.watch("never") as w:
         before = signal.signal(signal.SIGALRM, lambda *_: w.close())
         try:

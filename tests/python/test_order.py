@@ -67,7 +67,7 @@ COPIES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("what", COPIES)
-def test_a_copy_overtakes_what_libraries_have_queued(
+def test_a_copy_waits_for_what_libraries_have_queued(
     pool: str, what: str, libraries: Libraries, waited: list[Any]
 ) -> None:
     with gpushm.create("a", (4, 6), "float32", pool=pool) as a:
@@ -91,7 +91,7 @@ def test_a_copy_overtakes_what_libraries_have_queued(
         a.discard()
 
 
-def test_a_copy_between_gpu_arrays_overtakes_what_libraries_have_queued(
+def test_a_copy_between_arrays_waits_for_what_libraries_have_queued(
     pool: str, libraries: Libraries, waited: list[Any]
 ) -> None:
     with gpushm.create("a", 4, pool=pool) as a, gpushm.create("b", 4, pool=pool) as b:
@@ -110,7 +110,7 @@ def calls(name: bytes) -> int:
 
 
 @pytest.mark.parametrize("state", ["sealed", "shared"])
-def test_publish_does_not_wait_for_the_gpu_of_the_memory(
+def test_publish_waits_for_the_gpu_of_the_memory(
     pool: str, gpu: int, state: str, libraries: Libraries
 ) -> None:
     """For all streams of it, of any library."""
@@ -127,7 +127,7 @@ def test_publish_does_not_wait_for_the_gpu_of_the_memory(
         a.unlink()
 
 
-def test_publish_does_not_wait_for_current_streams_of_another_gpu(
+def test_publish_waits_for_current_streams_of_another_gpu(
     pool: str, libraries: Libraries, waited: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     libraries.torch(0x70)
@@ -145,7 +145,7 @@ def test_publish_does_not_wait_for_current_streams_of_another_gpu(
         b.unlink()
 
 
-def test_publish_does_not_wait_for_copies_to_registered_memory(
+def test_publish_waits_for_copies_to_registered_memory(
     host_pool: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[str] = []
@@ -163,7 +163,7 @@ def test_publish_does_not_wait_for_copies_to_registered_memory(
         a.unlink()
 
 
-def test_a_buffer_is_closed_while_publish_waits(
+def test_a_close_while_a_call_waits_for_its_gpu_is_an_error(
     pool: str, libraries: Libraries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if pool == "host":

@@ -18,7 +18,7 @@ from daemon import Daemon
 InChild = Callable[..., str]
 
 
-def test_another_process_sees_other_bytes(pool: str, in_child: InChild) -> None:
+def test_another_process_reads_and_writes_the_same_bytes(pool: str, in_child: InChild) -> None:
     want = np.arange(24, dtype="f4").reshape(4, 6)
     with gpushm.create("a", (4, 6), "float32", pool=pool) as a:
         a[:] = want
@@ -34,7 +34,7 @@ with gpushm.open("a", "r+", timeout=60) as a:
     gpushm.unlink("a")
 
 
-def test_a_process_that_ends_with_everything_open_leaks(pool: str, in_child: InChild) -> None:
+def test_a_process_that_ends_with_everything_open_leaks_nothing(pool: str, in_child: InChild) -> None:
     code = f"""
 import gpushm
 a = gpushm.create("a", 4, pool={pool!r})
@@ -49,7 +49,7 @@ t = v.__dlpack__(max_version=(1, 0))
     gpushm.unlink("a")
 
 
-def test_a_dead_writers_buffer_looks_clean(pool: str) -> None:
+def test_a_dead_writers_buffer_is_dirty_until_it_is_cleaned(pool: str) -> None:
     with gpushm.create("a", 4, pool=pool) as a:
         a.publish("shared")
         code = "import gpushm, os, signal\na = gpushm.open('a', 'r+')\nos.kill(os.getpid(), signal.SIGKILL)"
@@ -73,7 +73,7 @@ def test_a_dead_writers_buffer_looks_clean(pool: str) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="root alone can be somebody else")
-def test_a_dead_writer_with_a_large_uid_was_nobody(host_pool: str) -> None:
+def test_stat_tells_the_large_uid_of_a_dead_writer(host_pool: str) -> None:
     """User namespaces have such uids."""
     uid, folder = 3_000_000_000, os.path.dirname(os.environ["GPUSHM_SOCKET"])
     os.chmod(folder, 0o711)
@@ -95,7 +95,7 @@ def test_a_dead_writer_with_a_large_uid_was_nobody(host_pool: str) -> None:
     os.chmod(folder, 0o700)
 
 
-def test_a_forked_child_takes_gpu_memory_for_the_hosts(pool: str, in_child: InChild) -> None:
+def test_a_forked_child_gets_a_fork_error_for_gpu_memory(pool: str, in_child: InChild) -> None:
     code = f"""
 import gpushm, os
 a = gpushm.create("a", 4, pool={pool!r})
@@ -113,7 +113,7 @@ a.discard()
     assert in_child(code) == ""
 
 
-def test_a_forked_child_speaks_for_its_parent(host_pool: str, in_child: InChild) -> None:
+def test_a_forked_child_is_refused_its_parents_objects(host_pool: str, in_child: InChild) -> None:
     code = """
 import gpushm, os
 explicit = gpushm.connect()
@@ -148,7 +148,7 @@ print("ok")
     assert in_child(code) == "ok\n"
 
 
-def test_a_dead_daemon_crashes_or_hangs_its_clients(other_daemon: Daemon) -> None:
+def test_clients_survive_a_dead_daemon_and_reconnect(other_daemon: Daemon) -> None:
     c = gpushm.connect(other_daemon.socket)
     a = c.create("a", (2, 3), "int32", pool="host")
     a[:] = [[1, 2, 3], [4, 5, 6]]
@@ -174,7 +174,7 @@ def test_a_dead_daemon_crashes_or_hangs_its_clients(other_daemon: Daemon) -> Non
     c.close()
 
 
-def test_a_missing_driver_or_gpu_is_a_crash(in_child: InChild) -> None:
+def test_a_missing_driver_or_gpu_is_an_error(in_child: InChild) -> None:
     if "gpu0" not in {p.name for p in gpushm.pools()}:
         pytest.skip("no pool on a GPU")
     with gpushm.create("a", 4, pool="gpu0") as a:
@@ -193,7 +193,7 @@ except gpushm.DeviceFailed as e:
     gpushm.unlink("a")
 
 
-def test_a_failing_driver_call_crashes(in_child: InChild) -> None:
+def test_a_failing_driver_call_is_an_error_that_names_it(in_child: InChild) -> None:
     if "gpu0" not in {p.name for p in gpushm.pools()} or "fakecuda" not in os.environ.get("LD_LIBRARY_PATH", ""):
         pytest.skip("no fake driver")
     # Each child is forked before it uses the driver, which saves the start of 59 interpreters.
@@ -220,7 +220,7 @@ for b in gpushm.ls():
     in_child(code, FAKECUDA_STRICT="0")
 
 
-def test_the_package_needs_numpy(host_pool: str, in_child: InChild) -> None:
+def test_the_package_works_without_numpy(host_pool: str, in_child: InChild) -> None:
     code = """
 import sys
 sys.modules["numpy"] = None
@@ -245,12 +245,12 @@ print("ok")
     assert in_child(code) == "ok\n"
 
 
-def test_an_import_takes_along_what_is_large(in_child: InChild) -> None:
+def test_an_import_loads_no_large_module(in_child: InChild) -> None:
     code = "import sys, gpushm\nprint(*sys.modules)"
     assert not {"numpy", "asyncio", "multiprocessing", "torch"} & set(in_child(code).split())
 
 
-def test_a_second_interpreter_shares_the_types(in_child: InChild) -> None:
+def test_a_second_interpreter_is_refused(in_child: InChild) -> None:
     code = """
 import gpushm
 try:
@@ -264,7 +264,7 @@ print(found or "", gpushm.status().pid > 0)
     assert "interpreter" in (told := in_child(code)) and told.startswith("refused: ") and told.endswith("True\n"), told
 
 
-def test_a_private_name_is_everybodys(host_pool: str) -> None:
+def test_a_private_name_opens_as_it_was_created(host_pool: str) -> None:
     with gpushm.create("~/a", 4, pool=host_pool) as a:
         a.publish()
         with gpushm.open("~/a") as b:
@@ -272,7 +272,7 @@ def test_a_private_name_is_everybodys(host_pool: str) -> None:
     gpushm.unlink("~/a")
 
 
-def test_looking_around_tells_something_else(pool: str) -> None:
+def test_stat_ls_pools_and_status_tell_what_is_there(pool: str) -> None:
     with gpushm.create("a/b", (4, 4), "int16", pool=pool, mode=0o644, attrs={"k": "v"}) as a:
         filling = gpushm.stat("a/b")
         assert (filling.state, filling.published) == ("filling", None)

@@ -7,7 +7,7 @@ import gpushm
 import pytest
 
 
-def test_a_published_name_is_another_one(pool: str) -> None:
+def test_publish_as_gives_the_buffer_its_new_name(pool: str) -> None:
     with gpushm.create("~/hidden", 4, "int32", pool=pool) as a:
         a[...] = 5
         a.publish_as("model", "shared")
@@ -18,7 +18,7 @@ def test_a_published_name_is_another_one(pool: str) -> None:
     gpushm.unlink("model")
 
 
-def test_replace_changes_the_old_buffer(pool: str) -> None:
+def test_replace_leaves_the_old_buffer_alone(pool: str) -> None:
     for value in (1, 2, 3):
         with gpushm.create(f"~/hidden{value}", 4, "int32", pool=pool) as a:
             a[...] = value
@@ -36,7 +36,7 @@ def test_replace_changes_the_old_buffer(pool: str) -> None:
     gpushm.unlink("model")
 
 
-def test_publish_as_takes_anything(host_pool: str) -> None:
+def test_publish_as_refuses_wrong_names_and_states(host_pool: str) -> None:
     with gpushm.create("a", 4, pool=host_pool) as a:
         for name, error in ((5, TypeError), ("", ValueError), ("a\0b", ValueError), ("x" * 300, OSError)):
             with pytest.raises(error):
@@ -49,7 +49,7 @@ def test_publish_as_takes_anything(host_pool: str) -> None:
     gpushm.unlink("a")
 
 
-def test_attributes_are_not_set_later(host_pool: str) -> None:
+def test_attributes_can_be_set_until_publication(host_pool: str) -> None:
     with gpushm.create_many("a", {"x": (3, "uint8")}, pool=host_pool, attrs={"one": "1", "two": b"2"}) as b:
         b.set_attrs({"two": "II", "one": b"", "three": b"\0"})
         assert (b.attr("one"), b.attr("two"), b.attr("three")) == (None, b"II", b"\0")
@@ -65,7 +65,7 @@ def test_attributes_are_not_set_later(host_pool: str) -> None:
     gpushm.unlink("a")
 
 
-def test_arrays_are_described_elsewhere(pool: str) -> None:
+def test_arrays_lie_where_they_are_described(pool: str) -> None:
     with gpushm.create_many("a", {}, nbytes=4096, pool=pool) as b:
         assert len(b) == 0 and b.nbytes == 4096
         b.describe({"whole": ((4, 6), "float32", None, 512), "column": (4, "float32", (24,), 516)})
@@ -80,7 +80,7 @@ def test_arrays_are_described_elsewhere(pool: str) -> None:
     gpushm.unlink("a")
 
 
-def test_a_wrong_description_is_taken(host_pool: str) -> None:
+def test_a_wrong_description_is_refused(host_pool: str) -> None:
     with gpushm.create_many("a", {"x": (8, "uint8")}, nbytes=64, pool=host_pool) as b:
         wrong: list[tuple[object, type[BaseException]]] = [
             ({"y": (8, "uint8")}, TypeError),
@@ -105,7 +105,7 @@ def test_a_wrong_description_is_taken(host_pool: str) -> None:
     gpushm.unlink("a")
 
 
-def test_a_buffer_that_is_too_small_stays(host_pool: str) -> None:
+def test_a_buffer_too_small_for_its_arrays_is_refused(host_pool: str) -> None:
     with pytest.raises(gpushm.LayoutError):
         gpushm.create_many("a", {"x": (65, "uint8")}, nbytes=64, pool=host_pool)
     assert gpushm.ls() == []

@@ -19,7 +19,7 @@ def content() -> np.ndarray:
     return want
 
 
-def test_a_record_is_a_copy_or_another_one(pool: str) -> None:
+def test_a_record_reads_and_writes_its_element(pool: str) -> None:
     want = content()
     with gpushm.to_device(want, "a", pool=pool) as a:
         r = a[2]
@@ -44,7 +44,7 @@ def test_a_record_is_a_copy_or_another_one(pool: str) -> None:
         del r
 
 
-def test_a_field_that_is_not_there_is_read_or_made(host_pool: str) -> None:
+def test_an_unknown_field_is_refused(host_pool: str) -> None:
     with gpushm.to_device(content(), "a", pool=host_pool) as a:
         r = a[0]
         with pytest.raises(AttributeError, match="'z'"):
@@ -64,7 +64,7 @@ def test_a_field_that_is_not_there_is_read_or_made(host_pool: str) -> None:
         gpushm.unlink("a")
 
 
-def test_a_record_does_not_pickle(pool: str) -> None:
+def test_a_pickled_record_shares_its_memory(pool: str) -> None:
     with gpushm.to_device(content(), "a", pool=pool) as a:
         a.publish("shared")
         sent = pickle.loads(pickle.dumps(a[2]))
@@ -77,7 +77,7 @@ def test_a_record_does_not_pickle(pool: str) -> None:
         gpushm.unlink("a")
 
 
-def test_a_record_keeps_its_buffer_unseen(host_pool: str) -> None:
+def test_a_close_names_the_record_that_prevents_it(host_pool: str) -> None:
     a = gpushm.to_device(content(), "a", pool=host_pool)
     r = a[1]
     with pytest.raises(gpushm.InUse, match="1 view"):

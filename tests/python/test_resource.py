@@ -41,7 +41,7 @@ def resources(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     del gpushm._cuda_core
 
 
-def test_a_buffers_memory_is_mapped_for_another_gpu(pool: str, gpu: int, resources: Any) -> None:
+def test_a_buffers_memory_is_mapped_for_the_resources_gpu(pool: str, gpu: int, resources: Any) -> None:
     if pool in ("host", "pinned"):
         return
     devices = sorted({p.device for p in gpushm.pools() if p.kind == "vmm"})
@@ -56,7 +56,7 @@ def test_a_buffers_memory_is_mapped_for_another_gpu(pool: str, gpu: int, resourc
     assert resources.MemoryResource(pool, device="current").device_id == 0
 
 
-def test_a_buffers_memory_is_elsewhere_or_stays(pool: str, resources: Any) -> None:
+def test_a_buffers_memory_is_shared_and_freed_at_its_close(pool: str, resources: Any) -> None:
     mr = resources.MemoryResource(pool, prefix="r", mode=0o640)
     buffer = mr.allocate(4096)
     with mr.array(buffer) as a:
@@ -76,7 +76,7 @@ def test_a_buffers_memory_is_elsewhere_or_stays(pool: str, resources: Any) -> No
     sent.allocate(16).close()
 
 
-def test_a_buffer_that_somebody_has_unlinked_cant_be_closed(pool: str, resources: Any) -> None:
+def test_a_buffer_that_somebody_has_unlinked_can_be_closed(pool: str, resources: Any) -> None:
     mr = resources.MemoryResource(pool)
     buffer = mr.allocate(16)
     with mr.array(buffer) as a:
@@ -85,7 +85,7 @@ def test_a_buffer_that_somebody_has_unlinked_cant_be_closed(pool: str, resources
     assert gpushm.status().leases == 0
 
 
-def test_a_process_that_ends_leaves_its_memory(resources: Any) -> None:
+def test_a_process_that_ends_frees_its_memory(resources: Any) -> None:
     # nothing_is_left looks for it.
     child = os.fork()
     if child == 0:
@@ -97,6 +97,6 @@ def test_a_process_that_ends_leaves_its_memory(resources: Any) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_pool_that_is_not_there_is_taken(resources: Any) -> None:
+def test_a_pool_that_is_not_there_is_refused(resources: Any) -> None:
     with pytest.raises(gpushm.NotFound, match="nowhere"):
         resources.MemoryResource("nowhere")

@@ -30,7 +30,7 @@ CREATORS = [create_sized, open_or_create]
 
 
 @pytest.mark.parametrize("create", CREATORS)
-def test_a_restart_is_seen_by_a_call_that_creates(
+def test_a_call_that_creates_survives_a_restart(
     create: Callable[[gpushm.Connection], None], other_daemon: Daemon
 ) -> None:
     """A daemon that was stopped finds both: the first request, and the signal to restart."""

@@ -79,7 +79,7 @@ def wait_for_no_buffer() -> None:
 # ---- as safetensors ----
 
 
-def test_tensors_differ_from_the_originals(opener: Any, file: str) -> None:
+def test_tensors_equal_the_originals(opener: Any, file: str) -> None:
     with opener(file, framework="np") as f:
         assert f.keys() == sorted(TENSORS)
         assert f.offset_keys() == list(safetensors.safe_open(file, "np").offset_keys())
@@ -115,14 +115,14 @@ KEYS: list[Any] = [
 
 
 @pytest.mark.parametrize("key", KEYS, ids=str)
-def test_a_slice_differs_from_the_originals(opener: Any, file: str, key: Any) -> None:
+def test_a_slice_equals_the_originals(opener: Any, file: str, key: Any) -> None:
     with opener(file, "np") as f:
         found = f.get_slice("a")[key]
     assert isinstance(found, np.ndarray)
     assert found.dtype == A.dtype and found.shape == A[key].shape and np.array_equal(found, A[key])
 
 
-def test_an_element_is_a_number_instead_of_an_array(opener: Any, file: str) -> None:
+def test_an_element_is_an_array_without_axes(opener: Any, file: str) -> None:
     with opener(file, "np") as f:
         for found in f.get_slice("b")[()], f.get_slice("b")[...], f.get_slice("d")[0], f.get_slice("a")[3, -1]:
             assert isinstance(found, np.ndarray) and found.shape == ()
@@ -158,13 +158,13 @@ REFUSED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("key", "text"), REFUSED, ids=[str(key) for key, _ in REFUSED])
-def test_a_slice_is_refused_in_other_words(opener: Any, file: str, key: Any, text: str) -> None:
+def test_a_slice_is_refused_in_the_librarys_words(opener: Any, file: str, key: Any, text: str) -> None:
     with opener(file, "np") as f, pytest.raises(SafetensorError) as e:
         f.get_slice("a")[key]
     assert str(e.value) == text
 
 
-def test_a_closed_file_is_read(opener: Any, file: str) -> None:
+def test_a_closed_file_is_refused_and_its_tensors_stay(opener: Any, file: str) -> None:
     with opener(file, "np") as f:
         part = f.get_slice("a")
         tensor = f.get_tensor("a")
@@ -174,7 +174,7 @@ def test_a_closed_file_is_read(opener: Any, file: str) -> None:
     assert np.array_equal(part[1], A[1]) and np.array_equal(tensor, A)
 
 
-def test_an_error_has_another_type(opener: Any, file: str, tmp_path: Path) -> None:
+def test_errors_have_the_types_of_the_library(opener: Any, file: str, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="No such file or directory: notafile"):
         opener("notafile", framework="np")
     with pytest.raises(OSError):
@@ -202,14 +202,14 @@ BROKEN: list[tuple[str, bytes]] = [
 
 
 @pytest.mark.parametrize("content", [c for _, c in BROKEN], ids=[n for n, _ in BROKEN])
-def test_a_broken_file_is_opened(opener: Any, tmp_path: Path, content: bytes) -> None:
+def test_a_broken_file_is_refused(opener: Any, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.safetensors"
     path.write_bytes(content)
     with pytest.raises(SafetensorError, match="Error while deserializing header"):
         opener(path, "np")
 
 
-def test_a_file_without_tensors_is_refused(opener: Any, tmp_path: Path) -> None:
+def test_a_file_without_tensors_is_opened(opener: Any, tmp_path: Path) -> None:
     path = tmp_path / "none.safetensors"
     header = json.dumps({"__metadata__": {"k": "v"}}).encode()
     path.write_bytes(struct.pack("<Q", len(header)) + header)
@@ -217,7 +217,7 @@ def test_a_file_without_tensors_is_refused(opener: Any, tmp_path: Path) -> None:
         assert f.keys() == [] and f.metadata() == {"k": "v"} and f.get_tensors() == {}
 
 
-def test_files_are_written_otherwise(file: str, tmp_path: Path) -> None:
+def test_files_are_written_as_by_the_library(file: str, tmp_path: Path) -> None:
     again = str(tmp_path / "again.safetensors")
     for module in gpushm.safetensors, gpushm.safetensors.numpy:
         module.save_file(TENSORS, again, metadata={"format": "np"})
@@ -239,7 +239,7 @@ def test_files_are_written_otherwise(file: str, tmp_path: Path) -> None:
 # ---- shared ----
 
 
-def test_a_header_loads_the_file(file: str) -> None:
+def test_a_header_is_read_without_loading_the_file(file: str) -> None:
     with gpushm.safetensors.safe_open(file, "np") as f:
         f.keys(), f.metadata(), f.get_slice("a").get_shape()
         assert names() == []
@@ -247,7 +247,7 @@ def test_a_header_loads_the_file(file: str) -> None:
         assert len(names()) == 1
 
 
-def test_two_files_have_two_buffers_or_one_has_two(file: str, tmp_path: Path) -> None:
+def test_each_file_has_one_buffer(file: str, tmp_path: Path) -> None:
     one = gpushm.safetensors.load_file(file, framework="np")
     two = gpushm.safetensors.numpy.load_file(file)
     assert len(names()) == 1 and names()[0].startswith("safetensors/host/")
@@ -264,7 +264,7 @@ def test_two_files_have_two_buffers_or_one_has_two(file: str, tmp_path: Path) ->
     wait_for_no_buffer()
 
 
-def test_a_change_is_seen_by_others(file: str, in_child: Callable[[str], str]) -> None:
+def test_a_change_is_private(file: str, in_child: Callable[[str], str]) -> None:
     code = f"""
 import gpushm.safetensors.numpy
 found = gpushm.safetensors.numpy.load_file({file!r})["a"]
@@ -279,14 +279,14 @@ found[...] = 3
     assert gpushm.safetensors.numpy.load_file(file)["a"][0, 0] == 0
 
 
-def test_a_changed_file_is_not_seen(file: str) -> None:
+def test_a_changed_file_is_loaded_anew(file: str) -> None:
     before = gpushm.safetensors.numpy.load_file(file)
     numpy_files.save_file({"a": A + 1}, file)
     after = gpushm.safetensors.numpy.load_file(file)
     assert np.array_equal(before["a"], A) and np.array_equal(after["a"], A + 1)
 
 
-def test_tensors_and_header_are_of_two_files(file: str) -> None:
+def test_a_file_that_changed_after_it_was_opened_is_refused(file: str) -> None:
     with gpushm.safetensors.safe_open(file, "np") as f:
         assert f.metadata() == {"format": "np"}
         numpy_files.save_file({"a": A + 1}, file, metadata={"format": "other"})
@@ -297,7 +297,7 @@ def test_tensors_and_header_are_of_two_files(file: str) -> None:
         assert f.metadata() == {"format": "other"} and np.array_equal(f.get_tensor("a"), A + 1)
 
 
-def test_threads_load_a_file_twice(file: str) -> None:
+def test_threads_load_a_file_once(file: str) -> None:
     found: list[Any] = []
     with gpushm.safetensors.safe_open(file, "np") as f:
         threads = [threading.Thread(target=lambda: found.append(f.get_slice("a")[...])) for _ in range(8)]
@@ -308,7 +308,7 @@ def test_threads_load_a_file_twice(file: str) -> None:
     assert len(found) == 8 and len({a.ctypes.data for a in found}) == 1 and len(names()) == 1
 
 
-def test_a_buffer_is_kept_or_not_against_the_will(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_keep_and_mode_settings_are_obeyed(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUSHM_SAFETENSORS_KEEP", "1")
     monkeypatch.setenv("GPUSHM_SAFETENSORS_MODE", "0640")
     gpushm.safetensors.numpy.load_file(file)
@@ -322,7 +322,7 @@ def test_a_buffer_is_kept_or_not_against_the_will(file: str, monkeypatch: pytest
     wait_for_no_buffer()
 
 
-def test_a_strangers_buffer_is_used(file: str) -> None:
+def test_a_file_is_loaded_beside_a_strangers_buffer(file: str) -> None:
     # One of that name with other contents: as if another user had made it.
     key = gpushm._core._load_key(file)
     with gpushm.create(f"safetensors/host/{key}", 4, pool="host") as a:
@@ -334,7 +334,7 @@ def test_a_strangers_buffer_is_used(file: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-def test_another_users_buffer_is_used(file: str, in_child: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_readable_buffer_is_shared(file: str, in_child: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     # Not in pytest's folder, which each pytest of this user closes to others when it starts.
     folder = Path(os.environ["GPUSHM_SOCKET"]).parent
     file = shutil.copy(file, str(folder / "for-others.safetensors"))
@@ -360,7 +360,7 @@ print(found["a"].sum(), sorted(b.name[:13] for b in gpushm.ls()))
     os.unlink(file)
 
 
-def test_anybody_or_nobody_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oneself_root_and_listed_users_are_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GPUSHM_TRUST", raising=False)
     assert _models.is_trusted(os.geteuid()) and _models.is_trusted(0) and not _models.is_trusted(4321)
     monkeypatch.setenv("GPUSHM_TRUST", "nobody, 4321")
@@ -385,7 +385,7 @@ print(sorted(found), found["a"].sum())
 @pytest.mark.parametrize(
     "where", [{"GPUSHM_SOCKET": "/nonexistent/s"}, {"GPUSHM_SAFETENSORS_POOL": "none"}], ids=["no daemon", "no pool"]
 )
-def test_there_is_no_choice_what_happens(file: str, where: dict[str, str]) -> None:
+def test_a_failure_is_an_error_unless_fallback_is_set(file: str, where: dict[str, str]) -> None:
     done = broken(where, False, file)
     assert done.returncode == 1 and "GPUSHM_SAFETENSORS_FALLBACK=1" in done.stderr
     assert "gpushm.DaemonGone" in done.stderr or "gpushm.NotFound" in done.stderr
@@ -395,7 +395,7 @@ def test_there_is_no_choice_what_happens(file: str, where: dict[str, str]) -> No
     assert "FallbackWarning" in done.stderr and "is not shared" in done.stderr
 
 
-def test_a_file_is_loaded_into_a_pool_that_the_cpu_can_not_use(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_that_the_cpu_cannot_use_is_refused(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     others = [pool for pool in gpushm.pools() if pool.kind != "host"]
     for pool in others:
         monkeypatch.setenv("GPUSHM_SAFETENSORS_POOL", pool.name)
@@ -406,7 +406,7 @@ def test_a_file_is_loaded_into_a_pool_that_the_cpu_can_not_use(file: str, monkey
         pytest.skip("host pools only")
 
 
-def test_a_full_pool_falls_back_silently(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_pool_is_an_error_or_a_fallback_with_a_warning(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: object, **options: object) -> None:
         raise gpushm.PoolFull(28, "no space")
 
@@ -424,7 +424,7 @@ def test_a_full_pool_falls_back_silently(file: str, monkeypatch: pytest.MonkeyPa
         assert np.array_equal(f.get_slice("a")[2], A[2]) and np.array_equal(f.get_tensor("a"), A)
 
 
-def test_a_wrong_setting_is_taken(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_setting_is_refused(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in ("FALLBACK", "yes"), ("KEEP", "2"), ("MODE", "rw"):
         with monkeypatch.context() as m:
             m.setenv(f"GPUSHM_SAFETENSORS_{name}", value)
@@ -432,13 +432,13 @@ def test_a_wrong_setting_is_taken(file: str, monkeypatch: pytest.MonkeyPatch) ->
                 gpushm.safetensors.safe_open(file, "np")
 
 
-def test_other_frameworks_are_taken_for_ours(file: str) -> None:
+def test_other_frameworks_are_refused(file: str) -> None:
     for framework in "tf", "tensorflow", "mlx", "paddle":
         with pytest.raises(SafetensorError, match="without a copy"):
             gpushm.safetensors.safe_open(file, framework)
 
 
-def test_safetensors_is_needed_to_read(file: str, in_child: Callable[[str], str]) -> None:
+def test_reading_works_without_safetensors(file: str, in_child: Callable[[str], str]) -> None:
     code = f"""
 import sys
 import gpushm
@@ -458,7 +458,7 @@ except ImportError:
     assert in_child(code) == "File does not contain tensor none\nImportError\n"
 
 
-def test_bfloat16_is_another_type(opener: Any, tmp_path: Path) -> None:
+def test_bfloat16_stays_bfloat16(opener: Any, tmp_path: Path) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     path = tmp_path / "bf16.safetensors"
     tensor = np.arange(6).astype(ml_dtypes.bfloat16).reshape(2, 3)
@@ -476,7 +476,7 @@ def jax() -> Any:
     return found
 
 
-def test_jax_gets_other_arrays(opener: Any, file: str, jax: Any) -> None:
+def test_jax_gets_the_same_arrays(opener: Any, file: str, jax: Any) -> None:
     with opener(file, "jax") as f:
         for name in "a", "b", "c", "empty":
             found, wanted = f.get_tensor(name), jax.numpy.array(TENSORS[name])

@@ -73,7 +73,7 @@ def write(path: Path, tensors: dict[str, tuple[str, list[int], bytes]], meta: di
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
-def test_a_type_does_not_survive(tmp_path: Path, pool: str) -> None:
+def test_every_type_survives_load_and_save(tmp_path: Path, pool: str) -> None:
     rng = np.random.default_rng(1)
     before, after = tmp_path / "before.safetensors", tmp_path / "after.safetensors"
     contents = {
@@ -89,7 +89,7 @@ def test_a_type_does_not_survive(tmp_path: Path, pool: str) -> None:
     assert gpushm.stat("again").attrs["gpushm.content"] == gpushm.stat("m").attrs["gpushm.content"]
 
 
-def test_a_tensor_begins_between_two_elements(tmp_path: Path, pool: str) -> None:
+def test_a_tensor_begins_at_a_multiple_of_its_element_size(tmp_path: Path, pool: str) -> None:
     before, after = tmp_path / "before.safetensors", tmp_path / "after.safetensors"
     contents = {
         "a": ("U8", [3], b"abc"),
@@ -109,7 +109,7 @@ def test_a_tensor_begins_between_two_elements(tmp_path: Path, pool: str) -> None
     assert begins["b"] % 8 == 0 and begins["c"] % 2 == 0
 
 
-def test_tied_tensors_are_written_twice(tmp_path: Path, pool: str) -> None:
+def test_tied_tensors_are_written_once(tmp_path: Path, pool: str) -> None:
     before, after = tmp_path / "before.safetensors", tmp_path / "after.safetensors"
     contents = {"embed": ("F32", [2, 2], b"0123456789abcdef"), "x": ("U8", [1], b"x")}
     write(before, contents, {"format": "pt", "head": "embed"})
@@ -120,7 +120,7 @@ def test_tied_tensors_are_written_twice(tmp_path: Path, pool: str) -> None:
     assert metadata(after) == {"format": "pt", "head": "embed"}
 
 
-def test_what_is_in_numpy_differs_after_a_save(tmp_path: Path, host_pool: str) -> None:
+def test_numpy_reads_back_what_was_saved(tmp_path: Path, host_pool: str) -> None:
     numpy_files = pytest.importorskip("safetensors.numpy")
     arrays = {
         "a": np.arange(60, dtype="float32").reshape(3, 4, 5),
@@ -139,7 +139,7 @@ def test_what_is_in_numpy_differs_after_a_save(tmp_path: Path, host_pool: str) -
     assert all(np.array_equal(found[k], v) and found[k].dtype == v.dtype for k, v in arrays.items())
 
 
-def test_a_private_file_is_replaced_by_one_for_all(tmp_path: Path, host_pool: str) -> None:
+def test_a_saved_file_keeps_the_mode_of_the_old_one(tmp_path: Path, host_pool: str) -> None:
     path = tmp_path / "m.safetensors"
     path.touch(0o600)
     with gpushm.create_many("m", {"a": np.zeros(3)}, pool=host_pool) as b:
@@ -174,7 +174,7 @@ def whole(tmp_path: Path, pool: str) -> dict[str, Any]:
     return read(tmp_path / "whole.safetensors")
 
 
-def test_shards_have_other_tensors(tmp_path: Path, whole: dict[str, Any], pool: str) -> None:
+def test_shards_have_all_tensors_and_an_index(tmp_path: Path, whole: dict[str, Any], pool: str) -> None:
     folder = tmp_path / "saved"
     folder.mkdir()
     gpushm.save("m", folder / "model.safetensors", shard_size=20)
@@ -202,13 +202,13 @@ def test_shards_have_other_tensors(tmp_path: Path, whole: dict[str, Any], pool: 
     gpushm.load(index, "again", pool=pool).close()
 
 
-def test_one_shard_has_an_index(tmp_path: Path, whole: dict[str, Any]) -> None:
+def test_one_shard_is_a_plain_file(tmp_path: Path, whole: dict[str, Any]) -> None:
     gpushm.save("m", tmp_path / "one.safetensors", shard_size=128)
     assert read(tmp_path / "one.safetensors") == whole
     assert sorted(p.name for p in tmp_path.iterdir()) == ["one.safetensors", "whole.safetensors"]
 
 
-def test_shards_are_written_beside_what_hides_them(tmp_path: Path, whole: dict[str, Any]) -> None:
+def test_shards_that_an_old_file_would_hide_are_refused(tmp_path: Path, whole: dict[str, Any]) -> None:
     path = tmp_path / "whole.safetensors"
     with pytest.raises(gpushm.Exists, match=r"whole\.safetensors exists"):
         gpushm.save("m", path, shard_size=20)
@@ -218,7 +218,7 @@ def test_shards_are_written_beside_what_hides_them(tmp_path: Path, whole: dict[s
     assert len(list(tmp_path.iterdir())) == 2 and read(path) == whole
 
 
-def test_shards_that_fail_leave_files(tmp_path: Path, whole: dict[str, Any]) -> None:
+def test_shards_that_fail_leave_nothing(tmp_path: Path, whole: dict[str, Any]) -> None:
     folder = tmp_path / "saved"
     folder.mkdir()
 
@@ -245,7 +245,7 @@ def test_shards_that_fail_leave_files(tmp_path: Path, whole: dict[str, Any]) -> 
     assert list(folder.iterdir()) == []
 
 
-def test_a_name_of_a_shard_is_taken_by_a_folder(tmp_path: Path, whole: dict[str, Any]) -> None:
+def test_a_folder_in_the_place_of_a_shard_is_an_error(tmp_path: Path, whole: dict[str, Any]) -> None:
     (tmp_path / "m-00002-of-00004.safetensors").mkdir()
     with pytest.raises(OSError, match="is a folder"):
         gpushm.save("m", tmp_path / "m.safetensors", shard_size=20)

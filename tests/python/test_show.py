@@ -31,7 +31,7 @@ class Parser(html.parser.HTMLParser):
         self.cells.append(data)
 
 
-def test_a_notebook_shows_something_else(pool: str) -> None:
+def test_a_notebook_shows_name_pool_and_state(pool: str) -> None:
     name = "a/<b>&c"
     with gpushm.create(name, (3, 4), "float32", pool=pool) as a:
         for thing in (a, a[1:], a.buffer):
@@ -43,7 +43,7 @@ def test_a_notebook_shows_something_else(pool: str) -> None:
     assert "closed" in a._repr_html_() and "closed" in buffer._repr_html_()
 
 
-def test_a_list_of_buffers_or_pools_is_no_table(host_pool: str) -> None:
+def test_lists_of_buffers_and_pools_show_as_tables(host_pool: str) -> None:
     with gpushm.create("show/a", 4096, pool=host_pool) as a, gpushm.create("show/b", 1, pool=host_pool):
         a.publish()
         found = gpushm.ls("show/")
@@ -62,7 +62,7 @@ def test_a_list_of_buffers_or_pools_is_no_table(host_pool: str) -> None:
     assert str(gpushm.ls("nothing/")).startswith("NAME")
 
 
-def test_a_list_cant_be_sent(host_pool: str) -> None:
+def test_a_list_can_be_pickled_and_copied(host_pool: str) -> None:
     with gpushm.create("show/a", 4, pool=host_pool):
         for found in (gpushm.ls("show/"), gpushm.pools()):
             for again in (pickle.loads(pickle.dumps(found)), copy.copy(found)):
@@ -72,5 +72,5 @@ def test_a_list_cant_be_sent(host_pool: str) -> None:
 @pytest.mark.parametrize(
     ("nbytes", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 << 40, "3.0 TiB"), (5 << 50, "5120.0 TiB")]
 )
-def test_a_size_is_another(nbytes: int, text: str) -> None:
+def test_a_size_is_shown_in_binary_units(nbytes: int, text: str) -> None:
     assert gpushm._show.size(nbytes) == text

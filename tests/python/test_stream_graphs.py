@@ -137,7 +137,7 @@ def nothing(_: int) -> None:
     pass
 
 
-def test_a_relaunched_graph_has_another_frame(
+def test_each_launch_of_a_graph_has_the_next_frame(
     s: gpushm.Stream, reader: gpushm.Reader, stages: Callable[[], Stage], driver: Driver
 ) -> None:
     filled: list[int] = []
@@ -181,7 +181,7 @@ def test_a_relaunched_graph_has_another_frame(
         get.next(reads.exec)
 
 
-def test_a_graph_reads_before_its_frame_is_ready(
+def test_a_graph_waits_for_its_frame(
     s: gpushm.Stream, reader: gpushm.Reader, stages: Callable[[], Stage], driver: Driver
 ) -> None:
     ran: list[int] = []
@@ -198,7 +198,7 @@ def test_a_graph_reads_before_its_frame_is_ready(
     assert len(ran) == 1
 
 
-def test_a_frame_whose_graph_is_not_launched_holds_its_slot(
+def test_a_frame_whose_graph_is_not_launched_frees_its_slot(
     s: gpushm.Stream, reader: gpushm.Reader, stages: Callable[[], Stage]
 ) -> None:
     produces, reads = stages(), stages()
@@ -244,7 +244,7 @@ def test_a_frame_whose_graph_is_not_launched_holds_its_slot(
     assert s.stats().stalls == 0
 
 
-def test_a_side_ends_with_a_frame_in_a_graph(
+def test_closing_a_side_closes_its_graph_frames(
     s: gpushm.Stream, reader: gpushm.Reader, stages: Callable[[], Stage]
 ) -> None:
     produces, reads = stages(), stages()
@@ -267,7 +267,7 @@ def test_a_side_ends_with_a_frame_in_a_graph(
         g.close()
 
 
-def test_a_graph_is_captured_wrongly_and_nobody_says_so(
+def test_a_graph_that_is_captured_wrongly_is_refused(
     s: gpushm.Stream, reader: gpushm.Reader, stages: Callable[[], Stage]
 ) -> None:
     stage, other = stages(), stages()
@@ -308,7 +308,7 @@ def test_a_graph_is_captured_wrongly_and_nobody_says_so(
         g.next(stage.exec)
 
 
-def test_memory_of_the_host_gets_into_a_graph(stages: Callable[[], Stage], host_pool: str) -> None:
+def test_memory_of_the_host_is_refused_in_a_graph(stages: Callable[[], Stage], host_pool: str) -> None:
     stage = stages()
     with (
         gpushm.stream("s", ARRAYS, pool=host_pool) as s,
@@ -318,7 +318,7 @@ def test_memory_of_the_host_gets_into_a_graph(stages: Callable[[], Stage], host_
         s.graph(stage.stream)
 
 
-def test_a_reader_that_has_not_joined_is_captured(stages: Callable[[], Stage]) -> None:
+def test_a_reader_that_has_not_joined_is_refused_in_a_graph(stages: Callable[[], Stage]) -> None:
     async def main() -> None:
         with gpushm.follow("later") as reader, pytest.raises(ValueError, match="not joined"):
             reader.graph(1)
@@ -326,7 +326,7 @@ def test_a_reader_that_has_not_joined_is_captured(stages: Callable[[], Stage]) -
     asyncio.run(main())
 
 
-def test_a_graph_frame_waits_longer_than_its_reader(s: gpushm.Stream, stages: Callable[[], Stage]) -> None:
+def test_a_graph_frame_has_the_timeout_and_limit_of_its_reader(s: gpushm.Stream, stages: Callable[[], Stage]) -> None:
     stage = stages()
     with gpushm.follow("s", "every", timeout=0.01) as reader:
         g = capture(stage, reader, nothing)
@@ -342,7 +342,7 @@ def test_a_graph_frame_waits_longer_than_its_reader(s: gpushm.Stream, stages: Ca
             stage.launch()
 
 
-def test_a_graph_frame_is_closed_under_a_waiting_thread(
+def test_a_graph_frame_with_a_waiting_thread_refuses_to_close(
     s: gpushm.Stream, reader: gpushm.Reader, stages: Callable[[], Stage]
 ) -> None:
     stage = stages()
@@ -409,7 +409,7 @@ class CudaCoreGraph:
         self.handle = Binding(made)
 
 
-def test_a_librarys_graph_is_not_taken(s: gpushm.Stream, stages: Callable[[], Stage]) -> None:
+def test_a_librarys_graph_is_taken(s: gpushm.Stream, stages: Callable[[], Stage]) -> None:
     stage = stages()
     g = capture(stage, s, nothing)
     takes: list[Any] = [TorchGraph(stage.graph, stage.exec), Binding(stage.exec), CudaCoreGraph(stage.exec)]

@@ -60,7 +60,7 @@ def value(f: gpushm.Frame) -> int:
 # ---- frames ----
 
 
-def test_every_misses_a_frame_or_latest_gets_an_old_one(s: gpushm.Stream) -> None:
+def test_every_gets_each_frame_and_latest_the_newest(s: gpushm.Stream) -> None:
     with gpushm.follow("s", "every") as every, gpushm.follow("s", "latest") as latest:
         fill(s, 1, 2, 3)
         assert [value(every.next(timeout=5)) for _ in range(3)] == [1, 2, 3]
@@ -75,13 +75,13 @@ def test_every_misses_a_frame_or_latest_gets_an_old_one(s: gpushm.Stream) -> Non
             latest.next(timeout=0.01)
 
 
-def test_latest_does_not_begin_with_the_newest_frame(s: gpushm.Stream) -> None:
+def test_latest_begins_with_the_newest_frame(s: gpushm.Stream) -> None:
     fill(s, 7, 8)
     with gpushm.follow("s") as reader:
         assert value(reader.next(timeout=5)) == 8
 
 
-def test_share_gives_a_frame_twice(s: gpushm.Stream) -> None:
+def test_share_gives_each_frame_to_one_reader(s: gpushm.Stream) -> None:
     with gpushm.follow("s", "share") as a, gpushm.follow("s", "share") as b:
         fill(s, 1, 2, 3)
         taken = [value(r.next(timeout=5)) for r in (a, b, a)]
@@ -90,7 +90,7 @@ def test_share_gives_a_frame_twice(s: gpushm.Stream) -> None:
             b.next(timeout=0)
 
 
-def test_a_loop_does_not_end_with_the_stream(pool: str) -> None:
+def test_a_loop_ends_with_the_stream(pool: str) -> None:
     with gpushm.stream("s", ARRAYS, pool=pool) as s:
         reader = gpushm.follow("s", "every")
         fill(s, 1, 2)
@@ -101,7 +101,7 @@ def test_a_loop_does_not_end_with_the_stream(pool: str) -> None:
     reader.close()
 
 
-def test_a_frame_has_no_time(s: gpushm.Stream) -> None:
+def test_a_frame_has_a_time_a_slot_and_named_arrays(s: gpushm.Stream) -> None:
     before = time.monotonic()
     with s.frame() as f:
         assert f.time is None and f.seq == 1
@@ -117,7 +117,7 @@ def test_a_frame_has_no_time(s: gpushm.Stream) -> None:
             f[0]  # type: ignore[index]
 
 
-def test_an_error_in_the_block_publishes_the_frame(s: gpushm.Stream) -> None:
+def test_an_error_in_the_block_cancels_the_frame(s: gpushm.Stream) -> None:
     with gpushm.follow("s", "every") as reader:
         with pytest.raises(ZeroDivisionError), s.frame() as f:
             f["n"].fill(1 // 0)
@@ -127,7 +127,7 @@ def test_an_error_in_the_block_publishes_the_frame(s: gpushm.Stream) -> None:
         assert value(frame) == 5 and frame.seq == 1
 
 
-def test_a_second_frame_is_filled_beside_the_first(s: gpushm.Stream) -> None:
+def test_a_second_frame_is_refused_while_one_is_being_filled(s: gpushm.Stream) -> None:
     f = s.frame()
     with pytest.raises(gpushm.StateError, match="being filled"):
         s.frame()
@@ -139,7 +139,7 @@ def test_a_second_frame_is_filled_beside_the_first(s: gpushm.Stream) -> None:
     assert s.stats().newest == 1
 
 
-def test_a_readers_frame_can_be_written(s: gpushm.Stream) -> None:
+def test_a_readers_frame_is_read_only(s: gpushm.Stream) -> None:
     fill(s, 1)
     with gpushm.follow("s") as reader:
         f = reader.next(timeout=5)
@@ -161,7 +161,7 @@ def test_a_readers_frame_can_be_written(s: gpushm.Stream) -> None:
 # ---- the end of frames ----
 
 
-def test_an_array_is_used_after_its_frames_release(s: gpushm.Stream) -> None:
+def test_an_array_closes_with_its_frame(s: gpushm.Stream) -> None:
     fill(s, 1)
     with gpushm.follow("s") as reader:
         f = reader.next(timeout=5)
@@ -179,7 +179,7 @@ def test_an_array_is_used_after_its_frames_release(s: gpushm.Stream) -> None:
         own["x"]
 
 
-def test_the_loop_keeps_more_or_fewer_frames_than_it_may(s: gpushm.Stream) -> None:
+def test_the_loop_keeps_as_many_frames_as_max_held(s: gpushm.Stream) -> None:
     with gpushm.follow("s", "every", max_held=2) as reader:
         fill(s, 1, 2, 3)
         first, second = reader.next(timeout=5), reader.next(timeout=5)
@@ -188,7 +188,7 @@ def test_the_loop_keeps_more_or_fewer_frames_than_it_may(s: gpushm.Stream) -> No
         assert first.closed and not second.closed and value(third) == 3
 
 
-def test_a_kept_frame_is_released_by_the_loop(s: gpushm.Stream) -> None:
+def test_the_loop_leaves_a_kept_frame_alone(s: gpushm.Stream) -> None:
     with gpushm.follow("s", "every", max_held=2) as reader:
         fill(s, 1, 2, 3)
         kept = reader.next(timeout=5).keep()
@@ -200,7 +200,7 @@ def test_a_kept_frame_is_released_by_the_loop(s: gpushm.Stream) -> None:
         kept.release()
 
 
-def test_a_dropped_frame_holds_its_slot(s: gpushm.Stream) -> None:
+def test_a_dropped_frame_gives_its_slot_back(s: gpushm.Stream) -> None:
     with gpushm.follow("s", "every", max_held=3) as reader:
         fill(s, 1, 2)
         f = reader.next(timeout=5).keep()
@@ -210,7 +210,7 @@ def test_a_dropped_frame_holds_its_slot(s: gpushm.Stream) -> None:
         assert reader.stats().held == 0
 
 
-def test_an_array_without_its_frame_is_closed(s: gpushm.Stream) -> None:
+def test_an_array_keeps_its_frame_held(s: gpushm.Stream) -> None:
     with gpushm.follow("s", "every", max_held=3) as reader:
         fill(s, 1, 2, 3)
         one, row = reader.next(timeout=5)["n"], reader.next(timeout=5)["x"][1]
@@ -225,7 +225,7 @@ def test_an_array_without_its_frame_is_closed(s: gpushm.Stream) -> None:
         assert reader.stats().held == 0
 
 
-def test_memory_goes_away_under_an_array_of_numpy(host_pool: str) -> None:
+def test_memory_stays_under_a_numpy_array(host_pool: str) -> None:
     with gpushm.stream("s", ARRAYS, pool=host_pool) as s, gpushm.follow("s", "every") as reader:
         with s.frame() as f:
             mine = f["x"].numpy()
@@ -243,7 +243,7 @@ def test_memory_goes_away_under_an_array_of_numpy(host_pool: str) -> None:
     del mine, theirs, view
 
 
-def test_a_reader_that_left_with_an_array_holds_up_the_producer(host_pool: str) -> None:
+def test_the_producer_overwrites_the_array_of_a_reader_that_left(host_pool: str) -> None:
     with gpushm.stream("s", ARRAYS, slots=2, pool=host_pool, limit=None) as s:
         with gpushm.follow("s", "every") as reader:
             fill(s, 1)
@@ -254,7 +254,7 @@ def test_a_reader_that_left_with_an_array_holds_up_the_producer(host_pool: str) 
         del theirs
 
 
-def test_the_producers_end_waits_for_an_array(host_pool: str) -> None:
+def test_a_stream_ends_while_its_producer_has_a_numpy_array(host_pool: str) -> None:
     with gpushm.stream("s", ARRAYS, pool=host_pool) as s:
         reader = gpushm.follow("s", "every", timeout=20)
         with s.frame() as f:
@@ -264,7 +264,7 @@ def test_the_producers_end_waits_for_an_array(host_pool: str) -> None:
     del mine
 
 
-def test_closing_is_refused_or_done_twice(s: gpushm.Stream) -> None:
+def test_a_reader_closes_its_frame_and_may_be_closed_twice(s: gpushm.Stream) -> None:
     reader = gpushm.follow("s", "every")
     fill(s, 1)
     f = reader.next(timeout=5)
@@ -283,7 +283,7 @@ def test_closing_is_refused_or_done_twice(s: gpushm.Stream) -> None:
     assert reader.name == "s" and "closed" in repr(reader)
 
 
-def test_a_frame_of_a_closed_producer_is_published(pool: str) -> None:
+def test_a_closed_producer_cancels_its_frame(pool: str) -> None:
     with gpushm.stream("s", ARRAYS, pool=pool) as s:
         reader = gpushm.follow("s", "every")
         f = s.frame()
@@ -311,7 +311,7 @@ METAS: list[Any] = [
 
 
 @pytest.mark.parametrize("meta", METAS)
-def test_meta_changes_on_its_way(meta: Any, host_pool: str) -> None:
+def test_meta_arrives_as_it_was_set(meta: Any, host_pool: str) -> None:
     with gpushm.stream("s", {"x": (8, "u1")}, pool=host_pool) as s, gpushm.follow("s", "every") as reader:
         with s.frame() as f:
             assert f.meta == b""
@@ -328,7 +328,7 @@ def test_meta_changes_on_its_way(meta: Any, host_pool: str) -> None:
             assert f["x"].shape == (2, 3) and f.meta == (meta or b"")
 
 
-def test_meta_takes_what_it_cant_keep(host_pool: str) -> None:
+def test_meta_refuses_what_it_cannot_keep(host_pool: str) -> None:
     loop: list[Any] = []
     loop.append(loop)
     with gpushm.stream("s", {"x": (8, "u1")}, pool=host_pool) as s, s.frame() as f:
@@ -349,7 +349,7 @@ def test_meta_takes_what_it_cant_keep(host_pool: str) -> None:
         assert f.meta == b""
 
 
-def test_a_dict_that_grew_after_it_was_set_is_cut_off(s: gpushm.Stream) -> None:
+def test_a_dict_that_grew_after_it_was_set_is_whole_or_refused(s: gpushm.Stream) -> None:
     with gpushm.follow("s", "every") as reader:
         with s.frame() as f:
             f.meta = {}
@@ -378,7 +378,7 @@ def test_a_dict_that_grew_after_it_was_set_is_cut_off(s: gpushm.Stream) -> None:
         b"\xd9\xd9\xf7\xa1\x61a\xfc",
     ],
 )
-def test_another_programs_bytes_are_not_told_as_they_are(raw: bytes, in_c: Callable[[bytes], gpushm.Frame]) -> None:
+def test_another_programs_bytes_are_told_as_they_are(raw: bytes, in_c: Callable[[bytes], gpushm.Frame]) -> None:
     assert in_c(raw).meta == raw
 
 
@@ -392,12 +392,12 @@ def test_another_programs_bytes_are_not_told_as_they_are(raw: bytes, in_c: Calla
         (b"\xd9\xd9\xf7\xa1\x61a\xa1\x05\x06", {"a": {5: 6}}),
     ],
 )
-def test_another_programs_cbor_is_not_understood(raw: bytes, found: Any, in_c: Callable[[bytes], gpushm.Frame]) -> None:
+def test_another_programs_cbor_is_decoded(raw: bytes, found: Any, in_c: Callable[[bytes], gpushm.Frame]) -> None:
     assert in_c(raw).meta == found
 
 
 @pytest.mark.parametrize("shape", [b"\x81\x20", b"\x81\x09", b"\x82\x1b\x7f" + b"\xff" * 7 + b"\x04", b"\x81\x61a"])
-def test_another_programs_shape_reaches_beyond_the_slot(shape: bytes, in_c: Callable[[bytes], gpushm.Frame]) -> None:
+def test_another_programs_shape_beyond_the_slot_is_refused(shape: bytes, in_c: Callable[[bytes], gpushm.Frame]) -> None:
     frame = in_c(b"\xd9\xd9\xf7\xa1\x00" + shape)
     with pytest.raises((gpushm.LayoutError, TypeError)):
         frame["x"]
@@ -461,7 +461,7 @@ def in_c(host_pool: str) -> Iterator[Callable[[bytes], gpushm.Frame]]:
 # ---- shapes ----
 
 
-def test_a_frames_shape_is_the_slots(s: gpushm.Stream) -> None:
+def test_a_frame_can_have_a_smaller_shape_than_its_slot(s: gpushm.Stream) -> None:
     with gpushm.follow("s", "every") as reader:
         with s.frame() as f:
             small = f.resize("x", (3, 5))
@@ -480,7 +480,7 @@ def test_a_frames_shape_is_the_slots(s: gpushm.Stream) -> None:
         assert reader.next(timeout=5)["x"].shape == (4, 6)
 
 
-def test_a_frames_shape_is_larger_than_the_slots(s: gpushm.Stream) -> None:
+def test_a_shape_larger_than_the_slot_is_refused(s: gpushm.Stream) -> None:
     with s.frame() as f:
         for shape in ((5, 6), 25, (2**62, 8), (-1,), (-1, -1)):
             with pytest.raises(gpushm.LayoutError):
@@ -526,7 +526,7 @@ print("made", flush=True)
 """
 
 
-def test_a_frame_of_another_process_is_torn(host_pool: str) -> None:
+def test_a_frame_of_another_process_arrives_whole(host_pool: str) -> None:
     other = in_other(
         PRODUCER
         + """
@@ -554,7 +554,7 @@ s.close()
     end(other)
 
 
-def test_a_dead_producer_is_an_end(host_pool: str) -> None:
+def test_a_producers_death_is_an_error_and_an_heir_goes_on(host_pool: str) -> None:
     other = in_other(PRODUCER + "s.frame().publish(); f = s.frame(); print('filling', flush=True); time.sleep(60)")
     assert line(other) == "made"
     with gpushm.follow("s", "latest", timeout=30) as reader:
@@ -577,7 +577,7 @@ def test_a_dead_producer_is_an_end(host_pool: str) -> None:
             next(reader)
 
 
-def test_a_patient_reader_hears_of_the_producers_death(host_pool: str) -> None:
+def test_a_patient_reader_gets_the_next_producers_frames(host_pool: str) -> None:
     other = in_other(PRODUCER + "s.frame().publish(); print('done', flush=True); time.sleep(60)")
     assert line(other) == "made"
     with gpushm.follow("s", "every", timeout=30, wait_for_producer=True) as reader:
@@ -591,7 +591,7 @@ def test_a_patient_reader_hears_of_the_producers_death(host_pool: str) -> None:
         assert seqs[-1] == 2 and list(reader) == []
 
 
-def test_a_living_producer_is_followed_by_another(s: gpushm.Stream, pool: str) -> None:
+def test_a_living_producer_keeps_its_stream(s: gpushm.Stream, pool: str) -> None:
     with pytest.raises(gpushm.StateError):
         gpushm.stream("s", ARRAYS, slots=4, pool=pool, adopt=True)
     with pytest.raises((gpushm.StateError, gpushm.Timeout)):
@@ -602,7 +602,7 @@ def test_a_living_producer_is_followed_by_another(s: gpushm.Stream, pool: str) -
         gpushm.stream("s", {"x": ((4, 7), "float32")}, slots=4, pool=pool, adopt=True)
 
 
-def test_a_dead_readers_share_is_lost(host_pool: str) -> None:
+def test_a_dead_readers_share_goes_to_another_reader(host_pool: str) -> None:
     code = """
 r = gpushm.follow("s", "share", timeout=30)
 print("joined", flush=True)
@@ -622,7 +622,7 @@ print(f.seq, flush=True)
         assert info.redone == 1 and info.lost == 0
 
 
-def test_an_error_in_a_worker_loses_its_share(host_pool: str) -> None:
+def test_a_failed_workers_share_goes_to_another_reader(host_pool: str) -> None:
     with gpushm.stream("s", ARRAYS, slots=4, pool=host_pool) as s, gpushm.follow("s", "share") as other:
         with pytest.raises(ZeroDivisionError), gpushm.follow("s", "share") as reader:
             fill(s, 1)
@@ -631,7 +631,7 @@ def test_an_error_in_a_worker_loses_its_share(host_pool: str) -> None:
         assert value(other.next(timeout=10)) == 1
 
 
-def test_a_program_that_just_ends_is_a_death(host_pool: str) -> None:
+def test_a_program_that_just_ends_ends_its_stream(host_pool: str) -> None:
     for ending in ("", "sys.exit(0)"):
         other = in_other(PRODUCER + "f = s.frame()\nsys.stdin.readline()\n" + ending)
         assert line(other) == "made"
@@ -640,7 +640,7 @@ def test_a_program_that_just_ends_is_a_death(host_pool: str) -> None:
             assert list(reader) == []
 
 
-def test_a_forked_child_ends_its_parents_stream(host_pool: str) -> None:
+def test_a_forked_child_leaves_its_parents_stream_alone(host_pool: str) -> None:
     code = """
 import gc
 s = gpushm.stream("s", {"x": (8, "u1")}, pool="host")
@@ -673,7 +673,7 @@ print("fine")
 # ---- slow readers ----
 
 
-def test_a_slow_reader_is_not_dropped(host_pool: str) -> None:
+def test_a_slow_reader_is_dropped(host_pool: str) -> None:
     with gpushm.stream("s", ARRAYS, slots=2, pool=host_pool, limit=0.05) as s:
         with gpushm.follow("s", "every") as reader:
             fill(s, 1, 2)
@@ -694,7 +694,7 @@ def test_a_slow_reader_is_not_dropped(host_pool: str) -> None:
         fill(s, 3)
 
 
-def test_a_with_block_hides_that_a_frame_was_overwritten(host_pool: str) -> None:
+def test_a_with_block_says_that_its_frame_was_overwritten(host_pool: str) -> None:
     with (
         gpushm.stream("s", ARRAYS, slots=2, pool=host_pool, limit=0.05) as s,
         gpushm.follow("s", "every") as reader,
@@ -704,7 +704,7 @@ def test_a_with_block_hides_that_a_frame_was_overwritten(host_pool: str) -> None
             s.frame(timeout=10).publish()
 
 
-def test_the_reader_is_a_place_too_many(host_pool: str) -> None:
+def test_a_stream_has_no_more_readers_than_places(host_pool: str) -> None:
     with gpushm.stream("s", ARRAYS, readers=2, pool=host_pool):
         readers = [gpushm.follow("s") for _ in range(2)]
         with pytest.raises(gpushm.LimitReached):
@@ -718,7 +718,7 @@ def test_the_reader_is_a_place_too_many(host_pool: str) -> None:
 # ---- arguments ----
 
 
-def test_a_wrong_argument_passes(s: gpushm.Stream, pool: str) -> None:
+def test_a_wrong_argument_is_refused(s: gpushm.Stream, pool: str) -> None:
     make: Any = gpushm.stream
     follow: Any = gpushm.follow
     for words in (
@@ -760,13 +760,13 @@ def test_a_wrong_argument_passes(s: gpushm.Stream, pool: str) -> None:
 
 
 @pytest.mark.skipif("mempool" not in KINDS.values(), reason="no mempool")
-def test_a_mempool_has_a_stream() -> None:
+def test_a_stream_in_a_mempool_is_refused() -> None:
     pool = next(name for name in POOLS if KINDS[name] == "mempool")
     with pytest.raises(gpushm.NotSupported, match="mempool"):
         gpushm.stream("s", ARRAYS, pool=pool)
 
 
-def test_an_array_of_a_frame_is_sent(s: gpushm.Stream) -> None:
+def test_streams_and_their_frames_refuse_to_pickle(s: gpushm.Stream) -> None:
     fill(s, 1)
     with gpushm.follow("s") as reader:
         f = reader.next(timeout=5)
@@ -775,7 +775,7 @@ def test_an_array_of_a_frame_is_sent(s: gpushm.Stream) -> None:
                 pickle.dumps(thing)
 
 
-def test_the_list_lacks_what_is_known(s: gpushm.Stream, pool: str) -> None:
+def test_the_list_tells_of_a_stream_and_its_readers(s: gpushm.Stream, pool: str) -> None:
     with gpushm.follow("s", "every", max_held=2) as reader:
         fill(s, 1, 2)
         f = reader.next(timeout=5)
@@ -795,7 +795,7 @@ def test_the_list_lacks_what_is_known(s: gpushm.Stream, pool: str) -> None:
 # ---- threads, Ctrl-C, asyncio ----
 
 
-def test_two_threads_take_from_one_reader(s: gpushm.Stream) -> None:
+def test_one_thread_at_a_time_uses_a_reader(s: gpushm.Stream) -> None:
     with gpushm.follow("s", "every") as reader:
         found: list[Any] = []
 
@@ -817,7 +817,7 @@ def test_two_threads_take_from_one_reader(s: gpushm.Stream) -> None:
         assert found == [1]
 
 
-def test_a_frame_cant_be_released_by_another_thread(s: gpushm.Stream) -> None:
+def test_another_thread_releases_a_frame(s: gpushm.Stream) -> None:
     with gpushm.follow("s", "every", max_held=3) as reader:
         jobs: list[threading.Thread] = []
         done: list[int] = []
@@ -837,7 +837,7 @@ def test_a_frame_cant_be_released_by_another_thread(s: gpushm.Stream) -> None:
         assert sorted(done) == list(range(1, 30)) and reader.stats().held == 0
 
 
-def test_a_spin_stops_other_threads(host_pool: str) -> None:
+def test_a_spin_lets_other_threads_run(host_pool: str) -> None:
     with (
         gpushm.stream("s", ARRAYS, slots=2, pool=host_pool, spin=1) as s,
         gpushm.follow("s", "every", spin=1) as reader,
@@ -859,7 +859,7 @@ def test_a_spin_stops_other_threads(host_pool: str) -> None:
         assert [value(f) for f in reader] == [4, 5]
 
 
-def test_a_paced_reader_misses_a_frame(host_pool: str) -> None:
+def test_a_paced_reader_gets_every_frame(host_pool: str) -> None:
     with gpushm.stream("s", ARRAYS, slots=64, pool=host_pool) as s, gpushm.follow("s", "every", spin=1e-3) as reader:
 
         def produce() -> None:
@@ -877,7 +877,7 @@ def test_a_paced_reader_misses_a_frame(host_pool: str) -> None:
 
 
 @pytest.mark.parametrize("spin", [0, 1])
-def test_ctrl_c_does_not_end_a_wait(s: gpushm.Stream, spin: float) -> None:
+def test_ctrl_c_ends_a_wait(s: gpushm.Stream, spin: float) -> None:
     # A shell's background job begins with the signal ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with gpushm.follow("s", "every", spin=spin) as reader:
@@ -892,7 +892,7 @@ def test_ctrl_c_does_not_end_a_wait(s: gpushm.Stream, spin: float) -> None:
         assert value(reader.next(timeout=5)) == 1
 
 
-def test_an_event_loop_stands_still(pool: str) -> None:
+def test_an_event_loop_runs_while_frames_are_waited_for(pool: str) -> None:
     async def produce() -> None:
         with gpushm.stream("s", ARRAYS, slots=2, pool=pool) as s:
             while not s.stats().readers:
@@ -920,7 +920,7 @@ def test_an_event_loop_stands_still(pool: str) -> None:
     assert asyncio.run(both()) == list(range(20))
 
 
-def test_a_task_waits_too_long_or_for_ever(s: gpushm.Stream) -> None:
+def test_a_tasks_wait_can_time_out_or_be_cancelled(s: gpushm.Stream) -> None:
     async def main() -> None:
         async with gpushm.follow("s", "every") as reader:
             with pytest.raises(gpushm.Timeout):
@@ -945,7 +945,7 @@ def test_a_task_waits_too_long_or_for_ever(s: gpushm.Stream) -> None:
 # ---- the daemon ----
 
 
-def test_frames_stop_when_the_daemon_is_killed(other_daemon: Daemon) -> None:
+def test_frames_flow_after_the_daemon_is_killed(other_daemon: Daemon) -> None:
     with gpushm.connect(other_daemon.socket) as c:
         s = c.stream("s", ARRAYS, pool="host")
         reader = c.follow("s", "every")
@@ -993,7 +993,7 @@ def two_streams(on_gpu: str) -> Iterator[tuple[TheirStream, TheirStream]]:
     cuda.cuDevicePrimaryCtxRelease_v2(0)
 
 
-def test_a_gpu_is_waited_for_or_not(on_gpu: str, two_streams: tuple[TheirStream, TheirStream]) -> None:
+def test_frames_are_ordered_on_streams_and_the_host(on_gpu: str, two_streams: tuple[TheirStream, TheirStream]) -> None:
     mine, theirs = two_streams
     data = np.arange(24, dtype="float32").reshape(4, 6)
     with (
@@ -1015,7 +1015,7 @@ def test_a_gpu_is_waited_for_or_not(on_gpu: str, two_streams: tuple[TheirStream,
             assert (out == data + i).all()
 
 
-def test_a_consumer_on_another_stream_is_not_ordered(
+def test_a_consumer_on_another_stream_waits_for_the_frame(
     on_gpu: str, two_streams: tuple[TheirStream, TheirStream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, theirs = two_streams
@@ -1039,7 +1039,7 @@ def test_a_consumer_on_another_stream_is_not_ordered(
         assert f["x"].__cuda_array_interface__["stream"] in (theirs.handle, None)
 
 
-def test_a_cuda_stream_is_taken_for_memory_of_the_host(
+def test_a_cuda_stream_is_refused_for_memory_of_the_host(
     host_pool: str, two_streams: tuple[TheirStream, TheirStream]
 ) -> None:
     with gpushm.stream("s", ARRAYS, pool=host_pool) as s, gpushm.follow("s", stream=two_streams[0]) as reader:

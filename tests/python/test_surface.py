@@ -19,7 +19,7 @@ SUBMODULES = {"safetensors", "torch", "transformers"}
 INHERITED = set(dir(OSError)) | set(dir(RuntimeWarning))
 
 
-def test_dir_has_something_foreign() -> None:
+def test_dir_lists_the_public_names_alone() -> None:
     public = {name for name in dir(gpushm) if not name.startswith("_")}
     assert public - {"MemoryResource"} == set(gpushm.__all__)
     assert list(gpushm.__all__) == sorted(set(gpushm.__all__))
@@ -27,13 +27,13 @@ def test_dir_has_something_foreign() -> None:
     assert {name for name in vars(gpushm) if not name.startswith("_")} - public - SUBMODULES == set()
 
 
-def test_an_asterisk_imports_what_is_not_here() -> None:
+def test_an_asterisk_imports_every_public_name() -> None:
     found: dict[str, Any] = {}
     exec("from gpushm import *", found)
     assert set(gpushm.__all__) <= set(found)
 
 
-def test_the_package_has_no_help_without_cuda_core(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_package_has_help_without_cuda_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.core", None)
     monkeypatch.setitem(sys.modules, "cuda.core.experimental", None)
     monkeypatch.delitem(sys.modules, "gpushm._cuda_core", raising=False)
@@ -43,7 +43,7 @@ def test_the_package_has_no_help_without_cuda_core(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_has_no_help(name: str) -> None:
+def test_a_function_has_help_and_a_signature(name: str) -> None:
     function = getattr(gpushm, name)
     assert inspect.getdoc(function) and inspect.signature(function) is not None
     assert "(...)" not in pydoc.render_doc(function, renderer=pydoc.plaintext)
@@ -60,7 +60,7 @@ def members(made: type) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_class_or_an_attribute_has_no_help(name: str) -> None:
+def test_a_class_and_its_attributes_have_help(name: str) -> None:
     made = getattr(gpushm, name)
     assert made.__dict__.get("__doc__"), name
     assert name in pydoc.render_doc(made, renderer=pydoc.plaintext)

@@ -59,7 +59,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("type", TYPES)
-def test_a_type_of_dlpack_is_refused_or_changed(pool: str, type: str, way: str, ml_dtypes: bool) -> None:
+def test_every_type_of_dlpack_is_copied_unchanged(pool: str, type: str, way: str, ml_dtypes: bool) -> None:
     raw = tensors.random_bytes(size_of(type, (4, 8)))
     t = Tensor(raw, (4, 8), type)
     t.requires_grad = type.startswith(("float", "bfloat"))
@@ -73,7 +73,7 @@ def test_a_type_of_dlpack_is_refused_or_changed(pool: str, type: str, way: str, 
 
 @pytest.mark.parametrize("type", ["bfloat16", "float8_e4m3fn", "complex32", "float32", "float4_e2m1fnx2", "bool"])
 @pytest.mark.parametrize("strides", [(1, 6), (20, 1), (2, 50), (0, 1), (0, 0)], ids=str)
-def test_strides_are_ignored(pool: str, type: str, strides: tuple[int, int]) -> None:
+def test_strides_are_followed(pool: str, type: str, strides: tuple[int, int]) -> None:
     _, bits, lanes = TYPES[type]
     item, raw = bits * lanes // 8, tensors.random_bytes(400 * 4)
     t = Tensor(raw, (6, 8), type, strides, offset=16)
@@ -92,7 +92,7 @@ def test_strides_are_ignored(pool: str, type: str, strides: tuple[int, int]) -> 
 
 
 @pytest.mark.parametrize("type", ["float4_e2m1fn", "float6_e2m3fn", "int2", "uint4"])
-def test_padded_elements_are_taken_for_packed_ones(pool: str, type: str) -> None:
+def test_padded_elements_are_packed(pool: str, type: str) -> None:
     bits = TYPES[type][1]
     loose = np.random.default_rng(2).integers(0, 1 << bits, 24, np.uint8)
     packed = sum(int(x) << bits * i for i, x in enumerate(loose)).to_bytes(24 * bits // 8, "little")
@@ -107,7 +107,7 @@ def test_padded_elements_are_taken_for_packed_ones(pool: str, type: str) -> None
             assert (a.dtype_name, bytes_of(a)) == (type, packed)
 
 
-def test_packed_elements_with_strides_are_mixed_up(pool: str) -> None:
+def test_packed_elements_with_strides_are_refused(pool: str) -> None:
     t = Tensor(tensors.random_bytes(100), (4, 6), "float4_e2m1fn", (12, 2))
     with gpushm.create("a", (4, 6), "float4_e2m1fn", pool=pool) as a:
         with pytest.raises(TypeError, match="contiguous"):
@@ -116,14 +116,14 @@ def test_packed_elements_with_strides_are_mixed_up(pool: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [8, 10, 14])
-def test_memory_of_another_device_is_read(pool: str, kind: int) -> None:
+def test_memory_of_an_unknown_device_is_refused(pool: str, kind: int) -> None:
     with gpushm.create("a", 4, pool=pool) as a:
         with pytest.raises(TypeError, match=rf"device \({kind}, 0\)"):
             a.copy_from_host(Tensor(1 << 40, (4,), "uint8", device=(kind, 0)))
         a.discard()
 
 
-def test_an_old_tensor_is_refused(pool: str) -> None:
+def test_a_tensor_of_old_dlpack_is_copied(pool: str) -> None:
     raw = tensors.random_bytes(8)
     with gpushm.to_device(tensors.LegacyTensor(raw, (4,), "bfloat16"), pool=pool) as a:
         assert (a.dtype_name, bytes_of(a)) == ("bfloat16", raw.tobytes())
@@ -144,7 +144,7 @@ class Older(Tensor):
         return Tensor(self.raw, self.shape, type.name, self.strides)
 
 
-def test_a_type_that_its_library_does_not_export_is_lost(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_type_that_its_library_does_not_export_is_copied(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Torch:
         Tensor = Older
         uint8 = tensors.dtype("uint8")
@@ -167,14 +167,14 @@ class Conjugate(Tensor):
 
 
 @pytest.mark.parametrize("stream", [None, 1])
-def test_what_is_in_memory_is_taken_for_the_tensor(pool: str, stream: int | None) -> None:
+def test_a_conjugate_is_resolved_before_it_is_copied(pool: str, stream: int | None) -> None:
     raw = np.arange(12).astype("c8") * (1 + 2j)
     with gpushm.create("a", (3, 4), "complex64", pool=pool) as a:
         a.copy_from_host(Conjugate(raw, (3, 4), "complex64"), stream=stream)
         assert a.copy_to_host().tolist() == raw.conj().reshape(3, 4).tolist()
 
 
-def test_a_type_without_a_code_is_refused(pool: str) -> None:
+def test_a_type_without_a_dlpack_code_is_copied(pool: str) -> None:
     """JAX has int4, and NumPy's arrays of it, but no DLPack code for it."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
 
@@ -192,7 +192,7 @@ def test_a_type_without_a_code_is_refused(pool: str) -> None:
 
 @on_a_gpu
 @pytest.mark.parametrize("type", ["bfloat16", "float8_e4m3fn", "complex32", "float32"])
-def test_a_tensor_on_a_gpu_is_refused_or_changed(pool: str, type: str, ml_dtypes: bool) -> None:
+def test_a_tensor_on_a_gpu_is_copied_unchanged(pool: str, type: str, ml_dtypes: bool) -> None:
     raw = tensors.random_bytes(size_of(type, (6, 8)))
     item = size_of(type, ())
     with gpushm.create("theirs", raw.nbytes, pool=GPU_POOLS[0]) as theirs:
@@ -211,7 +211,7 @@ def test_a_tensor_on_a_gpu_is_refused_or_changed(pool: str, type: str, ml_dtypes
         theirs.discard()
 
 
-def test_types_that_differ_are_copied_as_bytes(pool: str, ml_dtypes: bool) -> None:
+def test_types_that_differ_are_converted_or_refused(pool: str, ml_dtypes: bool) -> None:
     t = Tensor(np.array([1.5, -2, 0, 3], "f4").view("u2")[1::2].copy(), (4,), "bfloat16")
     f = Tensor(np.array([1.5, -2, 0, 3], "f4"), (4,), "float32")
     with gpushm.create("a", 4, "float32", pool=pool) as a, gpushm.create("b", 4, "bfloat16", pool=pool) as b:
@@ -229,7 +229,7 @@ def test_types_that_differ_are_copied_as_bytes(pool: str, ml_dtypes: bool) -> No
             a[...] = Tensor(np.zeros(8, "f4"), (2, 4), "float32")
 
 
-def test_a_read_only_array_is_filled(pool: str) -> None:
+def test_a_copy_into_a_read_only_array_is_refused(pool: str) -> None:
     with gpushm.create("a", 4, "bfloat16", pool=pool) as a:
         a.publish()
         for way in WAYS.values():
@@ -266,7 +266,7 @@ def check_model(b: Any) -> None:
     assert b["empty"].shape == (0, 3) and b["record"].shape == (2,)
 
 
-def test_create_many_takes_shapes_and_copies_nothing(pool: str) -> None:
+def test_create_many_copies_the_values(pool: str) -> None:
     for maker in (gpushm.create_many, gpushm.Connection().create_many):
         with maker("m", model(), pool=pool) as b:
             check_model(b)
@@ -276,7 +276,7 @@ def test_create_many_takes_shapes_and_copies_nothing(pool: str) -> None:
             b.discard()
 
 
-def test_a_description_is_taken_for_a_value(pool: str) -> None:
+def test_a_description_makes_an_array_without_a_value(pool: str) -> None:
     class Described:
         shape, dtype = (2, 3), "float32"
 
@@ -295,7 +295,7 @@ def test_a_description_is_taken_for_a_value(pool: str) -> None:
         b.discard()
 
 
-def test_a_value_that_cant_be_copied_leaves_a_buffer(pool: str) -> None:
+def test_a_value_that_cannot_be_copied_leaves_nothing(pool: str) -> None:
     sick = Tensor(1 << 40, (4,), "uint8", device=(14, 0))
     with pytest.raises(TypeError, match="sick"):
         gpushm.create_many("m", {"well": np.ones(3), "sick": sick}, pool=pool)
@@ -309,7 +309,7 @@ def test_a_value_that_cant_be_copied_leaves_a_buffer(pool: str) -> None:
             gpushm.create_many("m", {"row": row}, pool=pool)
 
 
-def test_an_array_of_a_buffer_is_not_assigned(pool: str) -> None:
+def test_arrays_of_a_buffer_can_be_assigned_and_updated(pool: str) -> None:
     with gpushm.create_many("m", model(), pool=pool) as b:
         b["bias"] = Tensor(np.full(6, 9, "f4"), (6,), "float32")
         assert b["bias"].copy_to_host().tolist() == [9] * 6
@@ -329,7 +329,7 @@ def test_an_array_of_a_buffer_is_not_assigned(pool: str) -> None:
         b.discard()
 
 
-def test_a_list_that_does_not_fit_leaves_half_of_an_update(pool: str) -> None:
+def test_an_update_with_a_list_that_does_not_fit_changes_nothing(pool: str) -> None:
     with gpushm.create_many("m", {"x": np.arange(6).reshape(2, 3), "y": 1.5}, pool=pool) as b:
         zeros = {"x": np.zeros((2, 3), "i8"), "y": np.zeros(())}
         for wrong in ({"y": [1, 2, 3]}, {"x": [1, 2, 3]}, {"x": [[1, 2, 3], [4]]}):
@@ -342,7 +342,7 @@ def test_a_list_that_does_not_fit_leaves_half_of_an_update(pool: str) -> None:
 
 
 @on_a_gpu
-def test_each_of_many_copies_is_waited_for(pool: str) -> None:
+def test_many_copies_are_waited_for_once(pool: str) -> None:
     try:
         calls = ctypes.CDLL("libcuda.so.1").fakecuda_calls
     except AttributeError:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 
-def test_a_thread_that_waits_keeps_others_waiting(pool: str) -> None:
+def test_a_thread_that_waits_lets_others_run(pool: str) -> None:
     with ThreadPoolExecutor(8) as threads:
         waiting = [threads.submit(gpushm.open, "later", timeout=None) for _ in range(4)]
         waiting += [threads.submit(gpushm.wait, "later", 60) for _ in range(2)]
@@ -37,7 +37,7 @@ def test_a_thread_that_waits_keeps_others_waiting(pool: str) -> None:
         pass
 
 
-def test_a_create_that_waits_for_room_misses_it(host_pool: str) -> None:
+def test_a_create_that_waits_for_room_gets_it(host_pool: str) -> None:
     room = next(p for p in gpushm.pools() if p.name == host_pool).max_buffer
     big = gpushm.create("big", room - 8192, pool=host_pool)
     peers = gpushm.status().peers
@@ -50,7 +50,7 @@ def test_a_create_that_waits_for_room_misses_it(host_pool: str) -> None:
         second.result(60).close()
 
 
-def test_threads_corrupt_each_other(pool: str) -> None:
+def test_threads_create_and_open_independently(pool: str) -> None:
     def work(i: int) -> None:
         for n in range(20):
             name = f"t/{i}"
@@ -66,7 +66,7 @@ def test_threads_corrupt_each_other(pool: str) -> None:
         list(threads.map(work, range(6)))
 
 
-def test_a_close_pulls_the_memory_from_under_a_copy(pool: str) -> None:
+def test_a_close_during_a_copy_is_refused(pool: str) -> None:
     refused, rounds = 0, 0
     while refused == 0 and rounds < 1000:
         rounds += 1
@@ -96,7 +96,7 @@ def test_a_close_pulls_the_memory_from_under_a_copy(pool: str) -> None:
     assert refused, "never met a copy under way"
 
 
-def test_a_buffer_is_sealed_under_a_copy(pool: str) -> None:
+def test_sealing_during_a_copy_is_refused(pool: str) -> None:
     source = np.ones((8, 1024, 64), "uint8").transpose(2, 1, 0)
     refused, rounds = 0, 0
     while refused == 0 and rounds < 1000:
@@ -118,7 +118,7 @@ def test_a_buffer_is_sealed_under_a_copy(pool: str) -> None:
     assert refused, "never met a copy under way"
 
 
-def test_somebody_gets_a_buffer_to_write_to_while_it_is_sealed(tmp_path: Path, in_child: Callable[..., str]) -> None:
+def test_a_buffer_is_read_only_while_it_is_being_sealed(tmp_path: Path, in_child: Callable[..., str]) -> None:
     if "pinned" not in {p.name for p in gpushm.pools()} or "fakecuda" not in os.environ.get("LD_LIBRARY_PATH", ""):
         pytest.skip("no fake driver")
     code = """
@@ -148,7 +148,7 @@ a.unlink()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_the_gil_is_held_while_the_daemon_is_asked(in_child: Callable[..., str]) -> None:
+def test_the_gil_is_released_while_the_daemon_is_asked(in_child: Callable[..., str]) -> None:
     code = """
 import gpushm, threading
 waiting = threading.Thread(target=gpushm.wait, args=("never", 0.5))
@@ -162,7 +162,7 @@ print(n > 1000)
     assert in_child(code).split() == ["Timeout", "True"]
 
 
-def test_ctrl_c_is_not_heard_in_a_wait() -> None:
+def test_ctrl_c_ends_a_wait() -> None:
     # A process that a shell without job control starts in the background ignores SIGINT, and so do its children.
     code = """
 import gpushm, signal
@@ -182,7 +182,7 @@ except KeyboardInterrupt:
         assert child.communicate(timeout=60)[0] == "heard True\n"
 
 
-def test_a_tensor_that_another_thread_drops_is_lost(pool: str) -> None:
+def test_a_tensor_can_be_dropped_by_another_thread(pool: str) -> None:
     with gpushm.create("a", 4, pool=pool) as a:
         a.publish("shared")
         tensors = [a.__dlpack__(max_version=(1, 0)) for _ in range(100)]
@@ -194,7 +194,7 @@ def test_a_tensor_that_another_thread_drops_is_lost(pool: str) -> None:
     gpushm.unlink("a")
 
 
-def test_a_link_that_is_made_meanwhile_is_lost(tmp_path: Path, in_child: Callable[..., str]) -> None:
+def test_a_reconnect_during_a_disconnect_leaves_one_link(tmp_path: Path, in_child: Callable[..., str]) -> None:
     """A connection with deferred closes takes long to end; meanwhile another thread connects again."""
     if "gpu0" not in {p.name for p in gpushm.pools()} or "fakecuda" not in os.environ.get("LD_LIBRARY_PATH", ""):
         pytest.skip("no fake driver")

@@ -160,7 +160,7 @@ def make(daemon: Daemon, **sizes: int) -> None:
 
 
 @needs_screen
-def test_the_screen_lags_behind_the_daemon(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
+def test_the_screen_follows_the_daemon(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
     make(daemon, big=64 << 20, small=1, m__x=4096)
     t = open_terminal()
     seen = t.shows("gpushmd", "host [", "NAME", "every 0.")
@@ -176,7 +176,7 @@ def test_the_screen_lags_behind_the_daemon(daemon: Daemon, open_terminal: Callab
 
 
 @needs_screen
-def test_a_key_does_nothing(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
+def test_keys_sort_filter_open_and_switch_views(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
     make(daemon, big=1 << 20, small=1, middle=4096)
     t = open_terminal()
     t.shows("q quit", "[1 Buffers: 3]")
@@ -210,7 +210,7 @@ def test_a_key_does_nothing(daemon: Daemon, open_terminal: Callable[..., Termina
 
 
 @needs_screen
-def test_a_terminal_of_another_size_is_written_over(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
+def test_the_screen_follows_the_size_of_the_terminal(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
     make(daemon, **{f"a_rather_long_name_of_a_buffer_{i:03}": 4096 for i in range(30)})
     t = open_terminal(5, 20)
     t.shows("NAME")
@@ -225,7 +225,7 @@ def test_a_terminal_of_another_size_is_written_over(daemon: Daemon, open_termina
 
 
 @needs_screen
-def test_a_name_writes_to_the_terminal(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
+def test_odd_characters_in_a_name_are_escaped(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
     names = ["漢字/модель", "e\u0301clair", "zero\u200bwidth", "right\u202eleft"]
     for name in names:
         ctl(daemon, "create", "-q", "--size=1", name)
@@ -239,7 +239,7 @@ def test_a_name_writes_to_the_terminal(daemon: Daemon, open_terminal: Callable[.
 
 
 @needs_screen
-def test_colours_are_used_against_the_will(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
+def test_colours_are_used_unless_no_color_is_set(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
     make(daemon, x=1)
     t = open_terminal()
     t.shows("q quit")
@@ -254,7 +254,7 @@ def test_colours_are_used_against_the_will(daemon: Daemon, open_terminal: Callab
 
 @needs_screen
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
-def test_a_signal_leaves_the_terminal_broken(open_terminal: Callable[..., Terminal], number: signal.Signals) -> None:
+def test_a_signal_restores_the_terminal(open_terminal: Callable[..., Terminal], number: signal.Signals) -> None:
     t = open_terminal()
     t.shows("q quit")
     t.process.send_signal(number)
@@ -262,7 +262,7 @@ def test_a_signal_leaves_the_terminal_broken(open_terminal: Callable[..., Termin
 
 
 @needs_screen
-def test_a_stopped_top_keeps_the_terminal(daemon: Daemon) -> None:
+def test_a_stopped_top_gives_the_terminal_back(daemon: Daemon) -> None:
     make(daemon, x=1)
     # Only the job of a shell can be stopped: a session's leader has nobody who would continue it.
     job = '"$0" "$@"; echo "left with $?"; read -r; fg > /dev/null; echo "left with $?"'
@@ -281,7 +281,7 @@ def test_a_stopped_top_keeps_the_terminal(daemon: Daemon) -> None:
 
 
 @needs_screen
-def test_a_dead_daemon_freezes_the_screen(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
+def test_the_screen_survives_the_death_of_the_daemon(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
     make(daemon, before=1)
     t = open_terminal()
     t.shows("before")
@@ -304,7 +304,7 @@ def test_a_dead_daemon_freezes_the_screen(daemon: Daemon, open_terminal: Callabl
 
 
 @needs_screen
-def test_a_terminal_that_went_away_keeps_the_process(open_terminal: Callable[..., Terminal]) -> None:
+def test_top_ends_with_its_terminal(open_terminal: Callable[..., Terminal]) -> None:
     t = open_terminal()
     t.shows("q quit")
     os.close(t.slave)
@@ -317,14 +317,14 @@ def test_a_terminal_that_went_away_keeps_the_process(open_terminal: Callable[...
 @pytest.mark.parametrize(
     ("term", "reason"), [("no-such-terminal", "not known"), ("dumb", "no terminal"), ("", "no terminal")]
 )
-def test_an_unknown_terminal_gets_escapes(open_terminal: Callable[..., Terminal], term: str, reason: str) -> None:
+def test_an_unknown_terminal_is_refused(open_terminal: Callable[..., Terminal], term: str, reason: str) -> None:
     t = open_terminal(TERM=term)
     t.until(lambda _: reason in t.written.decode())
     assert t.process.wait(DEADLINE) in (1, 2)
     assert b"\033" not in t.written
 
 
-def test_a_pipe_gets_a_screen(daemon: Daemon) -> None:
+def test_a_pipe_is_refused_with_a_hint_to_the_once_option(daemon: Daemon) -> None:
     done = subprocess.run([CTL, "--socket", daemon.socket, "top"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "--once" in done.stderr
@@ -334,7 +334,7 @@ def test_a_pipe_gets_a_screen(daemon: Daemon) -> None:
 # ---- scripts ----
 
 
-def test_once_says_less_than_the_screen(daemon: Daemon) -> None:
+def test_once_prints_sorts_and_filters_as_the_screen(daemon: Daemon) -> None:
     make(daemon, m__large=1 << 20, m__small=1, other=4096)
     seen = ctl(daemon, "top", "--once", "--delay=0")
     listed = seen[seen.index("NAME ") :]
@@ -354,7 +354,7 @@ def test_once_says_less_than_the_screen(daemon: Daemon) -> None:
     assert "NAME" not in seen
 
 
-def test_a_line_of_json_is_late_or_wrong(daemon: Daemon) -> None:
+def test_lines_of_json_tell_buffers_events_and_rates(daemon: Daemon) -> None:
     make(daemon, x=4096, y=1)
     p = subprocess.Popen(
         [CTL, "--socket", daemon.socket, "top", "--json", "--delay=0.1"], stdout=subprocess.PIPE, text=True
@@ -381,7 +381,7 @@ def test_a_line_of_json_is_late_or_wrong(daemon: Daemon) -> None:
     assert json.loads(ctl(daemon, "top", "--json", "--once", "--delay=0"))["seconds"] is None
 
 
-def test_a_process_that_holds_a_buffer_is_missing(daemon: Daemon) -> None:
+def test_a_process_that_holds_a_buffer_is_listed(daemon: Daemon) -> None:
     make(daemon, x=4096)
     with subprocess.Popen(
         [CTL, "--socket", daemon.socket, "hold", "--write", "x"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -406,7 +406,7 @@ def test_a_process_that_holds_a_buffer_is_missing(daemon: Daemon) -> None:
         (["a", "b"], "too many words"),
     ],
 )
-def test_a_wrong_option_is_taken(daemon: Daemon, args: list[str], reason: str) -> None:
+def test_a_wrong_option_is_refused(daemon: Daemon, args: list[str], reason: str) -> None:
     done = subprocess.run([CTL, "--socket", daemon.socket, "top", *args], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert reason in done.stderr

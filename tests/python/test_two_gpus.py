@@ -28,7 +28,7 @@ def filled(name: str, pool: str, **options: Any) -> gpushm.Array:
 
 
 @pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
-def test_another_gpu_reads_or_writes_other_memory(pool: str, own: int, other: int) -> None:
+def test_two_gpus_read_and_write_the_same_memory(pool: str, own: int, other: int) -> None:
     with filled("a", pool) as a:
         a.publish("shared")
         with gpushm.open("a", "r+", device=other) as there, gpushm.open("a", "r+", device=own) as here:
@@ -43,7 +43,7 @@ def test_another_gpu_reads_or_writes_other_memory(pool: str, own: int, other: in
 
 
 @pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
-def test_the_current_gpu_of_a_thread_is_not_its_own(pool: str, own: int, other: int) -> None:
+def test_each_thread_opens_for_its_own_current_gpu(pool: str, own: int, other: int) -> None:
     """Two threads at the same time, each on its GPU, open one buffer."""
     barrier = threading.Barrier(2)
 
@@ -70,7 +70,7 @@ def test_the_current_gpu_of_a_thread_is_not_its_own(pool: str, own: int, other: 
 
 
 @pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
-def test_another_gpus_buffer_comes_without_a_word(
+def test_another_gpus_buffer_comes_with_a_warning(
     pool: str, own: int, other: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpushm._libraries._said", set())
@@ -91,7 +91,7 @@ def test_another_gpus_buffer_comes_without_a_word(
 
 @pytest.mark.parametrize("to", GPU_POOLS)
 @pytest.mark.parametrize("source", GPU_POOLS)
-def test_a_copy_between_gpus_is_another(source: str, to: str) -> None:
+def test_a_copy_between_gpus_has_the_same_contents(source: str, to: str) -> None:
     """From whichever GPU the thread works on; whole arrays, views, and many at once."""
     with filled("a", source) as a, gpushm.create("b", 10, "int64", pool=to) as b:
         for device in GPUS:
@@ -126,7 +126,7 @@ class Torchs(Tensor):
 
 @pytest.mark.parametrize("to", [*GPU_POOLS, "host"])
 @pytest.mark.parametrize("source", GPU_POOLS)
-def test_a_tensor_of_another_gpu_is_refused(source: str, to: str) -> None:
+def test_a_tensor_of_another_gpu_is_copied(source: str, to: str) -> None:
     with filled("a", source) as a:
         t = Torchs(a.device_ptr, (10,), "int64", device=(2, GPU_POOLS[source]))
         for device in GPUS:
@@ -142,7 +142,7 @@ def test_a_tensor_of_another_gpu_is_refused(source: str, to: str) -> None:
 
 @pytest.mark.parametrize("state", ["sealed", "shared"])
 @pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
-def test_publish_on_another_gpu_loses_what_it_wrote(pool: str, own: int, other: int, state: str) -> None:
+def test_publish_on_another_gpu_keeps_what_it_wrote(pool: str, own: int, other: int, state: str) -> None:
     """A thread of the other GPU creates for it, writes and publishes; the memory's own GPU reads."""
 
     def make() -> None:
@@ -170,7 +170,7 @@ cuda.cuDevicePrimaryCtxRelease_v2({device})
 
 
 @pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
-def test_a_process_on_another_gpu_reads_other_bytes(
+def test_a_process_on_another_gpu_reads_the_same_bytes(
     pool: str, own: int, other: int, in_child: Callable[[str], str]
 ) -> None:
     with filled("a", pool) as a:
@@ -180,7 +180,7 @@ def test_a_process_on_another_gpu_reads_other_bytes(
 
 
 @pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
-def test_a_staged_copy_warns_of_its_source(
+def test_a_staged_copy_on_the_current_gpu_gives_no_warning(
     pool: str, own: int, other: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpushm._libraries._said", set())
@@ -196,7 +196,7 @@ def test_a_staged_copy_warns_of_its_source(
 
 
 @pytest.mark.parametrize("device", GPUS)
-def test_pinned_memory_is_not_mapped_for_a_gpu(device: int) -> None:
+def test_pinned_memory_is_mapped_for_each_gpu(device: int) -> None:
     if "pinned" not in {p.kind for p in gpushm.pools() if not p.failed}:
         pytest.skip("no pinned pool")
     pinned = next(p.name for p in gpushm.pools() if p.kind == "pinned" and not p.failed)
@@ -210,7 +210,7 @@ def test_pinned_memory_is_not_mapped_for_a_gpu(device: int) -> None:
         a.discard()
 
 
-def test_a_gpu_that_is_not_there_is_taken() -> None:
+def test_a_gpu_that_is_not_there_is_refused() -> None:
     with filled("a", next(iter(GPU_POOLS))) as a:
         a.publish("shared")
         with pytest.raises(gpushm.Error, match="63"):

@@ -38,14 +38,14 @@ def line_of(function: Callable[..., Any]) -> int:
     return function.__code__.co_firstlineno
 
 
-def test_the_error_is_not_python_s_own_family() -> None:
+def test_the_warning_is_a_runtime_warning() -> None:
     # A ResourceWarning is hidden by default, and a DeprecationWarning outside of __main__.
     assert issubclass(gpushm.UnpublishedWarning, RuntimeWarning)
     assert not issubclass(gpushm.UnpublishedWarning, ResourceWarning)
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_contents_vanish_without_a_word(make: Callable[..., Any], end: str) -> None:
+def test_closing_an_unpublished_buffer_warns(make: Callable[..., Any], end: str) -> None:
     made = make()
     with pytest.warns(gpushm.UnpublishedWarning, match=r'"a".*publish\(\).*discard\(\)') as found:
         ENDS[end](made)
@@ -53,7 +53,7 @@ def test_contents_vanish_without_a_word(make: Callable[..., Any], end: str) -> N
     assert [(w.filename, w.lineno) for w in found] == [(__file__, line_of(make))]
 
 
-def test_the_collector_drops_contents_without_a_word(make: Callable[..., Any]) -> None:
+def test_collecting_an_unpublished_buffer_warns(make: Callable[..., Any]) -> None:
     made = make()
     with pytest.warns(gpushm.UnpublishedWarning, match='"a"') as found:
         del made
@@ -61,7 +61,7 @@ def test_the_collector_drops_contents_without_a_word(make: Callable[..., Any]) -
     assert [(w.filename, w.lineno) for w in found] == [(__file__, line_of(make))]
 
 
-def test_a_view_that_outlives_its_with_block_hides_the_loss() -> None:
+def test_the_loss_is_told_beside_a_view_that_outlives_its_block() -> None:
     with pytest.warns() as found:
         with gpushm.create("a", 4, pool="host") as a:
             kept = memoryview(a)
@@ -97,7 +97,7 @@ QUIET: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("end", QUIET)
-def test_an_end_that_is_meant_warns(make: Callable[..., Any], end: str, recwarn: pytest.WarningsRecorder) -> None:
+def test_an_intended_end_gives_no_warning(make: Callable[..., Any], end: str, recwarn: pytest.WarningsRecorder) -> None:
     QUIET[end](make())
     gc.collect()
     assert not list(recwarn)
@@ -105,7 +105,7 @@ def test_an_end_that_is_meant_warns(make: Callable[..., Any], end: str, recwarn:
         gpushm.open("a")
 
 
-def test_an_anonymous_array_warns(pool: str, recwarn: pytest.WarningsRecorder) -> None:
+def test_an_anonymous_array_gives_no_warning(pool: str, recwarn: pytest.WarningsRecorder) -> None:
     if pool == "pinned":
         gpushm.pinned_array(4).close()
     with gpushm.create(None, 4, pool=pool) as a:
@@ -114,12 +114,12 @@ def test_an_anonymous_array_warns(pool: str, recwarn: pytest.WarningsRecorder) -
     assert not list(recwarn)
 
 
-def test_the_end_of_the_program_within_a_block_is_an_exception() -> None:
+def test_sys_exit_within_a_block_warns() -> None:
     with pytest.warns(gpushm.UnpublishedWarning), pytest.raises(SystemExit), gpushm.create("a", 4, pool="host"):
         sys.exit(0)
 
 
-def test_a_warning_that_is_an_error_leaves_the_buffer_open() -> None:
+def test_a_warning_that_is_an_error_closes_the_buffer() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         made = gpushm.create("a", 4, pool="host")
@@ -130,7 +130,7 @@ def test_a_warning_that_is_an_error_leaves_the_buffer_open() -> None:
             pass
 
 
-def test_a_published_buffer_is_discarded() -> None:
+def test_discarding_a_published_buffer_is_refused() -> None:
     with gpushm.create("a", 4, pool="host") as a:
         a.publish()
         with pytest.raises(gpushm.StateError, match=r"unlink\(\)"):
@@ -138,7 +138,7 @@ def test_a_published_buffer_is_discarded() -> None:
         a.unlink()
 
 
-def test_a_buffer_in_use_is_discarded() -> None:
+def test_discarding_a_buffer_in_use_is_refused() -> None:
     a = gpushm.create("a", 4, pool="host")
     kept = memoryview(a)
     with pytest.raises(gpushm.InUse, match="memoryview"):
@@ -151,7 +151,7 @@ def test_a_buffer_in_use_is_discarded() -> None:
     a.discard()
 
 
-def test_a_reader_is_not_told(host_pool: str) -> None:
+def test_a_reader_is_told_that_the_buffer_ended_unpublished(host_pool: str) -> None:
     with pytest.warns(gpushm.UnpublishedWarning):
         gpushm.create("a", 4, pool=host_pool).close()
     with pytest.raises(gpushm.NotFound, match=rf"process {os.getpid()} .*without publishing it"):
@@ -181,7 +181,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("what", PROGRAMS)
-def test_a_program_loses_contents_without_a_word(what: str, tmp_path: Path) -> None:
+def test_a_program_that_loses_contents_is_warned_once(what: str, tmp_path: Path) -> None:
     code, warns = PROGRAMS[what]
     program = tmp_path / "program.py"
     program.write_text(f"import gpushm\n{code}\n")

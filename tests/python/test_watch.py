@@ -22,7 +22,7 @@ def made(name: str, state: str = "shared", pool: str = "host") -> gpushm.Array:
     return a
 
 
-def test_an_event_is_lost_or_another() -> None:
+def test_each_event_of_a_watched_name_is_told() -> None:
     with gpushm.watch("a", "b") as w:
         with pytest.raises(gpushm.Timeout):
             w.next(0)
@@ -42,7 +42,7 @@ def test_an_event_is_lost_or_another() -> None:
             assert w.next(60).what == "unlinked"
 
 
-def test_the_end_of_a_buffer_is_not_told() -> None:
+def test_the_end_of_a_buffer_is_told() -> None:
     a = made("a")
     with gpushm.watch(a[1:], a.buffer) as w:
         number = a.buffer.id
@@ -53,7 +53,7 @@ def test_the_end_of_a_buffer_is_not_told() -> None:
             assert told.buffer == number
 
 
-def test_a_daemon_that_was_restarted_is_not_told(other_daemon: Any) -> None:
+def test_a_restart_of_the_daemon_is_told(other_daemon: Any) -> None:
     with gpushm.connect(other_daemon.socket) as c, c.watch("a") as w:
         other_daemon.kill()
         other_daemon.start()
@@ -64,7 +64,7 @@ def test_a_daemon_that_was_restarted_is_not_told(other_daemon: Any) -> None:
         c.unlink("a")
 
 
-def test_a_watch_takes_what_it_cant_watch() -> None:
+def test_a_watch_refuses_what_it_cannot_watch() -> None:
     with gpushm.watch() as w:
         for wrong, error in ((7, TypeError), (None, TypeError), ("", ValueError), ("a\0b", ValueError)):
             with pytest.raises(error):
@@ -87,7 +87,7 @@ def test_a_watch_takes_what_it_cant_watch() -> None:
         gpushm.Watch()
 
 
-def test_poll_does_not_wake() -> None:
+def test_poll_wakes_for_an_event() -> None:
     with gpushm.watch("a") as w:
         poll = select.poll()
         poll.register(w, select.POLLIN)
@@ -103,7 +103,7 @@ def test_poll_does_not_wake() -> None:
         gpushm.unlink("a")
 
 
-def test_a_close_crashes_a_thread_that_waits() -> None:
+def test_a_close_while_a_thread_waits_is_refused() -> None:
     interval = sys.getswitchinterval()
     # The other thread runs only when this one waits.
     sys.setswitchinterval(100)
@@ -131,7 +131,7 @@ def test_a_close_crashes_a_thread_that_waits() -> None:
     gpushm.unlink("a")
 
 
-def test_a_forked_child_takes_its_parents_events() -> None:
+def test_a_forked_child_is_refused_its_parents_watch() -> None:
     with gpushm.watch("a") as w:
         pid = os.fork()
         if pid == 0:
@@ -147,7 +147,7 @@ def test_a_forked_child_takes_its_parents_events() -> None:
 # ---- asyncio ----
 
 
-def test_a_loop_stands_still_while_names_are_waited_for() -> None:
+def test_an_event_loop_runs_while_names_are_waited_for() -> None:
     async def consume(name: str) -> str:
         a = await gpushm.open_async(name, timeout=60)
         with a:
@@ -166,7 +166,7 @@ def test_a_loop_stands_still_while_names_are_waited_for() -> None:
         gpushm.unlink(f"n/{i}")
 
 
-def test_a_wait_of_a_loop_has_no_end() -> None:
+def test_a_wait_of_a_task_can_time_out_or_be_cancelled() -> None:
     async def main() -> None:
         with pytest.raises(gpushm.Timeout, match="not/there"):
             await gpushm.wait_async("not/there", 0.01)
@@ -185,7 +185,7 @@ def test_a_wait_of_a_loop_has_no_end() -> None:
     asyncio.run(main())
 
 
-def test_a_loop_stands_still_for_an_array_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_async_refuses_an_array_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     opens, opened = gpushm._core.open, []
 
     def counted(*arguments: Any, **options: Any) -> Any:
@@ -204,14 +204,14 @@ def test_a_loop_stands_still_for_an_array_that_is_not_there(monkeypatch: pytest.
     gpushm.unlink("m")
 
 
-def test_a_wait_for_what_is_there_costs_a_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_for_what_is_there_needs_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     with made("a"):
         monkeypatch.setattr(gpushm._core, "watch", None)
         asyncio.run(gpushm.wait_async("a", 0))
         gpushm.unlink("a")
 
 
-def test_async_for_loses_events() -> None:
+def test_async_for_gets_each_event() -> None:
     async def seen() -> list[str]:
         found = []
         with gpushm.watch("a") as w:
@@ -228,7 +228,7 @@ def test_async_for_loses_events() -> None:
     assert asyncio.run(seen()) == ["published", "unlinked"]
 
 
-def test_a_task_takes_another_ones_place_at_a_watch() -> None:
+def test_two_tasks_at_one_watch_get_an_event_each() -> None:
     async def main() -> None:
         with gpushm.watch("a", "b") as w:
             one, two = (asyncio.create_task(anext(w)) for _ in range(2))
@@ -244,7 +244,7 @@ def test_a_task_takes_another_ones_place_at_a_watch() -> None:
         gpushm.unlink(name)
 
 
-def test_a_close_leaves_a_task_waiting_for_ever() -> None:
+def test_a_close_while_tasks_wait_is_refused() -> None:
     async def main() -> None:
         w = gpushm.watch("never")
         tasks = [asyncio.create_task(anext(w)) for _ in range(2)]
@@ -261,7 +261,7 @@ def test_a_close_leaves_a_task_waiting_for_ever() -> None:
     asyncio.run(main())
 
 
-def test_a_wait_of_a_loop_ends_with_the_daemon(other_daemon: Any) -> None:
+def test_a_wait_of_a_task_survives_a_restart_of_the_daemon(other_daemon: Any) -> None:
     async def main() -> None:
         with gpushm.connect(other_daemon.socket) as c:
             task = asyncio.create_task(gpushm.wait_async("a", 60, connection=c))

@@ -348,7 +348,7 @@ def publish(buffer, state):
     return first(buffer.connection.ask(PUBLISH, body, 5), 1)
 
 
-def test_hello(path):
+def test_hello_negotiates_a_version_and_tells_the_limits(path):
     c = Connection(path, greet=False)
     check_refused(BAD_REQUEST, "a verb before HELLO", c.ask, STATUS, b"", 10)
     check_refused(VERSION, "a version from afar", c.ask, HELLO, number(1, 7) + number(2, 9), 2)
@@ -384,7 +384,7 @@ def make_example(c):
     return b
 
 
-def test_second_attach(path, made):
+def test_a_second_attach_reads_what_was_published(path, made):
     c = Connection(path)
     b = c.attach(OPEN, data(1, b"page/example") + number(2, READ))
     check((b.id, b.state, b.access) == (made.id, SEALED, READ), "OPEN's attach")
@@ -407,7 +407,7 @@ def test_second_attach(path, made):
     c.close()
 
 
-def test_looking(c, made):
+def test_lists_and_stats_tell_what_exists(c, made):
     listed = c.ask(LIST, data(2, b"page/"), 8)
     told = [fields(m) for m in listed.get(1, [])]
     check([first(m, 2) for m in told] == [b"page/example"] and not first(listed, 2), "LIST")
@@ -431,7 +431,7 @@ def test_looking(c, made):
     check(first(pool, 12) == 1 and first(pool, 7) == 4096 == first(pool, 11), "POOLS' figures")
 
 
-def test_refusals(c):
+def test_invalid_requests_are_refused(c):
     check_refused(EXISTS, "a taken name", c.ask, CREATE, data(1, b"page/example") + number(3, 1), 3)
     check_refused(NAME, "a name with an empty part", c.ask, CREATE, data(1, b"a//b") + number(3, 1), 3)
     check_refused(NAME, "a private name of no user", c.ask, OPEN, data(1, b"~x/y"), 3)
@@ -466,7 +466,7 @@ def test_refusals(c):
     b.close()
 
 
-def test_many_arrays(path, c):
+def test_a_full_datagram_of_arrays_is_described(path, c):
     """As many arrays as one DESCRIBE may have, in a full datagram; each is found by its name."""
     b = create(c, b"~/many", 1)
     n = 2048
@@ -493,7 +493,7 @@ def test_many_arrays(path, c):
     c.ask(UNLINK, data(1, b"~/many"), 6)
 
 
-def test_waiting(path, c):
+def test_a_waiting_open_gets_the_publication(path, c):
     other = Connection(path)
     check_refused(TIMED_OUT, "a wait that ends", other.ask, OPEN, data(1, b"~/later") + number(3, 1), 3)
     other.send(OPEN, data(1, b"~/later") + number(3, 2**64 - 1))
@@ -517,7 +517,7 @@ def changes(reply):
     return [tuple(first(fields(m), i, 0) for i in (1, 2, 3)) for m in reply.get(1, [])]
 
 
-def test_board_and_watch(path, c):
+def test_the_board_and_a_watch_tell_each_change(path, c):
     other = Connection(path, greet=False)
     hello = other.ask(HELLO, number(1, 1) + number(2, 1) + number(4, 1), 2)
     board = other.board
@@ -555,7 +555,7 @@ def is_hung_up(c):
     return bool(poll.poll(DEADLINE * 1000))
 
 
-def test_violations(path):
+def test_a_violation_ends_the_connection(path):
     c = Connection(path)
     try:
         for _ in range(200):
@@ -578,7 +578,7 @@ def test_violations(path):
     c.close()
 
 
-def test_closed_connection(path):
+def test_leases_outlive_their_connection_and_drafts_end(path):
     """Leases stay when their connection closes; what was being filled loses its name."""
     c = Connection(path)
     kept, draft = create(c, b"~/kept", 1), create(c, b"~/draft", 1)
@@ -594,7 +594,7 @@ def test_closed_connection(path):
     c.close()
 
 
-def test_own_seals(path):
+def test_publish_fails_on_memory_that_its_creator_sealed(path):
     """PUBLISH fails after a client's own F_SEAL_SEAL, and as shared after its seal against writing."""
     c = Connection(path)
     for seal, refused, then in (
@@ -617,7 +617,7 @@ def test_own_seals(path):
     c.close()
 
 
-def test_reclaim(path):
+def test_reclaim_returns_the_named_leases(path):
     """What a client keeps when the daemon closes its connection, and what RECLAIM returns."""
     c = Connection(path)
     session = first(c.hello, 8)
@@ -649,23 +649,23 @@ def test_reclaim(path):
 
 def run_tests(path):
     before = open_fds()
-    test_hello(path)
+    test_hello_negotiates_a_version_and_tells_the_limits(path)
     c = Connection(path)
     made = make_example(c)
-    test_second_attach(path, made)
-    test_looking(c, made)
-    test_refusals(c)
-    test_many_arrays(path, c)
-    test_waiting(path, c)
-    test_board_and_watch(path, c)
+    test_a_second_attach_reads_what_was_published(path, made)
+    test_lists_and_stats_tell_what_exists(c, made)
+    test_invalid_requests_are_refused(c)
+    test_a_full_datagram_of_arrays_is_described(path, c)
+    test_a_waiting_open_gets_the_publication(path, c)
+    test_the_board_and_a_watch_tell_each_change(path, c)
     c.ask(UNLINK, data(1, b"page/example"), 6)
     check_refused(NOT_FOUND, "an unlinked name", c.ask, OPEN, data(1, b"page/example"), 3)
     made.close()
     c.close()
-    test_violations(path)
-    test_closed_connection(path)
-    test_own_seals(path)
-    test_reclaim(path)
+    test_a_violation_ends_the_connection(path)
+    test_leases_outlive_their_connection_and_drafts_end(path)
+    test_publish_fails_on_memory_that_its_creator_sealed(path)
+    test_reclaim_returns_the_named_leases(path)
     check(open_fds() == before, "this client leaks fds")
 
 

@@ -65,7 +65,7 @@ def each_has_one_copy(machines: list[Daemon]) -> None:
         assert [b["name"] for b in found] == [NAME]
 
 
-def test_actors_of_ray_load_a_model_twice_or_meet_on_one_node(
+def test_actors_of_ray_load_a_model_once_on_each_of_two_nodes(
     machines: list[Daemon], model: str, tmp_path: Path
 ) -> None:
     pytest.importorskip("ray")
@@ -95,7 +95,7 @@ def test_actors_of_ray_load_a_model_twice_or_meet_on_one_node(
     each_has_one_copy(machines)
 
 
-def test_workers_of_dask_load_a_model_twice(machines: list[Daemon], model: str, tmp_path: Path) -> None:
+def test_workers_of_dask_load_a_model_once_on_each_machine(machines: list[Daemon], model: str, tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     programs = [
         Program(

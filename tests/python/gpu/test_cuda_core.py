@@ -53,7 +53,7 @@ def copy_between(to: Any, source: Any, device: Any) -> None:
 # ---- a memory resource ----
 
 
-def test_a_buffer_of_ours_is_no_buffer_of_cuda_core(resource: Any, device: Any) -> None:
+def test_a_buffer_of_ours_works_as_one_of_cuda_core(resource: Any, device: Any) -> None:
     buffer, other = allocate(resource, device), allocate(resource, device)
     assert buffer.size == NBYTES and buffer.memory_resource is resource
     assert buffer.is_device_accessible and buffer.is_host_accessible == (POOLS[resource._options["pool"]] == "pinned")
@@ -74,7 +74,7 @@ def test_a_buffer_of_ours_is_no_buffer_of_cuda_core(resource: Any, device: Any) 
     other.close(device.default_stream)
 
 
-def test_a_buffer_that_is_dropped_stays(resource: Any, device: Any) -> None:
+def test_a_buffer_that_is_dropped_ends(resource: Any, device: Any) -> None:
     buffer = allocate(resource, device)
     name = resource.array(buffer).name
     gpushm.stat(name)
@@ -85,7 +85,7 @@ def test_a_buffer_that_is_dropped_stays(resource: Any, device: Any) -> None:
     assert resource._arrays == {}
 
 
-def test_a_resource_of_no_pool_or_too_large_a_buffer_is_made(device: Any) -> None:
+def test_an_unknown_pool_or_too_large_a_buffer_is_refused(device: Any) -> None:
     with pytest.raises(gpushm.NotFound, match="no-such"):
         gpushm.MemoryResource("no-such")
     resource = gpushm.MemoryResource(next(iter(POOLS)))
@@ -95,7 +95,7 @@ def test_a_resource_of_no_pool_or_too_large_a_buffer_is_made(device: Any) -> Non
     assert again._options == resource._options
 
 
-def test_opening_a_buffer_leaks(resource: Any, device: Any, grows: Any) -> None:
+def test_opening_a_buffer_leaks_nothing(resource: Any, device: Any, grows: Any) -> None:
     def once() -> None:
         allocate(resource, device, 1 << 20).close(device.default_stream)
 
@@ -126,7 +126,7 @@ def flip_array(a: gpushm.Array) -> None:
     a.close()
 
 
-def test_a_worker_pool_writes_elsewhere(resource: Any, device: Any) -> None:
+def test_a_worker_pool_writes_into_its_buffers(resource: Any, device: Any) -> None:
     """cuda.core's TestIpcWorkerPool and its two siblings: arrays, handles, and pickles made by hand."""
     buffers = [allocate(resource, device) for _ in range(NTASKS)]
     arrays = [resource.array(b) for b in buffers]
@@ -153,7 +153,7 @@ def fill_two(first: gpushm.Handle, second: gpushm.Handle, seed: int) -> None:
         (one if seed == 1 else two).copy_from_host(bytes([seed]) * NBYTES)
 
 
-def test_two_processes_write_into_each_others_buffer(resource: Any, device: Any) -> None:
+def test_two_processes_write_into_a_buffer_each(resource: Any, device: Any) -> None:
     """cuda.core's TestIPCMempoolMultiple, with one of the handles opened twice."""
     one, two = allocate(resource, device), allocate(resource, device)
     handles = [resource.array(b).handle() for b in (one, two)]
@@ -178,7 +178,7 @@ def error_of(handle: gpushm.Handle, access: str) -> str:
     return "none"
 
 
-def test_an_error_of_a_worker_is_another(device: Any, workers: Any) -> None:
+def test_each_error_of_a_worker_has_its_type(device: Any, workers: Any) -> None:
     with gpushm.create("errors", NBYTES, pool=next(iter(POOLS)), device=GPU) as a:
         handle = a.handle()
         assert workers.submit(error_of, handle, "r").result(60).startswith("NotPublished")
@@ -194,7 +194,7 @@ def test_an_error_of_a_worker_is_another(device: Any, workers: Any) -> None:
     gpushm.unlink("errors")
 
 
-def test_a_second_gpu_reads_other_bytes(workers: Any) -> None:
+def test_a_second_gpu_reads_the_same_bytes(workers: Any) -> None:
     peers = [p for p in gpushm.pools() if p.kind == "vmm" and p.device not in (GPU, None)]
     if not peers:
         pytest.skip("one GPU")
@@ -220,7 +220,7 @@ extern "C" __global__ void scale(float *a, float factor, size_t n) {
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_kernel_of_cuda_core_hits_other_elements(pool: str, device: Any, named: Any, kernels: None) -> None:
+def test_a_kernel_of_cuda_core_hits_the_arrays_elements(pool: str, device: Any, named: Any, kernels: None) -> None:
     try:
         from cuda.core import LaunchConfig, Program, ProgramOptions, launch
     except ImportError:

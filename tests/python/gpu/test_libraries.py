@@ -67,7 +67,7 @@ def refused(layout: str) -> Any:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", library.dtypes)
 @pytest.mark.parametrize("pool", MY_POOLS)
-def test_a_library_reads_or_writes_other_elements(pool: str, dtype: str, layout: str, named: Any) -> None:
+def test_a_library_reads_and_writes_the_arrays_elements(pool: str, dtype: str, layout: str, named: Any) -> None:
     want, fresh, view = content(dtype), content(dtype, start=11), LAYOUTS[layout]
     with filled(named(), want, pool, "shared") as made, gpushm.open("a", "r+", device=gpu_for(pool)) as a:
         v = view(a)
@@ -88,7 +88,7 @@ def test_a_library_reads_or_writes_other_elements(pool: str, dtype: str, layout:
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 5), (1,) * 31 + (2,)], ids=lambda s: f"{len(s)}-d")
 @pytest.mark.parametrize("pool", MY_POOLS)
-def test_a_shape_at_the_edge_is_wrong(pool: str, shape: tuple[int, ...], named: Any) -> None:
+def test_a_shape_at_the_edge_is_kept_or_refused(pool: str, shape: tuple[int, ...], named: Any) -> None:
     want = content("float32", shape)
     with filled(named(), want, pool, "shared"), gpushm.open("a", "r+", device=gpu_for(pool)) as a:
         try:
@@ -102,7 +102,7 @@ def test_a_shape_at_the_edge_is_wrong(pool: str, shape: tuple[int, ...], named: 
 
 
 @pytest.mark.parametrize("pool", MY_POOLS)
-def test_a_type_that_the_library_does_not_know_is_taken_for_another(pool: str, named: Any) -> None:
+def test_a_type_is_kept_or_refused_by_the_library(pool: str, named: Any) -> None:
     with gpushm.create(named(), 16, "float4_e2m1fn", pool=pool, device=gpu_for(pool)) as a:
         a.copy_from_host(bytes(range(8)))
         a.publish("shared")
@@ -142,7 +142,7 @@ os._exit(0)
 
 @pytest.mark.skipif(library.write is None, reason="it writes nothing")
 @pytest.mark.parametrize("pool", MY_POOLS)
-def test_a_read_only_array_is_written(pool: str, named: Any) -> None:
+def test_a_read_only_array_keeps_its_contents(pool: str, named: Any) -> None:
     """The consumer refuses the array, or its write fails, or the write ends the process. Memory of a mempool is marked
     read-only but not protected; nor is pinned memory, for the GPU of a consumer that ignores the mark.
     """
@@ -166,7 +166,7 @@ SLOW = pytest.mark.skipif(not hasattr(library, "slow_write"), reason="it queues 
 @SLOW
 @pytest.mark.parametrize("state", ["sealed", "shared"])
 @pytest.mark.parametrize("pool", [name for name in MY_POOLS if POOLS[name] != "host"])
-def test_publish_overtakes_a_kernel_on_another_stream(
+def test_publish_waits_for_a_kernel_on_another_stream(
     pool: str, state: str, named: Any, kernels: None, workers: Any
 ) -> None:
     if POOLS[pool] == "pinned" and NAME == "torch":
@@ -186,7 +186,7 @@ def test_publish_overtakes_a_kernel_on_another_stream(
 
 @SLOW
 @pytest.mark.parametrize("pool", [name for name in MY_POOLS if POOLS[name] not in ("host", "pinned")])
-def test_a_copy_overtakes_a_kernel_on_the_current_stream(pool: str, named: Any, kernels: None) -> None:
+def test_a_copy_waits_for_a_kernel_on_the_current_stream(pool: str, named: Any, kernels: None) -> None:
     want = np.full((7, 6), 7, "f4")
     with filled(named(), content("float32"), pool, "shared"), gpushm.open("a", "r+", device=gpu_for(pool)) as a:
         t = library.take(a)
@@ -209,7 +209,7 @@ def test_a_copy_overtakes_a_kernel_on_the_current_stream(pool: str, named: Any, 
 
 
 @pytest.mark.skipif(NAME != "torch", reason="PyTorch copies to registered memory")
-def test_publish_overtakes_a_copy_to_registered_memory(named: Any, kernels: None, workers: Any) -> None:
+def test_publish_waits_for_a_copy_to_registered_memory(named: Any, kernels: None, workers: Any) -> None:
     import torch
 
     with gpushm.create(named(), (7, 6), "float32", pool="host") as a, gpushm.pinned(a):
@@ -229,7 +229,7 @@ def test_publish_overtakes_a_copy_to_registered_memory(named: Any, kernels: None
 
 @pytest.mark.skipif(NAME not in ("torch", "cupy"), reason="another library computes")
 @pytest.mark.parametrize("pool", [name for name in MY_POOLS if POOLS[name] not in ("host", "pinned")])
-def test_arithmetic_is_not_the_librarys(pool: str, named: Any, kernels: None) -> None:
+def test_arithmetic_is_done_by_the_library(pool: str, named: Any, kernels: None) -> None:
     want = content("float32")
     with filled(named(), want, pool, "shared"), gpushm.open("a", "r+", device=gpu_for(pool)) as a:
         t = library.make(want)
@@ -264,7 +264,7 @@ def bytes_in_another_process(handle: gpushm.Handle) -> tuple[tuple[int, ...], st
 @pytest.mark.skipif(library.make is None, reason="it makes no arrays")
 @pytest.mark.parametrize("dtype", library.dtypes)
 @pytest.mark.parametrize("pool", POOLS)
-def test_what_a_library_made_does_not_arrive(pool: str, dtype: str, named: Any, workers: Any) -> None:
+def test_what_a_library_made_arrives_in_another_process(pool: str, dtype: str, named: Any, workers: Any) -> None:
     want = content(dtype)
     made = library.make(want)
     with gpushm.to_device(made, named(), pool=pool) as a:
@@ -280,7 +280,7 @@ def test_what_a_library_made_does_not_arrive(pool: str, dtype: str, named: Any, 
 
 
 @pytest.mark.parametrize("pool", MY_POOLS)
-def test_a_librarys_view_of_an_array_is_not_found_again(pool: str, named: Any, workers: Any) -> None:
+def test_a_librarys_view_of_an_array_is_found_in_its_buffer(pool: str, named: Any, workers: Any) -> None:
     """As the foreign arrays of numba-cuda's tests: an array that a library made can be sent on without a copy."""
     if NAME == "cuda-core":
         pytest.skip("its view is no exporter")
@@ -306,7 +306,7 @@ def test_a_librarys_view_of_an_array_is_not_found_again(pool: str, named: Any, w
 
 
 @pytest.mark.parametrize("pool", MY_POOLS)
-def test_opening_and_taking_leaks(pool: str, named: Any, grows: Any) -> None:
+def test_opening_and_taking_leaks_nothing(pool: str, named: Any, grows: Any) -> None:
     with filled(named(), content("float32", (1024, 1024)), pool, "shared"):
 
         def once() -> None:
@@ -318,7 +318,7 @@ def test_opening_and_taking_leaks(pool: str, named: Any, grows: Any) -> None:
 
 
 @pytest.mark.parametrize("pool", MY_POOLS)
-def test_making_and_taking_leaks(pool: str, grows: Any) -> None:
+def test_making_and_taking_leaks_nothing(pool: str, grows: Any) -> None:
     def once() -> None:
         with gpushm.create("made", (1024, 1024), "float32", pool=pool, device=gpu_for(pool)) as a:
             t = library.take(a)
@@ -328,7 +328,7 @@ def test_making_and_taking_leaks(pool: str, grows: Any) -> None:
 
 
 @pytest.mark.parametrize("pool", MY_POOLS)
-def test_a_buffer_is_closed_below_a_tensor(pool: str, named: Any) -> None:
+def test_closing_a_buffer_below_a_tensor_is_refused(pool: str, named: Any) -> None:
     with filled(named(), content("float32"), pool, "shared"):
         a = gpushm.open("a", "r+", device=gpu_for(pool))
         t = library.take(a)

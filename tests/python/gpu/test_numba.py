@@ -51,7 +51,7 @@ def filled(name: str, want: np.ndarray, pool: str, state: str = "shared") -> gpu
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_kernel_with_shared_memory_and_syncthreads_adds_up_wrongly(pool: str, named: Any, kernels: None) -> None:
+def test_a_kernel_with_shared_memory_and_syncthreads_adds_up(pool: str, named: Any, kernels: None) -> None:
     @cuda.jit
     def block_sums(data: Any, sums: Any) -> None:
         part = cuda.shared.array(64, numba.float32)
@@ -76,7 +76,7 @@ def test_a_kernel_with_shared_memory_and_syncthreads_adds_up_wrongly(pool: str, 
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_kernel_with_constant_and_local_memory_reads_other_numbers(pool: str, named: Any, kernels: None) -> None:
+def test_a_kernel_with_constant_and_local_memory_reads_the_array(pool: str, named: Any, kernels: None) -> None:
     @cuda.jit
     def smooth(data: Any, out: Any) -> None:
         weights = cuda.const.array_like(WEIGHTS)
@@ -103,7 +103,7 @@ def test_a_kernel_with_constant_and_local_memory_reads_other_numbers(pool: str, 
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_kernel_on_a_view_hits_other_elements(pool: str, named: Any, kernels: None) -> None:
+def test_a_kernel_on_a_view_hits_its_elements_alone(pool: str, named: Any, kernels: None) -> None:
     @cuda.jit
     def add(a: Any, n: Any) -> None:
         i, j = cuda.grid(2)
@@ -125,7 +125,7 @@ def test_a_kernel_on_a_view_hits_other_elements(pool: str, named: Any, kernels: 
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_kernel_on_records_hits_other_fields(pool: str, named: Any, kernels: None) -> None:
+def test_a_kernel_on_records_hits_the_named_fields(pool: str, named: Any, kernels: None) -> None:
     @cuda.jit
     def move(points: Any) -> None:
         i = cuda.grid(1)
@@ -153,7 +153,7 @@ def test_a_kernel_on_records_hits_other_fields(pool: str, named: Any, kernels: N
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_copy_on_a_stream_is_overtaken(pool: str, named: Any, kernels: None) -> None:
+def test_copies_and_kernels_on_a_stream_run_in_order(pool: str, named: Any, kernels: None) -> None:
     @cuda.jit
     def increment(a: Any) -> None:
         i = cuda.grid(1)
@@ -179,7 +179,7 @@ def test_a_copy_on_a_stream_is_overtaken(pool: str, named: Any, kernels: None) -
 # ---- host memory ----
 
 
-def test_a_mapped_or_pinned_array_is_another_memory(kernels: None) -> None:
+def test_mapped_or_pinned_host_memory_works_with_numba(kernels: None) -> None:
     @cuda.jit
     def double(a: Any) -> None:
         i = cuda.grid(1)
@@ -209,7 +209,7 @@ def test_a_mapped_or_pinned_array_is_another_memory(kernels: None) -> None:
         pass
 
 
-def test_a_pinned_array_is_not_the_cpus_and_the_gpus_at_once(kernels: None) -> None:
+def test_a_pinned_array_is_the_cpus_and_the_gpus_at_once(kernels: None) -> None:
     @cuda.jit
     def double(a: Any) -> None:
         i = cuda.grid(1)
@@ -229,7 +229,7 @@ def test_a_pinned_array_is_not_the_cpus_and_the_gpus_at_once(kernels: None) -> N
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_an_array_of_numbas_does_not_come_in(pool: str, named: Any) -> None:
+def test_an_array_of_numbas_is_copied_in(pool: str, named: Any) -> None:
     want = np.arange(24, dtype=np.float32).reshape(4, 6)
     theirs = cuda.to_device(want)
     with gpushm.to_device(theirs, named(), pool=pool, device=GPU) as a:
@@ -276,7 +276,7 @@ def child(handle: gpushm.Handle, results: Any) -> None:
 
 @pytest.mark.parametrize("foreign", [False, True], ids=["array", "foreign"])
 @pytest.mark.parametrize("part", [None, slice(3, None), slice(3, 8), slice(None, 8)], ids=str)
-def test_numbas_own_ipc_scenarios_fail(part: Any, foreign: bool, named: Any) -> None:
+def test_numbas_own_ipc_scenarios_work(part: Any, foreign: bool, named: Any) -> None:
     """One child for each, as in its tests: a handle of a slice, of our array or of an array that Numba made of it."""
     want = np.arange(10, dtype=np.intp)
     with filled(named(), want, POOLS[0]) as a:
@@ -319,7 +319,7 @@ def child_by_numba(handle: gpushm.IpcArrayHandle, raw: gpushm.IpcHandle, results
 
 @pytest.mark.parametrize("part", [None, slice(3, 8)], ids=str)
 @pytest.mark.parametrize("pool", POOLS)
-def test_numbas_driver_does_not_take_our_pointers(pool: str, part: Any) -> None:
+def test_numbas_driver_takes_our_pointers(pool: str, part: Any) -> None:
     want = np.arange(10, dtype=np.intp)
     a = gpushm.to_device(cuda.to_device(want), pool=pool, device=GPU)
     view = a if part is None else a[part]
@@ -339,7 +339,7 @@ def test_numbas_driver_does_not_take_our_pointers(pool: str, part: Any) -> None:
     assert len(found) == 4 * len(cuda.gpus) and all(np.array_equal(f, expected) for f in found)
 
 
-def test_cleanup_is_not_deferred_or_for_ever(named: Any) -> None:
+def test_cleanup_is_deferred_until_it_is_flushed(named: Any) -> None:
     with filled(named(), np.zeros(1 << 20, np.float32), POOLS[0]):
         with gpushm.defer_cleanup(), gpushm.defer_cleanup():
             for n in range(3):

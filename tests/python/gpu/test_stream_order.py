@@ -188,7 +188,7 @@ def produce(library: str, pool: str, socket: str) -> None:
 
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_a_frame_is_read_or_overwritten_too_early(library: str, pool: str) -> None:
+def test_a_frame_is_read_and_overwritten_in_order(library: str, pool: str) -> None:
     warnings.simplefilter("ignore", gpushm.ReadOnlyWarning)
     if pool == "pinned" and library != "numba":
         pytest.skip("PyTorch and CuPy know no pinned memory in DLPack")
@@ -208,7 +208,7 @@ def test_a_frame_is_read_or_overwritten_too_early(library: str, pool: str) -> No
 
 
 @pytest.mark.skipif("torch" not in LIBRARIES, reason="no PyTorch")
-def test_a_graphs_replay_comes_before_its_frame() -> None:
+def test_a_graphs_replay_comes_after_its_frame() -> None:
     import torch
 
     warnings.simplefilter("ignore", gpushm.ReadOnlyWarning)
@@ -297,7 +297,7 @@ def address(array: Any) -> int:
 
 
 @pytest.mark.parametrize("library", [name for name in LIBRARIES if name != "numba"])
-def test_a_relaunched_graph_has_an_old_frame(library: str, kernels: None) -> None:
+def test_a_relaunched_graph_has_the_next_frame(library: str, kernels: None) -> None:
     """One graph reads frames of another process and fills those of a second stream."""
     if library == "torch" and not hasattr(importlib.import_module("torch").cuda.CUDAGraph, "raw_cuda_graph_exec"):
         pytest.skip("this PyTorch does not give out its instantiated graphs")
@@ -356,7 +356,7 @@ def test_a_relaunched_graph_has_an_old_frame(library: str, kernels: None) -> Non
 
 
 @pytest.mark.skipif("torch" not in LIBRARIES, reason="no PyTorch")
-def test_a_graph_that_pytorch_destroyed_is_used(kernels: None) -> None:
+def test_a_graph_that_pytorch_destroyed_is_refused(kernels: None) -> None:
     import torch
 
     pool = next(p.name for p in gpushm.pools() if p.kind == "vmm")
@@ -373,7 +373,7 @@ def test_a_graph_that_pytorch_destroyed_is_used(kernels: None) -> None:
             g.next(graph)
 
 
-def test_the_film_is_wrong_on_a_gpu(tmp_path: Path) -> None:
+def test_the_film_is_whole_on_a_gpu(tmp_path: Path) -> None:
     film = Path(__file__).resolve().parents[3] / "client/python/examples/video.py"
     done = subprocess.run([sys.executable, film, tmp_path, "48"], capture_output=True, text=True, timeout=150)
     assert done.returncode == 0, done.stderr

@@ -53,7 +53,7 @@ def ours(a: Any) -> bytes:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_tensor_is_refused_or_changed(pool: str, device: str, dtype: str, layout: str) -> None:
+def test_every_tensor_is_copied_unchanged(pool: str, device: str, dtype: str, layout: str) -> None:
     whole = tensor(dtype, device)
     if whole.is_floating_point():
         whole = torch.nn.Parameter(whole)
@@ -75,7 +75,7 @@ def test_a_tensor_is_refused_or_changed(pool: str, device: str, dtype: str, layo
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("pool", POOLS)
-def test_what_is_not_in_memory_is_not_copied(pool: str, device: str) -> None:
+def test_a_conjugate_is_resolved_before_it_is_copied(pool: str, device: str) -> None:
     z = torch.randn(8, 6, dtype=torch.complex64, device=device)
     for t in (z.conj(), z.conj().imag, z.conj().T, z[1:].conj()):
         with gpushm.to_device(t, pool=pool) as a:
@@ -87,7 +87,7 @@ def test_what_is_not_in_memory_is_not_copied(pool: str, device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_model_is_copied_wrongly(pool: str, device: str) -> None:
+def test_a_model_is_copied_unchanged(pool: str, device: str) -> None:
     layer = torch.nn.TransformerEncoderLayer(64, 4, 128, device=device, dtype=torch.bfloat16)
     model = torch.nn.TransformerEncoder(layer, 3)
     for values in (model.state_dict(), dict(model.named_parameters())):
@@ -103,7 +103,7 @@ def test_a_model_is_copied_wrongly(pool: str, device: str) -> None:
 
 @pytest.mark.skipif("cuda" not in DEVICES, reason="no GPU")
 @pytest.mark.parametrize("pool", MY_POOLS)
-def test_a_copy_overtakes_the_kernel_that_makes_its_source(pool: str) -> None:
+def test_a_copy_waits_for_the_kernel_that_makes_its_source(pool: str) -> None:
     values = {f"t{i}": torch.zeros(1 << 16, device="cuda") for i in range(20)}
     with gpushm.create_many(None, values, pool=pool) as b:
         for own in (torch.cuda.Stream(), torch.cuda.default_stream()):
@@ -131,7 +131,7 @@ def test_a_copy_overtakes_the_kernel_that_makes_its_source(pool: str) -> None:
 
 
 @pytest.mark.parametrize("pool", POOLS if len(DEVICES) > 1 else ["host"])
-def test_tensors_of_a_buffer_are_others(pool: str) -> None:
+def test_tensors_of_a_buffer_share_its_memory(pool: str) -> None:
     values = {name: tensor(name, "cpu") for name in DTYPES}
     with gpushm.create_many(None, values, pool=pool) as b:
         # PyTorch does not take pinned memory as such.
@@ -155,7 +155,7 @@ def test_tensors_of_a_buffer_are_others(pool: str) -> None:
 
 @pytest.mark.skipif("cuda" not in DEVICES, reason="no GPU")
 @pytest.mark.parametrize("pool", POOLS)
-def test_kernels_on_tensors_of_a_buffer_overtake_its_copies(pool: str) -> None:
+def test_kernels_on_tensors_of_a_buffer_wait_for_its_copies(pool: str) -> None:
     big, own, copies = torch.ones(1 << 26, device="cuda"), torch.cuda.Stream(), torch.cuda.Stream()
     torch.cuda.synchronize()
     with gpushm.create_many(None, {"a": ((1 << 26,), "float32"), "b": ((4,), "float32")}, pool=pool) as b:

@@ -64,7 +64,7 @@ def filled(name: str, pool: str, **options: Any) -> gpushm.Array:
 
 
 @pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
-def test_a_library_on_another_gpu_reads_or_writes_other_memory(
+def test_a_library_on_another_gpu_reads_and_writes_the_memory(
     pool: str, own: int, other: int, named: Any, kernels: None
 ) -> None:
     """Opened for the library's GPU, which reaches the memory of its peer."""
@@ -83,7 +83,7 @@ def test_a_library_on_another_gpu_reads_or_writes_other_memory(
 
 
 @pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
-def test_a_tensor_is_on_another_gpu_than_its_memory(
+def test_a_tensor_is_on_the_gpu_of_its_memory(
     pool: str, own: int, other: int, named: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Opened without a word about the GPU: for the memory's own one, with a warning."""
@@ -103,7 +103,7 @@ def test_a_tensor_is_on_another_gpu_than_its_memory(
 
 @pytest.mark.parametrize("source", GPUS)
 @pytest.mark.parametrize("pool", GPU_POOLS)
-def test_what_a_library_made_on_another_gpu_is_copied_wrongly(pool: str, source: int) -> None:
+def test_what_a_library_made_on_another_gpu_is_copied(pool: str, source: int) -> None:
     """Alone, in parts, and many at once; from a thread that works on either GPU."""
     with working_on(source):
         t = library.make(WANT)
@@ -122,7 +122,7 @@ def test_what_a_library_made_on_another_gpu_is_copied_wrongly(pool: str, source:
 
 
 @pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
-def test_publish_on_another_gpu_overtakes_a_kernel_there(
+def test_publish_waits_for_a_kernel_on_another_gpu(
     pool: str, own: int, other: int, named: Any, kernels: None
 ) -> None:
     """A thread that works on one GPU queues a slow kernel there, on memory of the other one, and publishes."""

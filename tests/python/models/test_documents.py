@@ -27,7 +27,7 @@ transformers.AutoModelForCausalLM.from_config(config).save_pretrained("Qwen/Qwen
 """
 
 
-def test_the_tutorial_of_models_does_not_run(in_child: Callable[..., str]) -> None:
+def test_the_tutorial_of_models_runs(in_child: Callable[..., str]) -> None:
     found = BLOCK.findall((ROOT / "client/python/README.md").read_text())
     assert len(found) > 1
     said = in_child("\n".join(found))
@@ -44,7 +44,7 @@ def unlinked() -> Iterator[list[str]]:
         gpushm.unlink(name)
 
 
-def test_the_first_screen_does_not_run(tmp_path: Path, unlinked: list[str]) -> None:
+def test_the_first_screen_runs(tmp_path: Path, unlinked: list[str]) -> None:
     """Its commands, and the Python of the whole page. "cuda" is the CPU where there is no GPU."""
     text = (ROOT / "README.md").read_text()
     commands = COMMAND.findall(text.partition("\n## ")[0])

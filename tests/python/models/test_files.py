@@ -77,7 +77,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def test_a_tensor_differs_from_the_originals(opener: Any, file: str, device: str) -> None:
+def test_a_tensor_equals_the_originals(opener: Any, file: str, device: str) -> None:
     wanted = tensors()
     with opener(file, "pt", device=device) as f:
         assert f.keys() == sorted(wanted) and f.metadata() == {"format": "pt"}
@@ -95,7 +95,7 @@ KEYS += [..., (..., 1), slice(None, None, 3), slice(0, 20), slice(-3, None), [1,
 
 
 @pytest.mark.parametrize("key", KEYS, ids=str)
-def test_a_slice_differs_from_the_originals(opener: Any, file: str, device: str, key: Any) -> None:
+def test_a_slice_equals_the_originals(opener: Any, file: str, device: str, key: Any) -> None:
     a = tensors()["a"]
     with opener(file, "pt", device=device) as f:
         part = f.get_slice("a")
@@ -103,7 +103,7 @@ def test_a_slice_differs_from_the_originals(opener: Any, file: str, device: str,
     assert torch.equal(part[key].cpu(), a[key])
 
 
-def test_an_error_has_another_type(opener: Any, file: str) -> None:
+def test_errors_have_the_types_of_the_library(opener: Any, file: str) -> None:
     with pytest.raises(FileNotFoundError, match="No such file or directory: notafile"):
         opener("notafile", framework="pt")
     for device in "zz", -1, "cuda:x", "cpu:x":
@@ -118,7 +118,7 @@ def test_an_error_has_another_type(opener: Any, file: str) -> None:
 @pytest.mark.parametrize(
     "load", [gpushm.safetensors.load_file, gpushm.safetensors.torch.load_file, gpushm.torch.load_file]
 )
-def test_load_file_copies(load: Any, file: str, device: str) -> None:
+def test_two_loads_of_a_file_share_its_buffer(load: Any, file: str, device: str) -> None:
     one, two = load(file, device), load(Path(file), device=device)
     assert len(gpushm.ls()) == 1 and gpushm.ls()[0].name.startswith("safetensors/")
     for name, tensor in tensors().items():
@@ -128,20 +128,20 @@ def test_load_file_copies(load: Any, file: str, device: str) -> None:
     assert gpushm.as_array(one["a"]).buffer.id == gpushm.as_array(two["a"]).buffer.id
 
 
-def test_a_device_has_other_names(file: str, gpu: str) -> None:
+def test_every_name_of_a_device_is_understood(file: str, gpu: str) -> None:
     for device in 0, "cuda", "cuda:0", torch.device("cuda", 0):
         assert gpushm.safetensors.load_file(file, device)["a"].device == torch.device("cuda:0")
     assert gpushm.safetensors.load_file(file)["a"].device.type == "cpu"
 
 
-def test_a_write_on_the_cpu_is_seen_by_others(file: str) -> None:
+def test_a_write_on_the_cpu_is_private(file: str) -> None:
     one, two = gpushm.safetensors.torch.load_file(file), gpushm.safetensors.torch.load_file(file)
     one["a"].zero_()
     one["a"].add_(1)
     assert torch.equal(two["a"], tensors()["a"]) and torch.equal(one["a"], torch.ones(10, 5))
 
 
-def test_a_read_only_tensor_is_given_without_a_warning(file: str, gpu: str) -> None:
+def test_a_read_only_tensor_comes_with_a_warning(file: str, gpu: str) -> None:
     code = f"import gpushm.safetensors as s\\nfound = s.load_file({file!r}, 'cuda')"
     done = subprocess.run(
         [sys.executable, "-c", code.replace("\\n", "\n")], capture_output=True, text=True, timeout=300
@@ -150,7 +150,7 @@ def test_a_read_only_tensor_is_given_without_a_warning(file: str, gpu: str) -> N
     assert "<string>:2: ReadOnlyWarning" in done.stderr
 
 
-def test_the_rest_is_not_safetensors_own(file: str, tmp_path: Path, device: str) -> None:
+def test_the_other_functions_work_as_safetensors_own(file: str, tmp_path: Path, device: str) -> None:
     module = gpushm.safetensors.torch
     assert module.save_model is torch_files.save_model and module.load_model is torch_files.load_model
     found = module.load_file(file, device)
@@ -160,7 +160,7 @@ def test_the_rest_is_not_safetensors_own(file: str, tmp_path: Path, device: str)
     assert torch.equal(module.load(module.save({"a": found["a"]}))["a"], tensors()["a"])
 
 
-def test_a_model_is_saved_otherwise(tmp_path: Path, device: str) -> None:
+def test_a_published_model_is_saved_as_it_is(tmp_path: Path, device: str) -> None:
     model = torch.nn.Linear(3, 4).to(device)
     with gpushm.torch.publish("model", model):
         gpushm.safetensors.save_file(gpushm.open_many("model"), tmp_path / "m.safetensors")

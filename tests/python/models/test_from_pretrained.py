@@ -107,7 +107,7 @@ def check(model: Any, folder: str, device: str, **words: Any) -> None:
 # ---- what comes back ----
 
 
-def test_a_model_differs_from_transformers(folder: str, name: str, device: str) -> None:
+def test_a_model_equals_that_of_transformers(folder: str, name: str, device: str) -> None:
     first = shared(folder, device)
     found = gpushm.stat("model")
     assert "gpushm.content" in found.attrs, "it was not loaded by gpushm.load()"
@@ -126,7 +126,7 @@ def follow(folder: str, device: str, out: Any, dtype: Any = "auto") -> None:
     out.put((logits(model).numpy(), gpushm.stat("model").id))
 
 
-def test_another_process_has_another_model(folder: str, name: str, device: str) -> None:
+def test_another_process_has_the_same_model(folder: str, name: str, device: str) -> None:
     model = shared(folder, device)
     ctx = mp.get_context("spawn")
     out = ctx.Queue()
@@ -137,7 +137,7 @@ def test_another_process_has_another_model(folder: str, name: str, device: str) 
     assert torch.equal(torch.from_numpy(got), logits(model)) and id == gpushm.stat("model").id
 
 
-def test_tied_weights_come_apart(tmp_path: Path, name: str, device: str) -> None:
+def test_tied_weights_stay_tied(tmp_path: Path, name: str, device: str) -> None:
     folder = str(tmp_path / "tied")
     llama(tie_word_embeddings=True).save_pretrained(folder)
     for _ in range(2):
@@ -155,7 +155,7 @@ class OneMlp(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined]
         self.model.layers[1].mlp = self.model.layers[0].mlp
 
 
-def test_a_module_with_two_names_has_one(tmp_path: Path, name: str, device: str) -> None:
+def test_a_module_with_two_names_keeps_both(tmp_path: Path, name: str, device: str) -> None:
     folder = str(tmp_path / "one")
     model = llama()
     model.model.layers[1].mlp.load_state_dict(model.model.layers[0].mlp.state_dict())
@@ -166,7 +166,7 @@ def test_a_module_with_two_names_has_one(tmp_path: Path, name: str, device: str)
         assert torch.equal(logits(found), logits(plain(folder, device)))
 
 
-def test_shards_are_one_model_each(tmp_path: Path, name: str, device: str) -> None:
+def test_shards_make_one_model(tmp_path: Path, name: str, device: str) -> None:
     folder = str(tmp_path / "sharded")
     llama().save_pretrained(folder, max_shard_size="100KB")
     assert len(list(Path(folder).glob("*.safetensors"))) > 1
@@ -174,7 +174,7 @@ def test_shards_are_one_model_each(tmp_path: Path, name: str, device: str) -> No
     assert "gpushm.content" in gpushm.stat("model").attrs
 
 
-def test_another_dtype_is_not_made(folder: str, name: str, device: str) -> None:
+def test_another_dtype_is_made_by_transformers(folder: str, name: str, device: str) -> None:
     # Not as it is in the file: transformers loads it.
     first = shared(folder, device, dtype=torch.float32)
     assert "gpushm.content" not in gpushm.stat("model").attrs and first.dtype == torch.float32
@@ -184,7 +184,7 @@ def test_another_dtype_is_not_made(folder: str, name: str, device: str) -> None:
     assert gpushm.ls("model.loading") == []
 
 
-def test_a_transient_model_ends_before_it_is_used(folder: str, device: str) -> None:
+def test_a_transient_model_ends_with_its_last_user(folder: str, device: str) -> None:
     for dtype in (torch.bfloat16, torch.float32):  # as it is in the file, and not
         first = shared(folder, device, transient=True, dtype=dtype)
         second = shared(folder, device, transient=True, dtype=dtype)
@@ -196,7 +196,7 @@ def test_a_transient_model_ends_before_it_is_used(folder: str, device: str) -> N
             assert time.monotonic() < end
 
 
-def test_joined_experts_are_left_apart(tmp_path: Path, name: str, device: str) -> None:
+def test_joined_experts_equal_those_of_transformers(tmp_path: Path, name: str, device: str) -> None:
     folder = str(tmp_path / "mixtral")
     mixtral().save_pretrained(folder)
     for _ in range(2):
@@ -204,7 +204,7 @@ def test_joined_experts_are_left_apart(tmp_path: Path, name: str, device: str) -
     assert "gpushm.content" not in gpushm.stat("model").attrs
 
 
-def test_a_parameter_that_is_built_on_the_cpu_is_refused(tmp_path: Path, name: str, device: str) -> None:
+def test_a_parameter_that_is_built_on_the_cpu_is_shared(tmp_path: Path, name: str, device: str) -> None:
     folder = str(tmp_path / "wav2vec2")
     wav2vec2().save_pretrained(folder)
     cls = transformers.AutoModelForCTC
@@ -218,13 +218,13 @@ def test_a_parameter_that_is_built_on_the_cpu_is_refused(tmp_path: Path, name: s
             assert is_in(b, model)
 
 
-def test_missing_weights_are_random_in_each_process(folder: str, name: str, device: str) -> None:
+def test_missing_weights_are_the_same_in_each_load(folder: str, name: str, device: str) -> None:
     cls = transformers.AutoModelForSequenceClassification
     heads = [shared(folder, device, cls=cls).score.weight for _ in range(2)]
     assert torch.equal(heads[0], heads[1])
 
 
-def test_a_write_is_seen_by_others(folder: str, name: str) -> None:
+def test_a_write_is_private(folder: str, name: str) -> None:
     one, two = shared(folder, "cpu"), shared(folder, "cpu")
     with torch.no_grad():
         one.lm_head.weight.zero_()
@@ -232,7 +232,7 @@ def test_a_write_is_seen_by_others(folder: str, name: str) -> None:
     check(two, folder, "cpu")
 
 
-def test_a_plain_load_is_changed(folder: str, name: str) -> None:
+def test_a_plain_load_stays_unshared(folder: str, name: str) -> None:
     shared(folder, "cpu")
     model = plain(folder, "cpu")
     assert any(p.requires_grad for p in model.parameters())
@@ -253,7 +253,7 @@ class Initialisations(TorchFunctionMode):  # type: ignore[misc]
         return func(*args, **kwargs)
 
 
-def test_constructors_initialise_what_is_loaded(folder: str, name: str) -> None:
+def test_constructors_skip_the_initialisation_of_what_is_loaded(folder: str, name: str) -> None:
     with Initialisations() as plainly:
         plain(folder, "cpu")
     with Initialisations() as found:
@@ -264,7 +264,7 @@ def test_constructors_initialise_what_is_loaded(folder: str, name: str) -> None:
     assert later.count == plainly.count
 
 
-def test_loading_info_or_options_are_lost(folder: str, name: str) -> None:
+def test_loading_info_and_options_are_passed_on(folder: str, name: str) -> None:
     model, info = shared(
         folder, "cpu", output_loading_info=True, mode=0o640, transient=True, attn_implementation="eager"
     )
@@ -275,7 +275,7 @@ def test_loading_info_or_options_are_lost(folder: str, name: str) -> None:
     # `name` unlinks it.
 
 
-def test_the_warm_up_reserves_the_model_again(tmp_path: Path, name: str, gpu: str) -> None:
+def test_the_warm_up_reserves_little_memory(tmp_path: Path, name: str, gpu: str) -> None:
     folder = str(tmp_path / "larger")
     llama(hidden_size=1024, intermediate_size=4096, num_hidden_layers=4, vocab_size=32000).save_pretrained(folder)
     nbytes = sum(p.stat().st_size for p in Path(folder).glob("*.safetensors"))
@@ -293,7 +293,7 @@ def test_the_warm_up_reserves_the_model_again(tmp_path: Path, name: str, gpu: st
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["by gpushm", "by transformers"])
-def test_two_load_one_model(folder: str, name: str, dtype: Any) -> None:
+def test_processes_share_one_load_of_a_model(folder: str, name: str, dtype: Any) -> None:
     ctx = mp.get_context("spawn")
     out = ctx.Queue()
     processes = [ctx.Process(target=follow, args=(folder, "cpu", out, dtype)) for _ in range(3)]
@@ -307,7 +307,7 @@ def test_two_load_one_model(folder: str, name: str, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("same", [False, True], ids=["another model", "this one"])
-def test_a_loader_does_not_see_what_was_made_meanwhile(
+def test_a_loader_checks_what_was_made_meanwhile(
     folder: str, name: str, same: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish = gpushm.torch.publish
@@ -328,7 +328,7 @@ def test_a_loader_does_not_see_what_was_made_meanwhile(
     assert gpushm.ls("model.loading") == []
 
 
-def test_a_loader_that_fails_blocks_the_name(folder: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loader_that_fails_frees_the_name(folder: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*args: object, **words: object) -> None:
         raise gpushm.PoolFull(28, "no space")
 
@@ -340,7 +340,7 @@ def test_a_loader_that_fails_blocks_the_name(folder: str, name: str, monkeypatch
     shared(folder, "cpu", dtype=torch.float32)
 
 
-def test_a_loader_that_hangs_is_waited_for(folder: str, raises: Raises) -> None:
+def test_a_loader_that_hangs_is_waited_for_up_to_the_timeout(folder: str, raises: Raises) -> None:
     with gpushm.create("model", 1, pool="host") as a:
         raises(gpushm.Timeout, shared, folder, "cpu", timeout=0.5)
         a.discard()
@@ -349,7 +349,7 @@ def test_a_loader_that_hangs_is_waited_for(folder: str, raises: Raises) -> None:
         a.discard()
 
 
-def test_a_pool_has_to_be_called_host(folder: str, in_child: Callable[..., str]) -> None:
+def test_a_host_pool_can_have_any_name(folder: str, in_child: Callable[..., str]) -> None:
     daemon = Daemon("[pool ram]\nkind = host\nsize = 64 MiB\n")
     code = f"""
 import gpushm.transformers
@@ -368,7 +368,7 @@ print(gpushm.stat("model").pool)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["by gpushm", "by transformers"])
-def test_a_pool_that_does_not_fit_is_filled(
+def test_a_pool_that_does_not_fit_the_device_is_refused(
     folder: str, dtype: Any, raises: Raises, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pools = [SimpleNamespace(name="gpu7", kind="vmm", device=7, allowed=True, failed=False), *gpushm.pools()]
@@ -379,7 +379,7 @@ def test_a_pool_that_does_not_fit_is_filled(
     assert gpushm.ls() == []
 
 
-def test_another_model_is_taken_for_this_one(folder: str, tmp_path: Path, name: str, raises: Raises) -> None:
+def test_another_model_is_refused_with_the_difference(folder: str, tmp_path: Path, name: str, raises: Raises) -> None:
     model = shared(folder, "cpu")
     assert "dtype is float32 here and bfloat16 there" in raises(
         gpushm.LayoutError, shared, folder, "cpu", dtype=torch.float32
@@ -399,13 +399,13 @@ def test_another_model_is_taken_for_this_one(folder: str, tmp_path: Path, name: 
     check(model, folder, "cpu")
 
 
-def test_a_buffer_of_something_else_is_taken(folder: str, name: str, raises: Raises) -> None:
+def test_a_buffer_of_something_else_is_refused(folder: str, name: str, raises: Raises) -> None:
     with gpushm.create("model", 4, pool="host") as a:
         a.publish()
     assert "not made by gpushm.transformers" in raises(gpushm.LayoutError, shared, folder, "cpu")
 
 
-def test_a_strangers_weights_are_taken(folder: str, name: str, raises: Raises, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strangers_weights_need_trust(folder: str, name: str, raises: Raises, monkeypatch: pytest.MonkeyPatch) -> None:
     shared(folder, "cpu")
     found = gpushm.stat("model")
     theirs = SimpleNamespace(id=found.id, kind=found.kind, pool=found.pool, state=found.state, uid=4321)
@@ -415,7 +415,7 @@ def test_a_strangers_weights_are_taken(folder: str, name: str, raises: Raises, m
     shared(folder, "cpu")
 
 
-def test_what_can_not_be_shared_is(folder: str, raises: Raises, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_shared_is_refused(folder: str, raises: Raises, monkeypatch: pytest.MonkeyPatch) -> None:
     load = gpushm.transformers.from_pretrained
     text = raises(gpushm.NotSupported, load, folder, name="model", device_map={"model": "cpu", "lm_head": "disk"})
     assert "disk" in text
@@ -429,7 +429,7 @@ def test_what_can_not_be_shared_is(folder: str, raises: Raises, monkeypatch: pyt
         _share._plain_state_dict(llama())
 
 
-def test_another_version_of_transformers_is_patched(
+def test_an_unknown_version_of_transformers_is_refused(
     folder: str, raises: Raises, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as m:

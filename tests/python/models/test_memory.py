@@ -34,7 +34,7 @@ def alloc(nbytes: int, device: int = 0) -> int | None:
     return found
 
 
-def test_the_allocator_gives_memory_twice_or_beyond_the_end() -> None:
+def test_the_allocator_gives_each_byte_once_and_within_bounds() -> None:
     start = 0x7000_0000_0000
     arena = _core._arena_new(start, 4096, 3)
     assert alloc(512, 3) is None, "no arena is current"
@@ -59,7 +59,7 @@ def test_the_allocator_gives_memory_twice_or_beyond_the_end() -> None:
     ALLOCATOR.gpushm_torch_free(start, 1, 3, None)
 
 
-def test_a_thread_allocates_in_another_ones_arena() -> None:
+def test_each_thread_allocates_in_its_own_arena() -> None:
     one, two = _core._arena_new(1 << 40, 1 << 20, 0), _core._arena_new(2 << 40, 1 << 20, 0)
     _core._arena_use(one)
 
@@ -76,7 +76,7 @@ def test_a_thread_allocates_in_another_ones_arena() -> None:
         _core._arena_drop(arena)
 
 
-def test_a_size_is_misread(raises: Raises) -> None:
+def test_a_size_is_read_with_its_unit(raises: Raises) -> None:
     sizes = {5: 5, "5": 5, "2 GiB": 2 << 30, "1.5g": 3 << 29, "64MB": 64 << 20, "64M": 64 << 20}
     for size, nbytes in sizes.items():
         assert shared.memory("model", size)._size == nbytes
@@ -85,7 +85,7 @@ def test_a_size_is_misread(raises: Raises) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_memory_without_a_gpu_says_something_else(raises: Raises) -> None:
+def test_memory_without_a_gpu_is_refused_with_the_reason(raises: Raises) -> None:
     assert "memory() needs a GPU" in raises(gpushm.NotSupported, shared.memory("model", 1 << 20).__enter__)
     assert gpushm.ls() == []
 
@@ -107,7 +107,7 @@ def forward() -> list[float]:
     return list(got(tokens("cuda"))[0, 0].tolist())
 
 
-def test_a_model_is_outside_of_the_buffer_or_copied(gpu: str, name: str, raises: Raises) -> None:
+def test_a_model_of_a_section_lies_in_the_buffer(gpu: str, name: str, raises: Raises) -> None:
     with shared.memory(name, "64 MiB") as mem:
         model = seeded(gpu)
         scratch = torch.empty(1 << 20, device=gpu)
@@ -129,7 +129,7 @@ def test_a_model_is_outside_of_the_buffer_or_copied(gpu: str, name: str, raises:
     mem.close()
 
 
-def test_tensors_outside_are_left_out(gpu: str, name: str, raises: Raises) -> None:
+def test_tensors_from_outside_are_copied_in(gpu: str, name: str, raises: Raises) -> None:
     with shared.memory(name, "8 MiB") as mem:
         model = seeded()
         model.embed.to(gpu)
@@ -146,7 +146,7 @@ def test_tensors_outside_are_left_out(gpu: str, name: str, raises: Raises) -> No
         small.publish({"small": torch.zeros(8, device=gpu)})
 
 
-def test_a_full_buffer_is_not_explained(gpu: str) -> None:
+def test_a_full_buffer_is_explained(gpu: str) -> None:
     with pytest.raises(torch.cuda.OutOfMemoryError) as raised, shared.memory("model", "32 MiB"):
         kept = [torch.empty(24 << 20, dtype=torch.uint8, device=gpu) for _ in range(2)]
     assert "memory() is full" in "".join(raised.value.__notes__)
@@ -155,7 +155,7 @@ def test_a_full_buffer_is_not_explained(gpu: str) -> None:
     del raised
 
 
-def test_nested_sections_take_from_the_wrong_buffer(gpu: str, name: str, raises: Raises) -> None:
+def test_nested_sections_are_refused(gpu: str, name: str, raises: Raises) -> None:
     with shared.memory(name, "8 MiB") as mem:
         assert "within another" in raises(gpushm.StateError, shared.memory("other", "8 MiB").__enter__)
         assert "within another" in raises(gpushm.StateError, mem.__enter__)
@@ -165,7 +165,7 @@ def test_nested_sections_take_from_the_wrong_buffer(gpu: str, name: str, raises:
     assert not gpushm.ls("other")
 
 
-def test_memory_ends_before_its_tensors(gpu: str, name: str) -> None:
+def test_memory_lasts_as_long_as_its_tensors(gpu: str, name: str) -> None:
     """pytorch#146431: a tensor that outlives its pool is given to cudaFree()."""
 
     def build() -> torch.Tensor:
@@ -190,7 +190,7 @@ def test_memory_ends_before_its_tensors(gpu: str, name: str) -> None:
     gpushm.unlink("other")
 
 
-def test_empty_cache_in_a_section_unmaps_tensors(gpu: str, name: str) -> None:
+def test_empty_cache_in_a_section_keeps_tensors(gpu: str, name: str) -> None:
     """pytorch#145168."""
     with shared.memory(name, "64 MiB") as mem:
         kept = [torch.full((1 << 18,), i, device=gpu) for i in range(8)]
@@ -202,7 +202,7 @@ def test_empty_cache_in_a_section_unmaps_tensors(gpu: str, name: str) -> None:
     assert [int(t[5]) for t in kept] == [1, 3, 5, 7, 9]
 
 
-def test_an_exception_keeps_the_name(gpu: str) -> None:
+def test_an_exception_frees_the_name(gpu: str) -> None:
     for _ in range(3):
         with pytest.raises(KeyError), shared.memory("model", "8 MiB"):
             t = torch.ones(8, device=gpu)
@@ -211,7 +211,7 @@ def test_an_exception_keeps_the_name(gpu: str) -> None:
         del t
 
 
-def test_another_threads_tensors_are_in_the_buffer(gpu: str, name: str) -> None:
+def test_another_threads_tensors_stay_outside_of_the_buffer(gpu: str, name: str) -> None:
     made: list[torch.Tensor] = []
     with shared.memory(name, "8 MiB") as mem:
         thread = threading.Thread(target=lambda: made.append(torch.ones(8, device=gpu)))
@@ -223,7 +223,7 @@ def test_another_threads_tensors_are_in_the_buffer(gpu: str, name: str) -> None:
         mem.publish({"t": t})
 
 
-def test_replace_takes_the_name_before_it_is_published(gpu: str, name: str) -> None:
+def test_replace_takes_the_name_at_publication(gpu: str, name: str) -> None:
     shared.publish(name, {"t": torch.zeros(4, device=gpu)})
     with shared.memory(name, "8 MiB", replace=True) as mem:
         t = torch.ones(4, device=gpu)
@@ -249,7 +249,7 @@ print(torch.equal(a @ w, inner))
 """
 
 
-def test_cublas_goes_on_writing_to_its_workspace_in_the_buffer(
+def test_cublas_computes_the_same_after_the_section(
     gpu: str, name: str, in_child: Callable[..., str]
 ) -> None:
     assert in_child(WORKSPACE) == "True\n"
@@ -270,7 +270,7 @@ except gpushm.NotSupported as e:
 """
 
 
-def test_expandable_segments_go_beside_the_buffer(gpu: str, in_child: Callable[..., str]) -> None:
+def test_expandable_segments_lie_in_the_buffer_or_are_refused(gpu: str, in_child: Callable[..., str]) -> None:
     said = in_child(EXPANDABLE, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
     assert said.split() in (["inside", str(1 << 20)], ["refused", "True"]), said
     if gpushm.ls("model"):
@@ -289,14 +289,14 @@ print(int(t.sum()), mem._open().buffer.device)
 """
 
 
-def test_a_pool_of_another_device_crashes(gpu: str, name: str, in_child: Callable[..., str]) -> None:
+def test_a_section_for_another_device_works(gpu: str, name: str, in_child: Callable[..., str]) -> None:
     """pytorch#149802."""
     if torch.cuda.device_count() < 2:
         pytest.skip("one GPU")
     assert in_child(DEVICE) == "8 1\n"
 
 
-def test_a_sealed_model_is_trained_on(gpu: str, name: str, in_child: Callable[..., str]) -> None:
+def test_a_write_to_a_sealed_model_is_an_illegal_access(gpu: str, name: str, in_child: Callable[..., str]) -> None:
     code = """
 import torch, gpushm.torch
 with gpushm.torch.memory("model", "8 MiB") as mem:
@@ -317,7 +317,7 @@ def many(n: int) -> dict[str, Any]:
     return {f"t{i}": torch.randn(64, device="cuda") for i in range(n)}
 
 
-def test_sections_leak_memory(gpu: str, name: str) -> None:
+def test_sections_leak_nothing(gpu: str, name: str) -> None:
     """Generations: each replaces the one before."""
     used = []
     for _ in range(6):

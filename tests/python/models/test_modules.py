@@ -59,7 +59,7 @@ def where(t: torch.Tensor) -> int:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_tensor_comes_back_otherwise(name: str, device: str, dtype: str, layout: str) -> None:
+def test_a_tensor_comes_back_as_it_was(name: str, device: str, dtype: str, layout: str) -> None:
     t = LAYOUTS[layout](made(dtype, device))
     with shared.publish(name, {"t": t}) as tensors:
         assert same(tensors["t"], t)
@@ -67,7 +67,7 @@ def test_a_tensor_comes_back_otherwise(name: str, device: str, dtype: str, layou
         assert list(tensors) == ["t"] and same(tensors["t"], t)
 
 
-def test_a_module_is_not_the_one_that_was_published(name: str, device: str) -> None:
+def test_a_module_comes_back_as_it_was_published(name: str, device: str) -> None:
     model = seeded(device)
     shared.publish(name, model)
     got = shared.attach(name, Tied)
@@ -80,7 +80,7 @@ def test_a_module_is_not_the_one_that_was_published(name: str, device: str) -> N
     assert all(isinstance(p, torch.nn.Parameter) for p in got.parameters())
 
 
-def test_tied_weights_are_untied(name: str, device: str) -> None:
+def test_tied_weights_stay_tied(name: str, device: str) -> None:
     with shared.publish(name, seeded(device)) as tensors:
         assert where(tensors["embed.weight"]) == where(tensors["head.weight"])
         arrays = dict(tensors.buffer.items())
@@ -90,7 +90,7 @@ def test_tied_weights_are_untied(name: str, device: str) -> None:
     assert got.head.weight is got.embed.weight
 
 
-def test_views_of_one_tensor_are_copied_apart(name: str, device: str) -> None:
+def test_views_of_one_tensor_share_one_copy(name: str, device: str) -> None:
     fused = torch.randn(12, 8, device=device)
     parts = {"k": fused[4:8], "fused": fused, "q": fused[:4], "v": fused[8:].T, "alone": fused.clone()}
     with shared.publish(name, parts) as tensors:
@@ -103,7 +103,7 @@ def test_views_of_one_tensor_are_copied_apart(name: str, device: str) -> None:
         got.clear()
 
 
-def test_views_without_the_whole_lose_their_bytes(name: str, device: str) -> None:
+def test_overlapping_views_without_the_whole_stay_together(name: str, device: str) -> None:
     """No tensor covers the region: each is copied, and what lies between them is not."""
     base = torch.arange(64, dtype=torch.int32, device=device)
     parts = {"even": base[::2], "low": base[:40], "high": base[30:60]}
@@ -114,7 +114,7 @@ def test_views_without_the_whole_lose_their_bytes(name: str, device: str) -> Non
         got.clear()
 
 
-def test_bytes_between_elements_are_published(name: str, device: str) -> None:
+def test_bytes_between_elements_stay_private(name: str, device: str) -> None:
     secret = torch.full((8, 8), 77, dtype=torch.uint8, device=device)
     secret[:, ::2] = 1
     with shared.publish(name, {"t": secret[:, ::2]}) as tensors:
@@ -122,13 +122,13 @@ def test_bytes_between_elements_are_published(name: str, device: str) -> None:
         assert 77 not in raw.tolist()
 
 
-def test_a_conjugate_is_published_as_it_is_in_memory(name: str, device: str) -> None:
+def test_a_conjugate_is_resolved_when_it_is_published(name: str, device: str) -> None:
     z = torch.randn(4, 6, dtype=torch.complex64, device=device).conj()
     with shared.publish(name, {"z": z, "i": z.imag}) as tensors:
         assert torch.equal(tensors["z"], z.resolve_conj()) and torch.equal(tensors["i"], z.imag.resolve_neg())
 
 
-def test_equal_modules_have_other_layouts(name: str, device: str) -> None:
+def test_equal_modules_have_equal_layouts(name: str, device: str) -> None:
     digests = set()
     for seed in (1, 2, 3):
         digests.add(shared.publish(name, seeded(device, seed=seed)).buffer.digest)
@@ -138,7 +138,7 @@ def test_equal_modules_have_other_layouts(name: str, device: str) -> None:
 
 
 @pytest.mark.parametrize("start", [0, 1, 3])
-def test_elements_are_not_aligned_in_the_buffer(name: str, start: int) -> None:
+def test_elements_are_aligned_in_the_buffer(name: str, start: int) -> None:
     raw = torch.zeros(64, dtype=torch.uint8)
     parts = {"bytes": raw[start:], "wide": raw[8:40].view(torch.float64)}
     with shared.publish(name, parts) as tensors:
@@ -146,7 +146,7 @@ def test_elements_are_not_aligned_in_the_buffer(name: str, start: int) -> None:
         assert where(tensors["wide"]) - where(tensors["bytes"]) == 8 - start
 
 
-def test_load_file_reads_what_it_could_attach_to(tmp_path: Path) -> None:
+def test_load_file_attaches_to_what_was_loaded_before(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     weights = {n: t.clone() for n, t in seeded().state_dict().items()}
@@ -160,7 +160,7 @@ def test_load_file_reads_what_it_could_attach_to(tmp_path: Path) -> None:
 # ---- leases ----
 
 
-def test_the_module_does_not_keep_the_lease(name: str) -> None:
+def test_a_lease_lasts_as_long_as_the_modules_tensors(name: str) -> None:
     shared.publish(name, seeded())
     got = shared.attach(name, Tied)
     assert gpushm.stat(name).readers == 1
@@ -171,7 +171,7 @@ def test_the_module_does_not_keep_the_lease(name: str) -> None:
     assert gpushm.stat(name).readers == 0
 
 
-def test_a_failed_attach_keeps_a_lease(name: str) -> None:
+def test_a_failed_attach_gives_its_lease_back(name: str) -> None:
     shared.publish(name, seeded())
     with pytest.raises(gpushm.LayoutError) as raised:
         shared.attach(name, lambda: torch.nn.Linear(3, 3))
@@ -179,7 +179,7 @@ def test_a_failed_attach_keeps_a_lease(name: str) -> None:
     del raised
 
 
-def test_a_failed_publish_takes_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_publish_frees_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object) -> None:
         raise OSError("no copy")
 
@@ -189,7 +189,7 @@ def test_a_failed_publish_takes_the_name(monkeypatch: pytest.MonkeyPatch) -> Non
     assert gpushm.ls() == []
 
 
-def test_open_makes_tensors_that_nobody_asked_for(name: str) -> None:
+def test_open_gives_a_mapping_that_closes_after_its_tensors(name: str) -> None:
     shared.publish(name, seeded())
     with shared.open(name) as tensors:
         assert len(tensors) == 8 and "steps" in tensors and "other" not in tensors and 5 not in tensors
@@ -202,7 +202,7 @@ def test_open_makes_tensors_that_nobody_asked_for(name: str) -> None:
     assert tensors.buffer.closed and "closed" in repr(tensors)
 
 
-def test_items_and_values_are_others(name: str, device: str) -> None:
+def test_items_and_values_are_the_mappings_tensors(name: str, device: str) -> None:
     shared.publish(name, seeded().to(device))
     with shared.open(name) as tensors:
         items, values = list(tensors.items()), list(tensors.values())
@@ -213,14 +213,14 @@ def test_items_and_values_are_others(name: str, device: str) -> None:
         del items, values, item, value
 
 
-def test_items_of_an_unusual_type_are_not_made(name: str) -> None:
+def test_items_of_an_unusual_type_are_made(name: str) -> None:
     there = {"a": torch.ones(2), "b": made("float8_e8m0fnu", "cpu"), "c": torch.ones(3, dtype=torch.complex64)}
     shared.publish(name, there)
     with shared.open(name) as tensors:
         assert all(same(item, there[key]) for key, item in tensors.items())
 
 
-def test_a_published_model_is_not_shown_as_one(name: str, device: str) -> None:
+def test_a_published_model_tells_its_types_and_sizes(name: str, device: str) -> None:
     tied = torch.ones(5, dtype=torch.bfloat16, device=device)
     tensors = {"a": torch.ones(2, 3, device=device), "b": tied, "c": tied, "d": tied[1:3]}
     tensors["e"] = torch.ones(0, device=device)
@@ -228,7 +228,7 @@ def test_a_published_model_is_not_shown_as_one(name: str, device: str) -> None:
     assert gpushm.stat(name).attrs["gpushm.types"] == b"float32 2 24, bfloat16 3 14"
 
 
-def test_types_take_the_room_of_other_attributes(name: str) -> None:
+def test_types_give_way_to_other_attributes(name: str) -> None:
     long = "x" * 4050
     shared.publish(name, {"a": torch.ones(2)}, attrs={"note": long})
     found = gpushm.stat(name).attrs
@@ -238,7 +238,7 @@ def test_types_take_the_room_of_other_attributes(name: str) -> None:
 # ---- what does not fit ----
 
 
-def test_a_mismatch_is_not_named(name: str, raises: Raises) -> None:
+def test_a_mismatch_is_named(name: str, raises: Raises) -> None:
     shared.publish(name, seeded())
 
     def other(**changes: Any) -> Callable[[], Tied]:
@@ -257,7 +257,7 @@ def test_a_mismatch_is_not_named(name: str, raises: Raises) -> None:
     assert 'class is "test_modules.Other" here and "modules.Tied" in the buffer' in text
 
 
-def test_another_version_of_pytorch_is_accepted(name: str, raises: Raises, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_pytorch_is_refused(name: str, raises: Raises, monkeypatch: pytest.MonkeyPatch) -> None:
     version = torch.__version__.partition("+")[0]
     monkeypatch.setattr(torch, "__version__", "1.13.0+cu117")
     shared.publish(name, seeded())
@@ -268,7 +268,7 @@ def test_another_version_of_pytorch_is_accepted(name: str, raises: Raises, monke
     shared.attach(name, Tied, strict=False)
 
 
-def test_a_field_of_the_programs_own_is_not_compared(name: str, raises: Raises) -> None:
+def test_a_field_of_the_programs_own_is_compared(name: str, raises: Raises) -> None:
     shared.publish(name, seeded(), fingerprint={"tensor parallel": "3 of 8"})
     cases = [({"tensor parallel": "2 of 8"}, '"2 of 8" here'), ({"quantiser": "awq"}, "not set in the buffer")]
     for own, said in cases:
@@ -279,7 +279,7 @@ def test_a_field_of_the_programs_own_is_not_compared(name: str, raises: Raises) 
         shared.attach(name, Tied, fingerprint={"torch": "2"})
 
 
-def test_a_large_configuration_does_not_fit_an_attribute(name: str, raises: Raises) -> None:
+def test_a_large_configuration_is_compared_by_its_digest(name: str, raises: Raises) -> None:
     model = seeded()
     model.config = {"words": "x" * 100_000}  # type: ignore[assignment]
     shared.publish(name, model)
@@ -300,7 +300,7 @@ model.config |= {"names": {"a", "b", "c", "d", "e"}, "nan": float("nan"), "inf":
 """
 
 
-def test_a_configuration_of_functions_differs_from_itself(
+def test_a_configuration_of_functions_equals_itself_in_each_process(
     name: str, in_child: Callable[..., str], raises: Raises
 ) -> None:
     """In each process they have another address, and a set has another order."""
@@ -315,7 +315,7 @@ def test_a_configuration_of_functions_differs_from_itself(
     assert 'config.act is "<function silu>" here and "<function relu>" in the buffer' in text
 
 
-def test_without_strict_a_shape_may_differ(name: str, raises: Raises) -> None:
+def test_without_strict_a_shape_must_match_still(name: str, raises: Raises) -> None:
     shared.publish(name, seeded())
     assert "shape" in raises(gpushm.LayoutError, shared.attach, name, lambda: Tied(Config(hidden=4)), strict=False)
     more = shared.attach(name, lambda: Tied(Config(layers=3)), strict=False)
@@ -324,7 +324,7 @@ def test_without_strict_a_shape_may_differ(name: str, raises: Raises) -> None:
     assert shared.attach(name, lambda: Tied(dtype=torch.float64), strict=False).embed.weight.dtype == torch.float32
 
 
-def test_a_file_without_tied_names_and_buffers_fits_nothing(name: str, device: str, raises: Raises) -> None:
+def test_a_file_without_tied_names_and_buffers_fits_a_built_module(name: str, device: str, raises: Raises) -> None:
     """As a file of weights: one name of those that are tied, and no buffer that is not persistent."""
     model = seeded(device)
     weights = {n: t for n, t in model.state_dict().items() if n != "head.weight"}
@@ -336,7 +336,7 @@ def test_a_file_without_tied_names_and_buffers_fits_nothing(name: str, device: s
     assert got.head.weight is got.embed.weight and torch.equal(got(tokens(device)), model(tokens(device)))
 
 
-def test_what_can_not_be_shared_is_not_named(raises: Raises) -> None:
+def test_what_cannot_be_shared_is_named(raises: Raises) -> None:
     cases: list[tuple[Any, str]] = [
         (torch.zeros(3).to_sparse(), "layout torch.sparse_coo"),
         (torch.empty(3, device="meta"), "meta device"),
@@ -358,14 +358,14 @@ def test_what_can_not_be_shared_is_not_named(raises: Raises) -> None:
     assert "made a int" in raises(TypeError, shared.attach, "model", lambda: 5)
 
 
-def test_a_name_is_waited_for_although_it_should_not(raises: Raises, name: str) -> None:
+def test_a_name_is_waited_for_only_with_a_timeout(raises: Raises, name: str) -> None:
     raises(gpushm.NotFound, shared.attach, "model", Tied)
     raises(gpushm.Timeout, shared.attach, "model", Tied, timeout=0.01)
     shared.publish(name, seeded())
     raises(gpushm.Exists, shared.publish, name, seeded())
 
 
-def test_a_device_is_misread(name: str, raises: Raises) -> None:
+def test_a_device_is_understood_or_refused(name: str, raises: Raises) -> None:
     shared.publish(name, seeded(), pool="host")
     for device in ("cpu", torch.device("cpu"), None, "current"):
         with shared.open(name, device=device) as tensors:
@@ -376,7 +376,7 @@ def test_a_device_is_misread(name: str, raises: Raises) -> None:
 # ---- what may be written to ----
 
 
-def test_a_private_copy_is_shared(name: str, device: str, raises: Raises) -> None:
+def test_a_writable_tensor_is_a_private_copy(name: str, device: str, raises: Raises) -> None:
     model = seeded(device)
     shared.publish(name, model)
     got = shared.attach(name, Tied, writable=["head.*", "steps"])
@@ -390,7 +390,7 @@ def test_a_private_copy_is_shared(name: str, device: str, raises: Raises) -> Non
     assert int(shared.attach(name, Tied, writable="steps").steps.add_(1)) == 8
 
 
-def test_attributes_of_a_parameter_are_lost(name: str) -> None:
+def test_attributes_of_a_parameter_are_kept(name: str) -> None:
     shared.publish(name, seeded())
 
     def factory() -> Tied:
@@ -410,7 +410,7 @@ print("written")
 """
 
 
-def test_a_write_reaches_the_others(name: str, in_child: Callable[..., str]) -> None:
+def test_a_write_to_shared_weights_ends_its_process(name: str, in_child: Callable[..., str]) -> None:
     model = seeded()
     shared.publish(name, model)
     path = os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")])
@@ -427,7 +427,7 @@ def follow(device: str) -> tuple[list[list[float]], int]:
     return got(tokens(device))[0].tolist(), os.getpid()
 
 
-def test_another_process_computes_something_else(name: str, device: str) -> None:
+def test_another_process_computes_the_same(name: str, device: str) -> None:
     model = seeded(device)
     with mp.get_context("spawn").Pool(1) as pool:
         results = [pool.apply_async(follow, (device,)) for _ in range(2)]
@@ -436,7 +436,7 @@ def test_another_process_computes_something_else(name: str, device: str) -> None
             assert result.get(120)[0] == model(tokens(device))[0].tolist()
 
 
-def test_replace_leaves_a_moment_without_the_name(name: str, device: str) -> None:
+def test_replace_leaves_the_old_model_to_its_holders(name: str, device: str) -> None:
     old = seeded(device, seed=1)
     shared.publish(name, old)
     holder = shared.attach(name, Tied)
@@ -448,7 +448,7 @@ def test_replace_leaves_a_moment_without_the_name(name: str, device: str) -> Non
 
 
 @pytest.mark.skipif(all(p.kind != "pinned" for p in gpushm.pools()), reason="no driver")
-def test_pinned_memory_is_refused(name: str) -> None:
+def test_a_module_is_published_in_pinned_memory(name: str) -> None:
     module = torch.nn.Linear(4, 3)
     with shared.publish(name, module, pool="pinned") as found:
         assert same(found["weight"], module.weight)

@@ -41,7 +41,7 @@ def relay(tmp_path: Path) -> Iterator[str]:
         process.terminate()
 
 
-def test_a_pulled_module_computes_something_else(name: str, device: str, relay: str) -> None:
+def test_a_pulled_module_computes_the_same(name: str, device: str, relay: str) -> None:
     model = seeded(device)
     with shared.publish(name, model) as tensors:
         pool = tensors.buffer.pool
@@ -56,7 +56,7 @@ def test_a_pulled_module_computes_something_else(name: str, device: str, relay: 
     gpushm.unlink("pulled")
 
 
-def test_a_memory_format_changes_values(name: str, device: str, relay: str) -> None:
+def test_a_pulled_tensor_is_contiguous_with_the_same_values(name: str, device: str, relay: str) -> None:
     model = torch.nn.Conv2d(3, 4, 5).to(device).to(memory_format=torch.channels_last)
     with shared.publish(name, model) as tensors:
         pool = tensors.buffer.pool

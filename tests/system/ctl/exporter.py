@@ -125,7 +125,7 @@ def requests(**results):
     return f'gpushm_requests_total{{verb="{verb}",result="{result}"}}'
 
 
-def test_numbers(daemon, exporter):
+def test_metrics_count_what_happened(daemon, exporter):
     before = exporter.samples()
     ctl(daemon, "stat", "nothing", status=3)
     ctl(daemon, "stat", "nothing", status=3)
@@ -154,7 +154,7 @@ def test_numbers(daemon, exporter):
     check(exporter.samples()['gpushm_buffers{pool="host",state="sealed"}'] == 0, "an unlinked buffer is counted")
 
 
-def test_formats(daemon, exporter):
+def test_metrics_have_the_format_that_was_asked_for(daemon, exporter):
     status, headers, text = exporter.ask(Accept=f"{OPENMETRICS};version=1.0.0;q=0.5,text/plain;q=0.1")
     check(status == 200 and headers["Content-Type"].startswith(OPENMETRICS) and text.endswith("# EOF\n"), "OpenMetrics")
     check("# TYPE gpushm_requests counter\n" in text and "# UNIT gpushm_pool_used_bytes bytes\n" in text, "its heads")
@@ -180,7 +180,7 @@ def test_formats(daemon, exporter):
 # ---- HTTP ----
 
 
-def test_http(exporter):
+def test_valid_requests_are_served_and_others_refused(exporter):
     for method in ("HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "NONSENSE"):
         status, headers, _ = exporter.ask(method, body=b"x" * 100000 if method in ("POST", "PUT") else None)
         check(status == 405 and headers["Allow"] == "GET", f"{method}: {status}")
@@ -229,7 +229,7 @@ def trickle(s):
     return False
 
 
-def test_many_clients(exporter):
+def test_a_scrape_is_served_beside_many_silent_clients(exporter):
     limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     n = min(1000, most - 100)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(limit, n + 100), most))
@@ -249,7 +249,7 @@ def test_many_clients(exporter):
 # ---- a daemon that goes ----
 
 
-def test_daemon_goes(daemon, exporter):
+def test_a_missing_daemon_is_told_as_down(daemon, exporter):
     check(daemon.end(signal.SIGKILL) == -signal.SIGKILL, "the daemon had ended")
     status, _, text = exporter.ask()
     check(status == 200 and samples(text) == {"gpushm_up": 0}, f"without a daemon: {status} {text}")
@@ -267,7 +267,7 @@ def test_daemon_goes(daemon, exporter):
     check(exporter.samples()["gpushm_up"] == 1, "a daemon that goes on is not found")
 
 
-def test_command_line():
+def test_wrong_options_are_refused():
     program = os.path.join(BUILD, "gpushm-exporter")
 
     def run(*words):
@@ -290,12 +290,12 @@ def main():
         daemon = Daemon(folder)
         exporter = Exporter(daemon.socket)
         try:
-            test_numbers(daemon, exporter)
-            test_formats(daemon, exporter)
-            test_http(exporter)
-            test_many_clients(exporter)
-            test_daemon_goes(daemon, exporter)
-            test_command_line()
+            test_metrics_count_what_happened(daemon, exporter)
+            test_metrics_have_the_format_that_was_asked_for(daemon, exporter)
+            test_valid_requests_are_served_and_others_refused(exporter)
+            test_a_scrape_is_served_beside_many_silent_clients(exporter)
+            test_a_missing_daemon_is_told_as_down(daemon, exporter)
+            test_wrong_options_are_refused()
         except Exception:  # pylint: disable=broad-except
             check(False, traceback.format_exc())
         finally:

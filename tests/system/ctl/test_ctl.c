@@ -38,7 +38,7 @@ static const struct {
 	{ "[('a', [('b', '<u2'), ('c', '|S3')]), ('d', '<f8')]", "True", "(2, 2)", 52 },
 };
 
-START_TEST(an_array_comes_back_changed)
+START_TEST(an_array_comes_back_unchanged)
 {
 	char name[16], put[1024] = "";
 
@@ -66,7 +66,7 @@ START_TEST(an_array_comes_back_changed)
 }
 END_TEST
 
-START_TEST(a_chunk_is_lost_on_the_way_through_a_pipe)
+START_TEST(a_pipe_carries_every_chunk)
 {
 	/* More than two chunks, and not a multiple of a chunk. */
 	ctl_write_npy("big.npy", "'|u1'", "False", "(20971521,)", 20971521);
@@ -82,7 +82,7 @@ START_TEST(a_chunk_is_lost_on_the_way_through_a_pipe)
 }
 END_TEST
 
-START_TEST(a_new_buffer_is_not_zero)
+START_TEST(a_new_buffer_is_zero)
 {
 	shell_expect(&sh, 0,
 		     "for pool in $($ctl pools | awk 'NR > 1 { print $1 }'); do\n"
@@ -95,7 +95,7 @@ START_TEST(a_new_buffer_is_not_zero)
 }
 END_TEST
 
-START_TEST(float8_or_float4_comes_back_changed)
+START_TEST(float8_and_float4_come_back_unchanged)
 {
 	ctl_write_npy("bytes.npy", "'|u1'", "False", "(6, 8)", 48);
 	shell_expect(&sh, 0,
@@ -112,7 +112,7 @@ START_TEST(float8_or_float4_comes_back_changed)
 }
 END_TEST
 
-START_TEST(a_file_is_cut_or_its_size_must_be_typed)
+START_TEST(create_takes_the_size_from_a_regular_file)
 {
 	/* A regular file has a size, also from where a reader of it has stopped; a device has no
 	 * end. */
@@ -196,7 +196,7 @@ static const struct {
 	{ 1, "$ctl ls > /dev/full", "No space left" },
 };
 
-START_TEST(a_failure_has_the_wrong_exit_code_or_no_message)
+START_TEST(a_failure_has_its_exit_code_and_message)
 {
 	ctl_write_npy("two.npy", "'<f4'", "False", "(2,)", 8);
 	shell_expect(&sh, 0, "$ctl put -q two x=two.npy y=two.npy; head -c 1500 /dev/zero > raw");
@@ -210,7 +210,7 @@ START_TEST(a_failure_has_the_wrong_exit_code_or_no_message)
 }
 END_TEST
 
-START_TEST(a_line_that_can_not_be_written_is_told_as_another_error)
+START_TEST(a_failed_write_to_standard_output_is_named)
 {
 	shell_expect(&sh, 1, "$ctl create --size=1 x > /dev/full");
 	complains("standard output: No space left on device");
@@ -219,7 +219,7 @@ START_TEST(a_line_that_can_not_be_written_is_told_as_another_error)
 }
 END_TEST
 
-START_TEST(an_interrupted_put_leaves_a_buffer)
+START_TEST(an_interrupted_put_leaves_no_buffer)
 {
 	/* Far more than a pipe holds: once all of it is written, the transfer has begun. */
 	ctl_write_npy("some.npy", "'|u1'", "False", "(1000000,)", 900000);
@@ -233,7 +233,7 @@ START_TEST(an_interrupted_put_leaves_a_buffer)
 }
 END_TEST
 
-START_TEST(an_interrupted_get_leaves_a_file)
+START_TEST(an_interrupted_get_leaves_no_file)
 {
 	shell_expect(&sh, 0,
 		     "$ctl create -q --size=30M big; mkfifo pipe\n"
@@ -243,7 +243,7 @@ START_TEST(an_interrupted_get_leaves_a_file)
 }
 END_TEST
 
-START_TEST(a_copy_from_a_gpu_that_fails_midway_leaves_a_file)
+START_TEST(a_failed_copy_from_a_gpu_is_named_and_leaves_no_file)
 {
 	if (shell_run(&sh, "[[ ${FAKECUDA_STRICT-} ]]") != 0) {
 		printf("skipped: the fake driver makes a copy fail\n");
@@ -262,7 +262,7 @@ START_TEST(a_copy_from_a_gpu_that_fails_midway_leaves_a_file)
 }
 END_TEST
 
-START_TEST(a_link_or_a_mode_is_lost_with_the_old_file)
+START_TEST(get_writes_through_a_link_and_keeps_the_mode)
 {
 	shell_expect(
 		&sh, 0,
@@ -278,7 +278,7 @@ START_TEST(a_link_or_a_mode_is_lost_with_the_old_file)
 }
 END_TEST
 
-START_TEST(a_line_of_text_stands_behind_the_bytes)
+START_TEST(get_and_save_write_only_the_bytes_to_dev_stdout)
 {
 	shell_expect(&sh, 0,
 		     "$ctl create -q --size=3K x; head -c 3072 /dev/zero > in\n"
@@ -297,17 +297,17 @@ int main(void)
 
 	tcase_set_timeout(tc, 180);
 	tcase_add_checked_fixture(tc, ctl_setup, ctl_teardown);
-	tcase_add_test(tc, an_array_comes_back_changed);
-	tcase_add_test(tc, a_chunk_is_lost_on_the_way_through_a_pipe);
-	tcase_add_test(tc, a_new_buffer_is_not_zero);
-	tcase_add_test(tc, float8_or_float4_comes_back_changed);
-	tcase_add_test(tc, a_file_is_cut_or_its_size_must_be_typed);
-	tcase_add_test(tc, a_failure_has_the_wrong_exit_code_or_no_message);
-	tcase_add_test(tc, a_line_that_can_not_be_written_is_told_as_another_error);
-	tcase_add_test(tc, an_interrupted_put_leaves_a_buffer);
-	tcase_add_test(tc, an_interrupted_get_leaves_a_file);
-	tcase_add_test(tc, a_copy_from_a_gpu_that_fails_midway_leaves_a_file);
-	tcase_add_test(tc, a_link_or_a_mode_is_lost_with_the_old_file);
-	tcase_add_test(tc, a_line_of_text_stands_behind_the_bytes);
+	tcase_add_test(tc, an_array_comes_back_unchanged);
+	tcase_add_test(tc, a_pipe_carries_every_chunk);
+	tcase_add_test(tc, a_new_buffer_is_zero);
+	tcase_add_test(tc, float8_and_float4_come_back_unchanged);
+	tcase_add_test(tc, create_takes_the_size_from_a_regular_file);
+	tcase_add_test(tc, a_failure_has_its_exit_code_and_message);
+	tcase_add_test(tc, a_failed_write_to_standard_output_is_named);
+	tcase_add_test(tc, an_interrupted_put_leaves_no_buffer);
+	tcase_add_test(tc, an_interrupted_get_leaves_no_file);
+	tcase_add_test(tc, a_failed_copy_from_a_gpu_is_named_and_leaves_no_file);
+	tcase_add_test(tc, get_writes_through_a_link_and_keeps_the_mode);
+	tcase_add_test(tc, get_and_save_write_only_the_bytes_to_dev_stdout);
 	return suite_run("ctl", tc, NULL);
 }

@@ -12,7 +12,7 @@ static const char follower[] =
 	"follow() { coproc P { exec $ctl events \"$@\"; }; exec 3<&${P[0]}; pid=$P_PID\n"
 	"	until [[ $($ctl status --json | grep -o '\"waiting\":1') ]]; do :; done; }\n";
 
-START_TEST(a_follower_misses_what_happens)
+START_TEST(a_follower_prints_each_event)
 {
 	shell_expect(&sh, 0,
 		     "%sfollow --type created,published,renamed,unlinked,freed\n"
@@ -28,7 +28,7 @@ START_TEST(a_follower_misses_what_happens)
 }
 END_TEST
 
-START_TEST(json_lines_are_not_json)
+START_TEST(json_events_are_one_object_per_line)
 {
 	shell_expect(&sh, 0,
 		     "$ctl create -q --shared --size=4K a; $ctl get -q --raw nothing 2> /dev/null\n"
@@ -47,7 +47,7 @@ START_TEST(json_lines_are_not_json)
 }
 END_TEST
 
-START_TEST(a_filter_lets_others_through)
+START_TEST(a_filter_selects_only_its_events)
 {
 	shell_expect(
 		&sh, 0,
@@ -61,7 +61,7 @@ START_TEST(a_filter_lets_others_through)
 }
 END_TEST
 
-START_TEST(a_mistake_has_no_exit_code)
+START_TEST(a_mistake_has_its_exit_code_and_message)
 {
 	shell_expect(&sh, 5, "$ctl events --timeout=20ms");
 	shell_expect(&sh, 2, "$ctl events --user=nobody-of-that-name");
@@ -75,7 +75,7 @@ START_TEST(a_mistake_has_no_exit_code)
 END_TEST
 
 /* It gets no signal while it waits for an event: it looks whether somebody reads. */
-START_TEST(a_follower_outlives_its_reader)
+START_TEST(a_follower_ends_with_its_reader)
 {
 	shell_expect(&sh, 0, "%sfollow; exec 3<&-; eval \"exec ${P[0]}<&-\"; wait $pid", follower);
 }
@@ -87,10 +87,10 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, ctl_setup, ctl_teardown);
-	tcase_add_test(tc, a_follower_misses_what_happens);
-	tcase_add_test(tc, json_lines_are_not_json);
-	tcase_add_test(tc, a_filter_lets_others_through);
-	tcase_add_test(tc, a_mistake_has_no_exit_code);
-	tcase_add_test(tc, a_follower_outlives_its_reader);
+	tcase_add_test(tc, a_follower_prints_each_event);
+	tcase_add_test(tc, json_events_are_one_object_per_line);
+	tcase_add_test(tc, a_filter_selects_only_its_events);
+	tcase_add_test(tc, a_mistake_has_its_exit_code_and_message);
+	tcase_add_test(tc, a_follower_ends_with_its_reader);
 	return suite_run("ctl_events", tc, NULL);
 }

@@ -69,7 +69,7 @@ static void setup(void)
 	write_model("m.safetensors", 0, array_size(tensors), "{\"format\":\"pt\"}");
 }
 
-START_TEST(a_tensor_comes_back_changed)
+START_TEST(a_tensor_comes_back_unchanged)
 {
 	write_tensors();
 	shell_expect(&sh, 0,
@@ -89,7 +89,7 @@ START_TEST(a_tensor_comes_back_changed)
 }
 END_TEST
 
-START_TEST(put_or_get_does_not_know_a_model_by_its_name)
+START_TEST(put_and_get_know_a_model_by_its_file_name)
 {
 	shell_expect(
 		&sh, 0,
@@ -105,7 +105,7 @@ START_TEST(put_or_get_does_not_know_a_model_by_its_name)
 }
 END_TEST
 
-START_TEST(an_index_or_a_folder_is_not_loaded_whole)
+START_TEST(an_index_and_a_folder_are_loaded_whole)
 {
 	write_model("model-1.safetensors", 0, 3, NULL);
 	write_model("model-2.safetensors", 3, 4, NULL);
@@ -127,7 +127,7 @@ START_TEST(an_index_or_a_folder_is_not_loaded_whole)
 }
 END_TEST
 
-START_TEST(an_option_of_load_has_no_effect)
+START_TEST(the_options_of_load_take_effect)
 {
 	shell_expect(
 		&sh, 0,
@@ -151,7 +151,7 @@ START_TEST(an_option_of_load_has_no_effect)
 }
 END_TEST
 
-START_TEST(a_transient_model_outlives_its_command)
+START_TEST(a_transient_model_ends_with_its_command)
 {
 	shell_expect(&sh, 0,
 		     "mkfifo in; $ctl load --transient m.safetensors t < in > out & pid=$!\n"
@@ -161,7 +161,7 @@ START_TEST(a_transient_model_outlives_its_command)
 }
 END_TEST
 
-START_TEST(the_holders_of_an_old_model_lose_it)
+START_TEST(the_holders_of_a_replaced_model_keep_it)
 {
 	write_model("new.safetensors", 1, 2, NULL);
 	shell_expect(&sh, 0,
@@ -176,7 +176,7 @@ START_TEST(the_holders_of_an_old_model_lose_it)
 END_TEST
 
 /* The first of them loads, and the others wait for it or find it. */
-START_TEST(a_model_is_loaded_twice_or_by_nobody)
+START_TEST(load_if_missing_loads_a_model_once)
 {
 	write_large("l.safetensors");
 	shell_expect(&sh, 0,
@@ -198,7 +198,7 @@ START_TEST(a_model_is_loaded_twice_or_by_nobody)
 }
 END_TEST
 
-START_TEST(a_loader_that_is_killed_takes_the_waiting_ones_with_it)
+START_TEST(a_waiting_load_takes_over_from_a_killed_loader)
 {
 	write_large("l.safetensors");
 	shell_expect(
@@ -218,7 +218,7 @@ END_TEST
 #define INTERRUPTIBLE "env --default-signal=INT $ctl "
 
 /* Before the header is whole, in the middle of the first block, and in that of a later one. */
-START_TEST(an_interrupted_load_leaves_a_buffer)
+START_TEST(an_interrupted_load_leaves_no_buffer)
 {
 	write_large("l.safetensors");
 	shell_expect(
@@ -238,7 +238,7 @@ START_TEST(an_interrupted_load_leaves_a_buffer)
 END_TEST
 
 /* The exit status says whether there is a buffer. */
-START_TEST(a_signal_at_a_random_moment_leaves_half_a_model)
+START_TEST(a_signal_at_any_moment_leaves_a_whole_model_or_none)
 {
 	write_large("l.safetensors");
 	shell_expect(&sh, 0,
@@ -264,7 +264,7 @@ START_TEST(a_signal_at_a_random_moment_leaves_half_a_model)
 }
 END_TEST
 
-START_TEST(an_interrupted_save_leaves_a_file)
+START_TEST(an_interrupted_save_leaves_no_file)
 {
 	write_large("l.safetensors");
 	shell_expect(
@@ -281,7 +281,7 @@ START_TEST(an_interrupted_save_leaves_a_file)
 END_TEST
 
 /* On a tmpfs the file has its whole size first, and elsewhere the size of what is written. */
-START_TEST(a_limit_of_file_sizes_ends_the_command)
+START_TEST(a_file_size_limit_is_an_error_and_leaves_no_file)
 {
 	shell_expect(
 		&sh, 0,
@@ -297,7 +297,7 @@ START_TEST(a_limit_of_file_sizes_ends_the_command)
 }
 END_TEST
 
-START_TEST(a_change_of_the_contents_is_not_found)
+START_TEST(verify_tells_whether_the_contents_match_the_digest)
 {
 	ctl_write_npy("a.npy", "'<f4'", "False", "(2,)", 8);
 	shell_expect(&sh, 0, "$ctl load -q m.safetensors m && $ctl verify m");
@@ -317,7 +317,7 @@ START_TEST(a_change_of_the_contents_is_not_found)
 }
 END_TEST
 
-START_TEST(stat_shows_a_model_as_many_arrays)
+START_TEST(stat_summarizes_a_model)
 {
 	shell_expect(&sh, 0, "$ctl load -q m.safetensors m; $ctl stat m");
 	says("model       7 tensors, 73.3 KiB\n");
@@ -341,7 +341,7 @@ START_TEST(stat_shows_a_model_as_many_arrays)
 }
 END_TEST
 
-START_TEST(stat_of_a_model_starts_the_driver)
+START_TEST(stat_of_a_model_makes_no_driver_call)
 {
 	if (shell_run(&sh, "[[ ${FAKECUDA_STRICT-} ]]") != 0) {
 		printf("skipped: the fake driver logs its calls\n");
@@ -357,7 +357,7 @@ START_TEST(stat_of_a_model_starts_the_driver)
 END_TEST
 
 /* Any user may set any attribute, also one that only loads write. */
-START_TEST(an_attribute_of_a_stranger_is_believed_or_breaks_stat)
+START_TEST(stat_copes_with_malformed_model_attributes)
 {
 	static const char *const types[] = { "",
 					     "x",
@@ -386,7 +386,7 @@ START_TEST(an_attribute_of_a_stranger_is_believed_or_breaks_stat)
 END_TEST
 
 /* A table on a terminal is made to fit, line by line. */
-START_TEST(the_tensors_of_a_large_model_take_forever_to_list)
+START_TEST(a_large_model_is_listed_within_a_cpu_time_limit)
 {
 	enum { MANY = 130000 };
 	_cleanup_(free_ptr) struct safetensors_tensor *many = calloc(MANY, sizeof(*many));
@@ -453,7 +453,7 @@ static const struct {
 	{ 2, "$ctl ls --arrays --holders", "choose one" },
 };
 
-START_TEST(a_failure_has_the_wrong_exit_code_or_no_message)
+START_TEST(a_failure_has_its_exit_code_and_message)
 {
 	ctl_write_npy("old.npy", "'<f4'", "False", "(2,)", 8);
 	shell_expect(
@@ -472,7 +472,7 @@ START_TEST(a_failure_has_the_wrong_exit_code_or_no_message)
 }
 END_TEST
 
-START_TEST(json_is_not_json)
+START_TEST(json_output_is_valid_json)
 {
 	static const char *const commands[] = { "load m.safetensors x",
 						"load --if-missing m.safetensors m",
@@ -506,7 +506,7 @@ START_TEST(json_is_not_json)
 }
 END_TEST
 
-START_TEST(progress_is_not_shown_or_not_where_it_was_asked_for)
+START_TEST(progress_is_shown_as_its_option_says)
 {
 	write_large("l.safetensors");
 	shell_expect(&sh, 0, "$ctl load --progress=always l.safetensors x");
@@ -542,7 +542,7 @@ START_TEST(progress_is_not_shown_or_not_where_it_was_asked_for)
 END_TEST
 
 /* A folder with the program and libgpushm, but without libgpushm-load. */
-START_TEST(a_missing_library_breaks_other_commands_or_is_not_named)
+START_TEST(a_missing_library_is_named_and_breaks_only_model_commands)
 {
 	shell_expect(
 		&sh, 0,
@@ -573,7 +573,7 @@ static const char complete[] = "source \"$source/client/ctl/completion/gpushmctl
 			       "compopt() { :; }; COMPREPLY=(); "
 			       "_gpushmctl; printf '%s,' \"${COMPREPLY[@]}\"; echo; }\n";
 
-START_TEST(a_model_is_not_completed)
+START_TEST(models_and_their_files_are_completed)
 {
 	shell_expect(&sh, 0,
 		     "$ctl load -q m.safetensors llama; mkdir models; touch m.txt; "
@@ -597,27 +597,27 @@ int main(void)
 
 	tcase_set_timeout(tc, 180);
 	tcase_add_checked_fixture(tc, setup, ctl_teardown);
-	tcase_add_test(tc, a_tensor_comes_back_changed);
-	tcase_add_test(tc, put_or_get_does_not_know_a_model_by_its_name);
-	tcase_add_test(tc, an_index_or_a_folder_is_not_loaded_whole);
-	tcase_add_test(tc, an_option_of_load_has_no_effect);
-	tcase_add_test(tc, a_transient_model_outlives_its_command);
-	tcase_add_test(tc, the_holders_of_an_old_model_lose_it);
-	tcase_add_test(tc, a_model_is_loaded_twice_or_by_nobody);
-	tcase_add_test(tc, a_loader_that_is_killed_takes_the_waiting_ones_with_it);
-	tcase_add_test(tc, an_interrupted_load_leaves_a_buffer);
-	tcase_add_test(tc, a_signal_at_a_random_moment_leaves_half_a_model);
-	tcase_add_test(tc, an_interrupted_save_leaves_a_file);
-	tcase_add_test(tc, a_limit_of_file_sizes_ends_the_command);
-	tcase_add_test(tc, a_change_of_the_contents_is_not_found);
-	tcase_add_test(tc, stat_shows_a_model_as_many_arrays);
-	tcase_add_test(tc, stat_of_a_model_starts_the_driver);
-	tcase_add_test(tc, an_attribute_of_a_stranger_is_believed_or_breaks_stat);
-	tcase_add_test(tc, the_tensors_of_a_large_model_take_forever_to_list);
-	tcase_add_test(tc, a_failure_has_the_wrong_exit_code_or_no_message);
-	tcase_add_test(tc, json_is_not_json);
-	tcase_add_test(tc, progress_is_not_shown_or_not_where_it_was_asked_for);
-	tcase_add_test(tc, a_missing_library_breaks_other_commands_or_is_not_named);
-	tcase_add_test(tc, a_model_is_not_completed);
+	tcase_add_test(tc, a_tensor_comes_back_unchanged);
+	tcase_add_test(tc, put_and_get_know_a_model_by_its_file_name);
+	tcase_add_test(tc, an_index_and_a_folder_are_loaded_whole);
+	tcase_add_test(tc, the_options_of_load_take_effect);
+	tcase_add_test(tc, a_transient_model_ends_with_its_command);
+	tcase_add_test(tc, the_holders_of_a_replaced_model_keep_it);
+	tcase_add_test(tc, load_if_missing_loads_a_model_once);
+	tcase_add_test(tc, a_waiting_load_takes_over_from_a_killed_loader);
+	tcase_add_test(tc, an_interrupted_load_leaves_no_buffer);
+	tcase_add_test(tc, a_signal_at_any_moment_leaves_a_whole_model_or_none);
+	tcase_add_test(tc, an_interrupted_save_leaves_no_file);
+	tcase_add_test(tc, a_file_size_limit_is_an_error_and_leaves_no_file);
+	tcase_add_test(tc, verify_tells_whether_the_contents_match_the_digest);
+	tcase_add_test(tc, stat_summarizes_a_model);
+	tcase_add_test(tc, stat_of_a_model_makes_no_driver_call);
+	tcase_add_test(tc, stat_copes_with_malformed_model_attributes);
+	tcase_add_test(tc, a_large_model_is_listed_within_a_cpu_time_limit);
+	tcase_add_test(tc, a_failure_has_its_exit_code_and_message);
+	tcase_add_test(tc, json_output_is_valid_json);
+	tcase_add_test(tc, progress_is_shown_as_its_option_says);
+	tcase_add_test(tc, a_missing_library_is_named_and_breaks_only_model_commands);
+	tcase_add_test(tc, models_and_their_files_are_completed);
 	return suite_run("ctl_load", tc, NULL);
 }

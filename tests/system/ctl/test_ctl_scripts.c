@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-START_TEST(a_held_buffer_is_seen_or_never_published)
+START_TEST(a_held_buffer_is_hidden_until_it_is_published)
 {
 	ctl_write_npy("a.npy", "'<f4'", "False", "(2,)", 8);
 	shell_expect(
@@ -43,7 +43,7 @@ static const char holders[] =
 	"	read -r line <&3; }\n"
 	"names() { grep -o \"@gpushmctl/$(id -u)/.*\" /proc/net/unix; }\n";
 
-START_TEST(a_hold_that_is_interrupted_drops_the_contents_without_a_word)
+START_TEST(an_interrupted_hold_says_that_the_contents_are_dropped)
 {
 	shell_expect(&sh, 0,
 		     "%sfor signal in TERM INT HUP; do\n"
@@ -59,7 +59,7 @@ START_TEST(a_hold_that_is_interrupted_drops_the_contents_without_a_word)
 }
 END_TEST
 
-START_TEST(a_stranger_takes_the_socket_of_a_hold)
+START_TEST(publish_ignores_the_sockets_of_strangers)
 {
 	shell_expect(&sh, 0,
 		     "%shold x 2> /dev/null; old=$(names); kill $pid; wait $pid\n"
@@ -92,7 +92,7 @@ START_TEST(a_stranger_takes_the_socket_of_a_hold)
 }
 END_TEST
 
-START_TEST(an_unlinked_buffer_is_published_in_place_of_its_successor)
+START_TEST(publish_takes_the_successor_of_an_unlinked_buffer)
 {
 	shell_expect(&sh, 0,
 		     "%shold x; first=$pid; $ctl rm x\n"
@@ -104,7 +104,7 @@ START_TEST(an_unlinked_buffer_is_published_in_place_of_its_successor)
 }
 END_TEST
 
-START_TEST(a_script_misses_events_of_a_watch)
+START_TEST(a_watch_prints_each_event)
 {
 	shell_expect(
 		&sh, 0,
@@ -128,7 +128,7 @@ START_TEST(a_script_misses_events_of_a_watch)
 }
 END_TEST
 
-START_TEST(a_pattern_removes_too_much_or_nothing)
+START_TEST(a_pattern_removes_exactly_what_it_matches)
 {
 	shell_expect(
 		&sh, 0,
@@ -153,7 +153,7 @@ START_TEST(a_pattern_removes_too_much_or_nothing)
 }
 END_TEST
 
-START_TEST(a_watch_misses_a_name_that_matches_later)
+START_TEST(a_watch_of_a_pattern_reports_names_that_match_later)
 {
 	shell_expect(
 		&sh, 0,
@@ -186,7 +186,7 @@ static const char complete[] = "source \"$source/client/ctl/completion/gpushmctl
 			       "compopt() { :; }; COMPREPLY=(); "
 			       "_gpushmctl; printf '%s,' \"${COMPREPLY[@]}\"; echo; }\n";
 
-START_TEST(a_name_means_nothing_while_it_is_moved)
+START_TEST(mv_renames_a_buffer_and_replaces_only_by_force)
 {
 	shell_expect(
 		&sh, 0,
@@ -209,7 +209,7 @@ START_TEST(a_name_means_nothing_while_it_is_moved)
 END_TEST
 
 /* Names and patterns report the same. */
-START_TEST(a_watch_hides_what_is_replaced)
+START_TEST(a_watch_says_what_is_replaced)
 {
 	static const char *const words[] = { "m", "'[m]'" };
 
@@ -238,7 +238,7 @@ START_TEST(a_watch_hides_what_is_replaced)
 }
 END_TEST
 
-START_TEST(a_hold_ends_before_its_input)
+START_TEST(a_hold_lasts_until_its_input_ends)
 {
 	shell_expect(
 		&sh, 0,
@@ -256,7 +256,7 @@ START_TEST(a_hold_ends_before_its_input)
 END_TEST
 
 /* Until the limit is raised again, the daemon has no descriptor for a connection. */
-START_TEST(a_hold_comes_back_to_a_daemon_without_descriptors)
+START_TEST(a_hold_tries_again_until_the_daemon_has_descriptors)
 {
 	shell_expect(
 		&sh, 0,
@@ -275,7 +275,7 @@ START_TEST(a_hold_comes_back_to_a_daemon_without_descriptors)
 }
 END_TEST
 
-START_TEST(a_transient_buffer_outlives_its_command)
+START_TEST(a_transient_buffer_ends_with_its_command)
 {
 	shell_expect(&sh, 0,
 		     "mkfifo in; $ctl create --transient --size=4K t < in > out & pid=$!\n"
@@ -285,7 +285,7 @@ START_TEST(a_transient_buffer_outlives_its_command)
 }
 END_TEST
 
-START_TEST(json_is_not_json)
+START_TEST(json_output_is_valid_json)
 {
 	static const char *const commands[] = {
 		"status",
@@ -337,7 +337,7 @@ START_TEST(json_is_not_json)
 }
 END_TEST
 
-START_TEST(a_name_is_not_completed)
+START_TEST(commands_names_and_options_are_completed)
 {
 	shell_expect(&sh, 0,
 		     "$ctl create -q --size=1 models/a && $ctl create -q --size=1 'models/b c'");
@@ -360,7 +360,7 @@ START_TEST(a_name_is_not_completed)
 }
 END_TEST
 
-START_TEST(the_name_of_an_array_is_not_completed)
+START_TEST(the_name_of_an_array_is_completed)
 {
 	ctl_write_npy("x.npy", "'<f4'", "False", "(2,)", 8);
 	shell_expect(
@@ -380,7 +380,7 @@ START_TEST(the_name_of_an_array_is_not_completed)
 END_TEST
 
 /* Any user may choose a buffer's name, and an administrator's shell completes it. */
-START_TEST(a_name_is_run_by_a_completion)
+START_TEST(a_completion_quotes_a_name_and_runs_nothing)
 {
 	shell_expect(&sh, 0,
 		     "for n in 'x$(touch ran)' 'x`touch ran`' 'x;touch ran' 'x$HOME' 'x~/*'; do\n"
@@ -394,7 +394,7 @@ START_TEST(a_name_is_run_by_a_completion)
 }
 END_TEST
 
-START_TEST(colours_are_written_where_they_are_not_wanted)
+START_TEST(colours_respect_the_terminal_and_no_color)
 {
 	static const char script[] =
 		"$ctl create -q --size=1 x\n"
@@ -407,7 +407,7 @@ START_TEST(colours_are_written_where_they_are_not_wanted)
 }
 END_TEST
 
-START_TEST(a_table_is_wider_than_the_terminal_or_cut_in_a_pipe)
+START_TEST(a_table_fits_the_terminal_and_is_whole_in_a_pipe)
 {
 	static const char name[] = "a/name/that/is/much/longer/than/a/narrow/terminal/can/show";
 
@@ -434,7 +434,7 @@ START_TEST(a_table_is_wider_than_the_terminal_or_cut_in_a_pipe)
 }
 END_TEST
 
-START_TEST(a_slow_put_shows_no_progress)
+START_TEST(only_a_slow_put_shows_progress)
 {
 	ctl_write_npy("slow.npy", "'|u1'", "False", "(9000000,)", 9000000);
 	/* The first chunk that arrives after one second draws the bar. */
@@ -449,7 +449,7 @@ START_TEST(a_slow_put_shows_no_progress)
 }
 END_TEST
 
-START_TEST(the_doctor_misses_a_fault_or_invents_one)
+START_TEST(the_doctor_reports_each_fault_and_no_other)
 {
 	shell_expect(&sh, 0, "$ctl doctor");
 	says("ok    daemon ");
@@ -482,7 +482,7 @@ START_TEST(the_doctor_misses_a_fault_or_invents_one)
 }
 END_TEST
 
-START_TEST(opens_of_a_buffer_are_not_counted)
+START_TEST(opens_of_a_buffer_are_counted)
 {
 	shell_expect(&sh, 0,
 		     "$ctl create -q --size=1 x; $ctl stat --json x | grep -q '\"opens\":0[,}]' || "
@@ -492,7 +492,7 @@ START_TEST(opens_of_a_buffer_are_not_counted)
 }
 END_TEST
 
-START_TEST(one_of_a_thing_is_said_as_many)
+START_TEST(a_count_of_one_is_in_the_singular)
 {
 	shell_expect(
 		&sh, 0,
@@ -506,7 +506,7 @@ START_TEST(one_of_a_thing_is_said_as_many)
 END_TEST
 
 /* A user has a name, and permissions are written as stat(1) and ls(1) write them. */
-START_TEST(a_user_or_a_mode_is_only_a_number)
+START_TEST(users_and_modes_are_shown_as_words_and_numbers)
 {
 	shell_expect(&sh, 0, "$ctl create -q --size=1 --mode=0640 x; $ctl stat x; echo; id -un");
 	says(", mode 0640 (rw-r-----)\n");
@@ -519,7 +519,7 @@ START_TEST(a_user_or_a_mode_is_only_a_number)
 }
 END_TEST
 
-START_TEST(a_closed_pipe_makes_noise)
+START_TEST(a_closed_pipe_ends_a_command_silently)
 {
 	shell_expect(
 		&sh, 0,
@@ -529,7 +529,7 @@ START_TEST(a_closed_pipe_makes_noise)
 }
 END_TEST
 
-START_TEST(help_is_missing_or_names_no_option)
+START_TEST(each_command_has_help_with_its_options)
 {
 	shell_expect(&sh, 0,
 		     "$ctl help rm | cmp - <($ctl rm --help) && $ctl help | cmp - <($ctl --help) "
@@ -553,30 +553,30 @@ int main(void)
 
 	tcase_set_timeout(tc, 180);
 	tcase_add_checked_fixture(tc, ctl_setup, ctl_teardown);
-	tcase_add_test(tc, a_held_buffer_is_seen_or_never_published);
-	tcase_add_test(tc, a_hold_that_is_interrupted_drops_the_contents_without_a_word);
-	tcase_add_test(tc, a_stranger_takes_the_socket_of_a_hold);
-	tcase_add_test(tc, an_unlinked_buffer_is_published_in_place_of_its_successor);
-	tcase_add_test(tc, a_script_misses_events_of_a_watch);
-	tcase_add_test(tc, a_pattern_removes_too_much_or_nothing);
-	tcase_add_test(tc, a_watch_misses_a_name_that_matches_later);
-	tcase_add_test(tc, a_name_means_nothing_while_it_is_moved);
-	tcase_add_test(tc, a_watch_hides_what_is_replaced);
-	tcase_add_test(tc, a_hold_ends_before_its_input);
-	tcase_add_test(tc, a_hold_comes_back_to_a_daemon_without_descriptors);
-	tcase_add_test(tc, a_transient_buffer_outlives_its_command);
-	tcase_add_test(tc, json_is_not_json);
-	tcase_add_test(tc, a_name_is_not_completed);
-	tcase_add_test(tc, the_name_of_an_array_is_not_completed);
-	tcase_add_test(tc, a_name_is_run_by_a_completion);
-	tcase_add_test(tc, colours_are_written_where_they_are_not_wanted);
-	tcase_add_test(tc, a_table_is_wider_than_the_terminal_or_cut_in_a_pipe);
-	tcase_add_test(tc, a_slow_put_shows_no_progress);
-	tcase_add_test(tc, the_doctor_misses_a_fault_or_invents_one);
-	tcase_add_test(tc, opens_of_a_buffer_are_not_counted);
-	tcase_add_test(tc, one_of_a_thing_is_said_as_many);
-	tcase_add_test(tc, a_user_or_a_mode_is_only_a_number);
-	tcase_add_test(tc, a_closed_pipe_makes_noise);
-	tcase_add_test(tc, help_is_missing_or_names_no_option);
+	tcase_add_test(tc, a_held_buffer_is_hidden_until_it_is_published);
+	tcase_add_test(tc, an_interrupted_hold_says_that_the_contents_are_dropped);
+	tcase_add_test(tc, publish_ignores_the_sockets_of_strangers);
+	tcase_add_test(tc, publish_takes_the_successor_of_an_unlinked_buffer);
+	tcase_add_test(tc, a_watch_prints_each_event);
+	tcase_add_test(tc, a_pattern_removes_exactly_what_it_matches);
+	tcase_add_test(tc, a_watch_of_a_pattern_reports_names_that_match_later);
+	tcase_add_test(tc, mv_renames_a_buffer_and_replaces_only_by_force);
+	tcase_add_test(tc, a_watch_says_what_is_replaced);
+	tcase_add_test(tc, a_hold_lasts_until_its_input_ends);
+	tcase_add_test(tc, a_hold_tries_again_until_the_daemon_has_descriptors);
+	tcase_add_test(tc, a_transient_buffer_ends_with_its_command);
+	tcase_add_test(tc, json_output_is_valid_json);
+	tcase_add_test(tc, commands_names_and_options_are_completed);
+	tcase_add_test(tc, the_name_of_an_array_is_completed);
+	tcase_add_test(tc, a_completion_quotes_a_name_and_runs_nothing);
+	tcase_add_test(tc, colours_respect_the_terminal_and_no_color);
+	tcase_add_test(tc, a_table_fits_the_terminal_and_is_whole_in_a_pipe);
+	tcase_add_test(tc, only_a_slow_put_shows_progress);
+	tcase_add_test(tc, the_doctor_reports_each_fault_and_no_other);
+	tcase_add_test(tc, opens_of_a_buffer_are_counted);
+	tcase_add_test(tc, a_count_of_one_is_in_the_singular);
+	tcase_add_test(tc, users_and_modes_are_shown_as_words_and_numbers);
+	tcase_add_test(tc, a_closed_pipe_ends_a_command_silently);
+	tcase_add_test(tc, each_command_has_help_with_its_options);
 	return suite_run("ctl_scripts", tc, NULL);
 }

@@ -169,7 +169,7 @@ static const char check_npy[] =
 	"assert x == tuple(first + 10 * (i // 6) + i % 6 for i in range(frames * 6)), x\n"
 	"EOF\n}\n";
 
-START_TEST(follow_prints_other_frames_than_were_published)
+START_TEST(follow_prints_the_published_frames)
 {
 	produce("cam", &steady);
 	shell_expect(&sh, 0,
@@ -194,7 +194,7 @@ START_TEST(follow_prints_other_frames_than_were_published)
 }
 END_TEST
 
-START_TEST(a_file_of_frames_is_no_numpy_file)
+START_TEST(follow_records_frames_in_a_numpy_file)
 {
 	produce("cam", &steady);
 	shell_expect(
@@ -217,7 +217,7 @@ START_TEST(a_file_of_frames_is_no_numpy_file)
 }
 END_TEST
 
-START_TEST(a_signal_loses_the_frames_that_were_recorded)
+START_TEST(a_signal_keeps_the_recorded_frames)
 {
 	produce("cam", &steady);
 	shell_expect(&sh, 0,
@@ -231,7 +231,7 @@ START_TEST(a_signal_loses_the_frames_that_were_recorded)
 END_TEST
 
 /* The size of a file ends here, as the space of a disk does. */
-START_TEST(a_full_disk_loses_the_frames_that_were_recorded)
+START_TEST(a_full_disk_keeps_the_recorded_frames)
 {
 	produce("cam", &steady);
 	shell_expect(
@@ -245,7 +245,7 @@ START_TEST(a_full_disk_loses_the_frames_that_were_recorded)
 }
 END_TEST
 
-START_TEST(two_arrays_are_one_or_no_file)
+START_TEST(recording_a_stream_of_two_arrays_needs_the_name_of_one)
 {
 	produce("cam", &(struct plan){ .two_arrays = true });
 	shell_expect(&sh, 3, "$ctl follow -t10 --count=1 --out=x.npy cam");
@@ -255,7 +255,7 @@ START_TEST(two_arrays_are_one_or_no_file)
 }
 END_TEST
 
-START_TEST(a_stream_that_ends_has_the_wrong_exit_code)
+START_TEST(the_end_of_a_stream_is_an_error_only_before_the_count)
 {
 	static const struct plan three = { .flags = GPUSHM_KEEP_QUEUE, .frames = 3 };
 
@@ -269,7 +269,7 @@ START_TEST(a_stream_that_ends_has_the_wrong_exit_code)
 }
 END_TEST
 
-START_TEST(the_death_of_a_producer_is_not_told)
+START_TEST(follow_reports_the_death_of_a_producer_once)
 {
 	pid_t pid = produce("cam", &steady);
 
@@ -287,7 +287,7 @@ START_TEST(the_death_of_a_producer_is_not_told)
 }
 END_TEST
 
-START_TEST(a_reader_that_was_dropped_waits_for_ever)
+START_TEST(a_dropped_reader_ends_with_a_message)
 {
 	produce("cam", &(struct plan){ .limit_ms = 50 });
 	shell_expect(&sh, 0,
@@ -299,7 +299,7 @@ START_TEST(a_reader_that_was_dropped_waits_for_ever)
 }
 END_TEST
 
-START_TEST(follow_outlives_its_reader)
+START_TEST(follow_ends_with_its_reader)
 {
 	produce("cam", &steady);
 	shell_expect(&sh, 0, "$ctl follow -t10 cam | head -n1 > line; [[ -s line ]]");
@@ -328,7 +328,7 @@ static const struct {
 	{ 4, "$ctl -s /nonexistent/socket streams", "/nonexistent/socket" },
 };
 
-START_TEST(a_mistake_has_the_wrong_exit_code_or_no_message)
+START_TEST(a_mistake_has_its_exit_code_and_message)
 {
 	produce("cam", &steady);
 	shell_expect(&sh, 0, "$ctl follow -q -t10 -c1 cam; $ctl create -q --size=8 plain");
@@ -341,7 +341,7 @@ END_TEST
 
 /* ---- streams, ls, stat ---- */
 
-START_TEST(a_list_has_no_rate_or_not_the_readers)
+START_TEST(streams_ls_and_stat_show_a_stream_and_its_readers)
 {
 	produce("cam", &steady);
 	shell_expect(
@@ -378,7 +378,7 @@ START_TEST(a_list_has_no_rate_or_not_the_readers)
 }
 END_TEST
 
-START_TEST(metrics_do_not_count_a_stream)
+START_TEST(metrics_count_a_stream)
 {
 	produce("cam", &steady);
 	shell_expect(&sh, 0,
@@ -392,7 +392,7 @@ START_TEST(metrics_do_not_count_a_stream)
 }
 END_TEST
 
-START_TEST(the_list_does_not_name_who_holds_a_frame)
+START_TEST(the_list_names_the_reader_that_holds_a_frame)
 {
 	pid_t bad;
 
@@ -415,7 +415,7 @@ static const char complete[] = "source \"$source/client/ctl/completion/gpushmctl
 			       "compopt() { :; }; COMPREPLY=(); "
 			       "_gpushmctl; printf '%s,' \"${COMPREPLY[@]}\"; echo; }\n";
 
-START_TEST(a_completion_knows_no_stream)
+START_TEST(a_completion_offers_only_streams_to_follow)
 {
 	produce("cam", &steady);
 	shell_expect(&sh, 0,
@@ -433,19 +433,19 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, ctl_setup, teardown);
-	tcase_add_test(tc, follow_prints_other_frames_than_were_published);
-	tcase_add_test(tc, a_file_of_frames_is_no_numpy_file);
-	tcase_add_test(tc, a_signal_loses_the_frames_that_were_recorded);
-	tcase_add_test(tc, a_full_disk_loses_the_frames_that_were_recorded);
-	tcase_add_test(tc, two_arrays_are_one_or_no_file);
-	tcase_add_test(tc, a_stream_that_ends_has_the_wrong_exit_code);
-	tcase_add_test(tc, the_death_of_a_producer_is_not_told);
-	tcase_add_test(tc, a_reader_that_was_dropped_waits_for_ever);
-	tcase_add_test(tc, follow_outlives_its_reader);
-	tcase_add_test(tc, a_mistake_has_the_wrong_exit_code_or_no_message);
-	tcase_add_test(tc, a_list_has_no_rate_or_not_the_readers);
-	tcase_add_test(tc, metrics_do_not_count_a_stream);
-	tcase_add_test(tc, the_list_does_not_name_who_holds_a_frame);
-	tcase_add_test(tc, a_completion_knows_no_stream);
+	tcase_add_test(tc, follow_prints_the_published_frames);
+	tcase_add_test(tc, follow_records_frames_in_a_numpy_file);
+	tcase_add_test(tc, a_signal_keeps_the_recorded_frames);
+	tcase_add_test(tc, a_full_disk_keeps_the_recorded_frames);
+	tcase_add_test(tc, recording_a_stream_of_two_arrays_needs_the_name_of_one);
+	tcase_add_test(tc, the_end_of_a_stream_is_an_error_only_before_the_count);
+	tcase_add_test(tc, follow_reports_the_death_of_a_producer_once);
+	tcase_add_test(tc, a_dropped_reader_ends_with_a_message);
+	tcase_add_test(tc, follow_ends_with_its_reader);
+	tcase_add_test(tc, a_mistake_has_its_exit_code_and_message);
+	tcase_add_test(tc, streams_ls_and_stat_show_a_stream_and_its_readers);
+	tcase_add_test(tc, metrics_count_a_stream);
+	tcase_add_test(tc, the_list_names_the_reader_that_holds_a_frame);
+	tcase_add_test(tc, a_completion_offers_only_streams_to_follow);
 	return suite_run("ctl_streams", tc, NULL);
 }

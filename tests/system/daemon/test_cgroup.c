@@ -199,7 +199,7 @@ static const struct {
 	{ HOST "allocate=create\n", "0", "daemon" },
 };
 
-START_TEST(another_control_group_pays_for_host_memory)
+START_TEST(the_control_group_that_touches_host_memory_first_pays)
 {
 	struct role_process creator, reader;
 
@@ -223,7 +223,7 @@ START_TEST(another_control_group_pays_for_host_memory)
 }
 END_TEST
 
-START_TEST(a_create_beyond_the_daemons_limit_kills_the_daemon)
+START_TEST(a_create_beyond_the_daemons_memory_limit_is_refused)
 {
 	struct gpushm_buffer *b = NULL;
 
@@ -244,7 +244,8 @@ int main(int argc, char **argv)
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_set_timeout(t, 60);
-	tcase_add_loop_test(t, another_control_group_pays_for_host_memory, 0, array_size(cases));
-	tcase_add_test(t, a_create_beyond_the_daemons_limit_kills_the_daemon);
+	tcase_add_loop_test(t, the_control_group_that_touches_host_memory_first_pays, 0,
+			    array_size(cases));
+	tcase_add_test(t, a_create_beyond_the_daemons_memory_limit_is_refused);
 	return suite_run("cgroup", t, NULL);
 }

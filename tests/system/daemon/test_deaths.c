@@ -70,7 +70,7 @@ static void kill_role(struct role_process *p)
 
 /* ---- deaths ---- */
 
-START_TEST(a_dead_creators_buffer_stays)
+START_TEST(an_unpublished_buffer_ends_with_its_creator)
 {
 	struct role_process maker;
 	struct gpushm_buffer *b = NULL;
@@ -84,7 +84,7 @@ START_TEST(a_dead_creators_buffer_stays)
 }
 END_TEST
 
-START_TEST(a_published_buffer_dies_with_its_creator)
+START_TEST(a_published_buffer_outlives_its_creator)
 {
 	struct role_process maker;
 	struct gpushm_buffer *b = NULL;
@@ -97,7 +97,7 @@ START_TEST(a_published_buffer_dies_with_its_creator)
 }
 END_TEST
 
-START_TEST(a_killed_readers_lease_never_ends)
+START_TEST(a_lease_ends_when_its_reader_is_killed)
 {
 	struct role_process holder;
 	struct gpushm_buffer *b = client_create("x", 100, NULL);
@@ -122,7 +122,7 @@ static uint32_t suspects_of(const char *name)
 	return n;
 }
 
-START_TEST(a_closed_socket_ends_a_lease)
+START_TEST(a_lease_outlives_its_connection_until_the_process_ends)
 {
 	struct role_process holder;
 	struct gpushm_buffer *b = client_create("x", 100, NULL);
@@ -158,7 +158,7 @@ static void *open_when_published(void *arg)
 	return NULL;
 }
 
-START_TEST(a_waiting_open_misses_the_publication)
+START_TEST(a_waiting_open_waits_past_a_dead_creator_for_publication)
 {
 	struct waiting w = { 0 };
 	struct role_process maker;
@@ -184,7 +184,7 @@ START_TEST(a_waiting_open_misses_the_publication)
 }
 END_TEST
 
-START_TEST(a_forked_child_speaks_on_its_parents_connection)
+START_TEST(a_forked_child_may_not_use_its_parents_connection)
 {
 	struct gpushm_buffer *b = client_create("x", 100, NULL), *other = NULL;
 	pid_t child = fork();
@@ -211,11 +211,11 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_dead_creators_buffer_stays);
-	tcase_add_test(t, a_published_buffer_dies_with_its_creator);
-	tcase_add_test(t, a_killed_readers_lease_never_ends);
-	tcase_add_test(t, a_closed_socket_ends_a_lease);
-	tcase_add_test(t, a_waiting_open_misses_the_publication);
-	tcase_add_test(t, a_forked_child_speaks_on_its_parents_connection);
+	tcase_add_test(t, an_unpublished_buffer_ends_with_its_creator);
+	tcase_add_test(t, a_published_buffer_outlives_its_creator);
+	tcase_add_test(t, a_lease_ends_when_its_reader_is_killed);
+	tcase_add_test(t, a_lease_outlives_its_connection_until_the_process_ends);
+	tcase_add_test(t, a_waiting_open_waits_past_a_dead_creator_for_publication);
+	tcase_add_test(t, a_forked_child_may_not_use_its_parents_connection);
 	return suite_run("deaths", t, NULL);
 }

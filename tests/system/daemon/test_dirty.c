@@ -131,7 +131,7 @@ static int open_refusing(struct gpushm *conn, uint64_t timeout_ms, struct gpushm
 
 /* ---- tests ---- */
 
-START_TEST(a_dead_writers_buffer_looks_clean)
+START_TEST(a_dead_writer_leaves_a_dirty_buffer_until_it_is_cleaned)
 {
 	pid_t pid = make_dirty("x");
 	struct gpushm_stat st = stat_of("x"), *list = NULL;
@@ -160,7 +160,7 @@ START_TEST(a_dead_writers_buffer_looks_clean)
 }
 END_TEST
 
-START_TEST(a_writer_that_exits_without_a_close_leaves_a_clean_buffer)
+START_TEST(a_writer_that_exits_without_a_close_leaves_a_dirty_buffer)
 {
 	struct role_process writer;
 
@@ -175,7 +175,7 @@ START_TEST(a_writer_that_exits_without_a_close_leaves_a_clean_buffer)
 }
 END_TEST
 
-START_TEST(the_first_death_is_forgotten_at_the_second)
+START_TEST(the_first_dead_writer_stays_named_after_a_second)
 {
 	pid_t pid = make_dirty("x");
 	struct role_process writer;
@@ -188,7 +188,7 @@ START_TEST(the_first_death_is_forgotten_at_the_second)
 }
 END_TEST
 
-START_TEST(a_reader_that_dies_makes_dirty)
+START_TEST(a_dead_reader_leaves_a_clean_buffer)
 {
 	struct gpushm_buffer *b = client_create("x", 100, NULL);
 	struct role_process reader;
@@ -202,7 +202,7 @@ START_TEST(a_reader_that_dies_makes_dirty)
 }
 END_TEST
 
-START_TEST(a_writer_that_closed_makes_dirty_when_it_dies)
+START_TEST(a_writer_that_closed_leaves_a_clean_buffer_when_it_dies)
 {
 	struct role_process writer;
 
@@ -217,7 +217,7 @@ START_TEST(a_writer_that_closed_makes_dirty_when_it_dies)
 }
 END_TEST
 
-START_TEST(a_sealed_buffer_is_dirty_when_its_creator_dies)
+START_TEST(a_sealed_buffer_stays_clean_when_its_creator_dies)
 {
 	struct role_process sealer;
 
@@ -230,7 +230,7 @@ START_TEST(a_sealed_buffer_is_dirty_when_its_creator_dies)
 }
 END_TEST
 
-START_TEST(an_open_that_refuses_gets_a_dirty_buffer)
+START_TEST(an_open_can_refuse_a_dirty_buffer)
 {
 	struct gpushm_buffer *b = NULL;
 	char pid[16];
@@ -261,7 +261,7 @@ static void *open_when_clean(void *arg)
 	return NULL;
 }
 
-START_TEST(a_waiting_open_misses_the_cleaning)
+START_TEST(a_waiting_open_gets_the_cleaned_buffer)
 {
 	struct waiting w = { 0 };
 	pthread_t thread;
@@ -280,7 +280,7 @@ START_TEST(a_waiting_open_misses_the_cleaning)
 }
 END_TEST
 
-START_TEST(anybody_may_clean)
+START_TEST(a_stranger_may_not_clean)
 {
 	struct role_process stranger;
 
@@ -296,7 +296,7 @@ START_TEST(anybody_may_clean)
 }
 END_TEST
 
-START_TEST(each_death_of_a_users_own_writers_is_a_line_of_the_log)
+START_TEST(deaths_of_a_users_own_writers_are_rate_limited_in_the_log)
 {
 	char name[8];
 
@@ -311,7 +311,7 @@ START_TEST(each_death_of_a_users_own_writers_is_a_line_of_the_log)
 }
 END_TEST
 
-START_TEST(an_orderly_end_makes_buffers_of_living_writers_dirty)
+START_TEST(an_orderly_end_of_the_daemon_marks_no_buffer_dirty)
 {
 	struct gpushm_buffer *b = client_create("x", 100, NULL);
 	struct role_process writer;
@@ -329,7 +329,7 @@ START_TEST(an_orderly_end_makes_buffers_of_living_writers_dirty)
 }
 END_TEST
 
-START_TEST(gpushmctl_hides_a_death)
+START_TEST(gpushmctl_shows_and_cleans_a_dirty_buffer)
 {
 	struct shell sh;
 	pid_t pid = make_dirty("x");
@@ -353,17 +353,17 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_dead_writers_buffer_looks_clean);
-	tcase_add_test(t, a_writer_that_exits_without_a_close_leaves_a_clean_buffer);
-	tcase_add_test(t, the_first_death_is_forgotten_at_the_second);
-	tcase_add_test(t, a_reader_that_dies_makes_dirty);
-	tcase_add_test(t, a_writer_that_closed_makes_dirty_when_it_dies);
-	tcase_add_test(t, a_sealed_buffer_is_dirty_when_its_creator_dies);
-	tcase_add_test(t, an_open_that_refuses_gets_a_dirty_buffer);
-	tcase_add_test(t, a_waiting_open_misses_the_cleaning);
-	tcase_add_test(t, anybody_may_clean);
-	tcase_add_test(t, each_death_of_a_users_own_writers_is_a_line_of_the_log);
-	tcase_add_test(t, an_orderly_end_makes_buffers_of_living_writers_dirty);
-	tcase_add_test(t, gpushmctl_hides_a_death);
+	tcase_add_test(t, a_dead_writer_leaves_a_dirty_buffer_until_it_is_cleaned);
+	tcase_add_test(t, a_writer_that_exits_without_a_close_leaves_a_dirty_buffer);
+	tcase_add_test(t, the_first_dead_writer_stays_named_after_a_second);
+	tcase_add_test(t, a_dead_reader_leaves_a_clean_buffer);
+	tcase_add_test(t, a_writer_that_closed_leaves_a_clean_buffer_when_it_dies);
+	tcase_add_test(t, a_sealed_buffer_stays_clean_when_its_creator_dies);
+	tcase_add_test(t, an_open_can_refuse_a_dirty_buffer);
+	tcase_add_test(t, a_waiting_open_gets_the_cleaned_buffer);
+	tcase_add_test(t, a_stranger_may_not_clean);
+	tcase_add_test(t, deaths_of_a_users_own_writers_are_rate_limited_in_the_log);
+	tcase_add_test(t, an_orderly_end_of_the_daemon_marks_no_buffer_dirty);
+	tcase_add_test(t, gpushmctl_shows_and_cleans_a_dirty_buffer);
 	return suite_run("dirty", t, NULL);
 }

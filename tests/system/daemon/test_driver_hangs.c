@@ -96,7 +96,7 @@ static void expect_events(void)
 	gpushm_events_free(e);
 }
 
-START_TEST(a_driver_call_that_hangs_takes_others_with_it)
+START_TEST(a_hanging_driver_call_fails_only_the_pools_of_its_gpu)
 {
 	struct gpushm_buffer *kept = NULL, *again = NULL;
 	struct role_process creator;
@@ -174,7 +174,7 @@ static uint64_t pending_bytes(void)
 	return sum;
 }
 
-START_TEST(a_flush_waits_for_a_driver_that_hangs)
+START_TEST(a_flush_names_the_hanging_pool_and_flushes_the_others)
 {
 	if (!fake_is_here())
 		return;
@@ -198,7 +198,7 @@ START_TEST(a_flush_waits_for_a_driver_that_hangs)
 }
 END_TEST
 
-START_TEST(a_driver_that_does_not_start_stops_the_daemon)
+START_TEST(a_daemon_serves_host_memory_without_its_driver)
 {
 	if (!fake_is_here())
 		return;
@@ -231,7 +231,7 @@ static bool has_driver(void)
 
 static const char *const pools[] = { "[pool p]\nkind=host\n", "[pool p]\nkind=pinned\n" };
 
-START_TEST(host_memory_has_the_driver_loaded)
+START_TEST(the_driver_is_loaded_only_for_pools_that_need_it)
 {
 	if (!fake_is_here())
 		return;
@@ -246,7 +246,7 @@ END_TEST
 /* The call that hangs: at the start, or in a create. */
 static const char *const calls[] = { "cuInit", "cuMemCreate" };
 
-START_TEST(a_daemon_does_not_end_because_a_driver_call_hangs)
+START_TEST(a_daemon_ends_while_a_driver_call_hangs)
 {
 	struct role_process creator = { 0 };
 	int status;
@@ -280,11 +280,11 @@ int main(int argc, char **argv)
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_driver_call_that_hangs_takes_others_with_it);
-	tcase_add_test(t, a_flush_waits_for_a_driver_that_hangs);
-	tcase_add_test(t, a_driver_that_does_not_start_stops_the_daemon);
-	tcase_add_loop_test(t, host_memory_has_the_driver_loaded, 0, array_size(pools));
-	tcase_add_loop_test(t, a_daemon_does_not_end_because_a_driver_call_hangs, 0,
-			    (int)array_size(calls));
+	tcase_add_test(t, a_hanging_driver_call_fails_only_the_pools_of_its_gpu);
+	tcase_add_test(t, a_flush_names_the_hanging_pool_and_flushes_the_others);
+	tcase_add_test(t, a_daemon_serves_host_memory_without_its_driver);
+	tcase_add_loop_test(t, the_driver_is_loaded_only_for_pools_that_need_it, 0,
+			    array_size(pools));
+	tcase_add_loop_test(t, a_daemon_ends_while_a_driver_call_hangs, 0, (int)array_size(calls));
 	return suite_run("driver_hangs", t, NULL);
 }

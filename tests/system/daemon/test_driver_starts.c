@@ -64,7 +64,7 @@ static void stop(void)
 	forget_state();
 }
 
-START_TEST(a_create_whose_gpu_does_not_come_back_ends_the_daemon)
+START_TEST(a_create_is_refused_when_its_gpu_does_not_come_back)
 {
 	if (!fake_is_here())
 		return;
@@ -83,7 +83,7 @@ END_TEST
  * opened again, the other has a mempool successor and is closed at once. */
 static const char *const pools[] = { "gpu0", "gpu0-mempool" };
 
-START_TEST(a_create_that_waits_for_space_waits_forever_for_the_driver)
+START_TEST(a_create_that_waits_for_space_obeys_the_driver_timeout)
 {
 	if (!fake_is_here())
 		return;
@@ -95,7 +95,7 @@ START_TEST(a_create_that_waits_for_space_waits_forever_for_the_driver)
 }
 END_TEST
 
-START_TEST(a_create_before_the_driver_starts_is_larger_than_an_importer_survives)
+START_TEST(a_too_large_create_is_refused_once_the_driver_starts)
 {
 	if (!fake_is_here())
 		return;
@@ -107,7 +107,7 @@ START_TEST(a_create_before_the_driver_starts_is_larger_than_an_importer_survives
 }
 END_TEST
 
-START_TEST(a_create_that_waits_for_the_driver_is_not_made)
+START_TEST(a_create_that_waits_for_the_driver_is_made)
 {
 	if (!fake_is_here())
 		return;
@@ -123,7 +123,7 @@ START_TEST(a_create_that_waits_for_the_driver_is_not_made)
 END_TEST
 
 /* Its client disconnects, or the daemon ends. */
-START_TEST(a_cancelled_create_ends_the_daemon_or_stays)
+START_TEST(a_waiting_create_ends_with_its_client_or_daemon)
 {
 	if (!fake_is_here())
 		return;
@@ -148,7 +148,7 @@ START_TEST(a_cancelled_create_ends_the_daemon_or_stays)
 }
 END_TEST
 
-START_TEST(a_reload_before_the_driver_starts_is_lost)
+START_TEST(a_reload_waits_until_the_driver_starts)
 {
 	if (!fake_is_here())
 		return;
@@ -169,14 +169,12 @@ int main(void)
 	TCase *t = tcase_create("driver_starts");
 
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_create_whose_gpu_does_not_come_back_ends_the_daemon);
-	tcase_add_loop_test(t, a_create_that_waits_for_space_waits_forever_for_the_driver, 0,
+	tcase_add_test(t, a_create_is_refused_when_its_gpu_does_not_come_back);
+	tcase_add_loop_test(t, a_create_that_waits_for_space_obeys_the_driver_timeout, 0,
 			    (int)array_size(pools));
-	tcase_add_loop_test(t,
-			    a_create_before_the_driver_starts_is_larger_than_an_importer_survives,
-			    0, 2);
-	tcase_add_test(t, a_create_that_waits_for_the_driver_is_not_made);
-	tcase_add_loop_test(t, a_cancelled_create_ends_the_daemon_or_stays, 0, 2);
-	tcase_add_test(t, a_reload_before_the_driver_starts_is_lost);
+	tcase_add_loop_test(t, a_too_large_create_is_refused_once_the_driver_starts, 0, 2);
+	tcase_add_test(t, a_create_that_waits_for_the_driver_is_made);
+	tcase_add_loop_test(t, a_waiting_create_ends_with_its_client_or_daemon, 0, 2);
+	tcase_add_test(t, a_reload_waits_until_the_driver_starts);
 	return suite_run("driver_starts", t, NULL);
 }

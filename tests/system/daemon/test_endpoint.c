@@ -52,7 +52,7 @@ static void expect_words(const char *text, const char *word)
 	ck_assert_msg(strstr(text, word), "\"%s\" is not in: %s", word, text);
 }
 
-START_TEST(a_closed_standard_stream_is_taken_by_another_file)
+START_TEST(a_closed_standard_stream_is_replaced_by_dev_null)
 {
 	char path[32], target[32] = "";
 	struct daemon other;
@@ -65,7 +65,7 @@ START_TEST(a_closed_standard_stream_is_taken_by_another_file)
 }
 END_TEST
 
-START_TEST(a_second_daemon_takes_the_socket)
+START_TEST(a_second_daemon_is_refused_the_socket)
 {
 	char text[2048];
 
@@ -76,7 +76,7 @@ START_TEST(a_second_daemon_takes_the_socket)
 }
 END_TEST
 
-START_TEST(a_stale_socket_is_in_the_way)
+START_TEST(a_stale_socket_is_replaced)
 {
 	struct gpushm *again = NULL;
 
@@ -90,7 +90,7 @@ START_TEST(a_stale_socket_is_in_the_way)
 END_TEST
 
 /* As a socket of systemd's: without a lock. */
-START_TEST(a_socket_that_somebody_listens_on_is_removed)
+START_TEST(a_socket_that_somebody_listens_on_is_kept)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -115,7 +115,7 @@ START_TEST(a_socket_that_somebody_listens_on_is_removed)
 }
 END_TEST
 
-START_TEST(a_file_that_is_not_a_socket_is_removed)
+START_TEST(a_file_that_is_not_a_socket_is_kept)
 {
 	char path[128], target[160], text[2048];
 	struct stat st;
@@ -157,7 +157,7 @@ START_TEST(a_file_that_is_not_a_socket_is_removed)
 }
 END_TEST
 
-START_TEST(a_path_is_cut_or_leaves_its_lock)
+START_TEST(a_too_long_path_is_refused_and_leaves_no_lock)
 {
 	char path[300], text[2048];
 	int n = snprintf(path, sizeof(path), "%s/", d.folder);
@@ -171,7 +171,7 @@ START_TEST(a_path_is_cut_or_leaves_its_lock)
 }
 END_TEST
 
-START_TEST(the_socket_lets_nobody_in)
+START_TEST(the_socket_admits_every_user)
 {
 	struct stat st;
 
@@ -182,7 +182,7 @@ START_TEST(the_socket_lets_nobody_in)
 END_TEST
 
 /* The path ends in "/.", so that the daemon makes the folder and its lock, and no socket. */
-START_TEST(the_sockets_folder_lets_nobody_in)
+START_TEST(the_sockets_new_folder_admits_every_user)
 {
 	char folder[96], path[128], text[2048];
 	struct stat st;
@@ -200,7 +200,7 @@ END_TEST
 
 /* ---- the end ---- */
 
-START_TEST(mappings_end_with_the_daemon)
+START_TEST(mappings_outlive_the_daemon)
 {
 	struct gpushm_buffer *b = NULL, *r = NULL;
 	char *memory, got[4];
@@ -225,7 +225,7 @@ START_TEST(mappings_end_with_the_daemon)
 }
 END_TEST
 
-START_TEST(a_waiting_open_hangs_when_the_daemon_ends)
+START_TEST(a_waiting_open_fails_when_the_daemon_ends)
 {
 	struct gpushm *other = NULL;
 	struct gpushm_status *st = NULL;
@@ -256,7 +256,7 @@ END_TEST
 
 /* ---- the command line ---- */
 
-START_TEST(exit_codes_say_nothing)
+START_TEST(a_wrong_configuration_or_option_has_exit_code_2)
 {
 	char text[4096], word[160];
 
@@ -329,7 +329,7 @@ static void start_activated(struct role_process *p, const char *socket, const ch
 	ck_assert_str_eq(line, "ok");
 }
 
-START_TEST(a_socket_from_systemd_is_not_served)
+START_TEST(a_socket_from_systemd_is_served_and_kept)
 {
 	struct role_process p;
 	struct gpushm *other = NULL;
@@ -348,7 +348,7 @@ START_TEST(a_socket_from_systemd_is_not_served)
 }
 END_TEST
 
-START_TEST(any_fd_from_systemd_is_served)
+START_TEST(a_wrong_socket_from_systemd_is_refused)
 {
 	static const char *const wrong[][2] = { { "another", "seqpacket" },
 						{ "gpushmd", "stream" } };
@@ -367,7 +367,7 @@ START_TEST(any_fd_from_systemd_is_served)
 END_TEST
 
 /* With --debug the log has each request and its result; otherwise it has none. */
-START_TEST(the_debug_log_has_no_requests)
+START_TEST(only_the_debug_log_has_requests)
 {
 	static const char *const lines[] = { "connection of ", "hello: done", "open: waits",
 					     "stat: no buffer \"nope\"", "buffer freed" };
@@ -398,19 +398,19 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_closed_standard_stream_is_taken_by_another_file);
-	tcase_add_test(t, a_second_daemon_takes_the_socket);
-	tcase_add_test(t, a_stale_socket_is_in_the_way);
-	tcase_add_test(t, a_socket_that_somebody_listens_on_is_removed);
-	tcase_add_test(t, a_file_that_is_not_a_socket_is_removed);
-	tcase_add_test(t, a_path_is_cut_or_leaves_its_lock);
-	tcase_add_test(t, the_socket_lets_nobody_in);
-	tcase_add_test(t, the_sockets_folder_lets_nobody_in);
-	tcase_add_test(t, mappings_end_with_the_daemon);
-	tcase_add_test(t, a_waiting_open_hangs_when_the_daemon_ends);
-	tcase_add_test(t, exit_codes_say_nothing);
-	tcase_add_test(t, the_debug_log_has_no_requests);
-	tcase_add_test(t, a_socket_from_systemd_is_not_served);
-	tcase_add_test(t, any_fd_from_systemd_is_served);
+	tcase_add_test(t, a_closed_standard_stream_is_replaced_by_dev_null);
+	tcase_add_test(t, a_second_daemon_is_refused_the_socket);
+	tcase_add_test(t, a_stale_socket_is_replaced);
+	tcase_add_test(t, a_socket_that_somebody_listens_on_is_kept);
+	tcase_add_test(t, a_file_that_is_not_a_socket_is_kept);
+	tcase_add_test(t, a_too_long_path_is_refused_and_leaves_no_lock);
+	tcase_add_test(t, the_socket_admits_every_user);
+	tcase_add_test(t, the_sockets_new_folder_admits_every_user);
+	tcase_add_test(t, mappings_outlive_the_daemon);
+	tcase_add_test(t, a_waiting_open_fails_when_the_daemon_ends);
+	tcase_add_test(t, a_wrong_configuration_or_option_has_exit_code_2);
+	tcase_add_test(t, only_the_debug_log_has_requests);
+	tcase_add_test(t, a_socket_from_systemd_is_served_and_kept);
+	tcase_add_test(t, a_wrong_socket_from_systemd_is_refused);
 	return suite_run("endpoint", t, NULL);
 }

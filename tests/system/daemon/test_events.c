@@ -77,7 +77,7 @@ static struct gpushm_buffer *published(const char *name, enum gpushm_state state
 
 /* ---- a buffer's life ---- */
 
-START_TEST(an_event_of_a_buffer_is_missing)
+START_TEST(each_step_of_a_buffers_life_is_an_event)
 {
 	uint64_t start = now(), id;
 	struct gpushm_buffer *a = client_create("a", 100, NULL), *b;
@@ -114,7 +114,7 @@ START_TEST(an_event_of_a_buffer_is_missing)
 }
 END_TEST
 
-START_TEST(a_name_that_ends_by_itself_is_not_told)
+START_TEST(a_name_that_ends_by_itself_is_told_with_the_reason)
 {
 	const struct gpushm_options transient = { .struct_size = sizeof(transient),
 						  .flags = GPUSHM_TRANSIENT };
@@ -134,7 +134,7 @@ START_TEST(a_name_that_ends_by_itself_is_not_told)
 }
 END_TEST
 
-START_TEST(a_process_that_dies_is_not_told)
+START_TEST(the_death_of_a_writer_is_told)
 {
 	struct gpushm_buffer *b = published("x", GPUSHM_SHARED);
 	uint64_t start = now();
@@ -171,7 +171,7 @@ static int quitter_role(char **args)
 	return fgets(line, sizeof(line), stdin) ? 1 : 0;
 }
 
-START_TEST(a_process_that_keeps_memory_is_not_told_or_told_twice)
+START_TEST(a_process_that_keeps_memory_is_told_once)
 {
 	struct gpushm_buffer *b = published("x", GPUSHM_SEALED);
 	uint64_t start = now();
@@ -196,7 +196,7 @@ END_TEST
 
 /* ---- refusals ---- */
 
-START_TEST(refusals_push_out_what_happened)
+START_TEST(repeated_refusals_are_only_a_few_events)
 {
 	struct gpushm_buffer *b = published("x", GPUSHM_SEALED), *none = NULL;
 	uint64_t start = now();
@@ -216,7 +216,7 @@ START_TEST(refusals_push_out_what_happened)
 }
 END_TEST
 
-START_TEST(a_violation_is_not_told)
+START_TEST(a_violation_is_told_as_a_disconnect)
 {
 	uint64_t start = now();
 	struct raw r;
@@ -235,7 +235,7 @@ END_TEST
 
 /* ---- the ring ---- */
 
-START_TEST(opens_push_out_a_buffers_life)
+START_TEST(many_opens_leave_the_events_of_a_buffers_life)
 {
 	struct gpushm_buffer *b = published("x", GPUSHM_SEALED);
 	struct raw r;
@@ -261,7 +261,7 @@ START_TEST(opens_push_out_a_buffers_life)
 }
 END_TEST
 
-START_TEST(the_log_of_events_grows_without_bound)
+START_TEST(the_log_of_events_is_bounded_and_counts_lost_ones)
 {
 	uint64_t start = now(), lost = 0, found = 0, total = 5 * 2000;
 
@@ -301,7 +301,7 @@ static void *publish_later(void *arg)
 	return NULL;
 }
 
-START_TEST(a_follower_waits_for_ever)
+START_TEST(a_follower_waits_for_events_up_to_its_timeout)
 {
 	struct gpushm_events_options o = { sizeof(o), now(), GPUSHM_WAIT_FOREVER,
 					   "published,unlinked" };
@@ -324,7 +324,7 @@ START_TEST(a_follower_waits_for_ever)
 }
 END_TEST
 
-START_TEST(bad_options_are_taken)
+START_TEST(bad_options_are_refused)
 {
 	struct {
 		struct gpushm_events_options known;
@@ -350,7 +350,7 @@ END_TEST
 
 /* ---- restarts ---- */
 
-START_TEST(a_restart_is_missed)
+START_TEST(a_restart_is_told)
 {
 	uint64_t start, first;
 
@@ -404,7 +404,7 @@ static int follower_role(char **args)
 	return 0;
 }
 
-START_TEST(a_user_sees_what_is_not_his)
+START_TEST(a_user_sees_only_the_events_it_may_see)
 {
 	struct role_process follower, owner, own;
 
@@ -463,20 +463,20 @@ int main(int argc, char **argv)
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(plain, client_setup, client_teardown);
-	tcase_add_test(plain, an_event_of_a_buffer_is_missing);
-	tcase_add_test(plain, a_name_that_ends_by_itself_is_not_told);
-	tcase_add_test(plain, a_process_that_dies_is_not_told);
-	tcase_add_test(plain, a_process_that_keeps_memory_is_not_told_or_told_twice);
-	tcase_add_test(plain, refusals_push_out_what_happened);
-	tcase_add_test(plain, a_violation_is_not_told);
-	tcase_add_test(plain, opens_push_out_a_buffers_life);
-	tcase_add_test(plain, the_log_of_events_grows_without_bound);
-	tcase_add_test(plain, a_follower_waits_for_ever);
-	tcase_add_test(plain, bad_options_are_taken);
-	tcase_add_test(plain, a_user_sees_what_is_not_his);
+	tcase_add_test(plain, each_step_of_a_buffers_life_is_an_event);
+	tcase_add_test(plain, a_name_that_ends_by_itself_is_told_with_the_reason);
+	tcase_add_test(plain, the_death_of_a_writer_is_told);
+	tcase_add_test(plain, a_process_that_keeps_memory_is_told_once);
+	tcase_add_test(plain, repeated_refusals_are_only_a_few_events);
+	tcase_add_test(plain, a_violation_is_told_as_a_disconnect);
+	tcase_add_test(plain, many_opens_leave_the_events_of_a_buffers_life);
+	tcase_add_test(plain, the_log_of_events_is_bounded_and_counts_lost_ones);
+	tcase_add_test(plain, a_follower_waits_for_events_up_to_its_timeout);
+	tcase_add_test(plain, bad_options_are_refused);
+	tcase_add_test(plain, a_user_sees_only_the_events_it_may_see);
 	tcase_set_timeout(plain, 120);
 	tcase_add_checked_fixture(restarts, kept_setup, kept_teardown);
-	tcase_add_test(restarts, a_restart_is_missed);
+	tcase_add_test(restarts, a_restart_is_told);
 	tcase_set_timeout(restarts, 120);
 	return suite_run("events", plain, restarts, NULL);
 }

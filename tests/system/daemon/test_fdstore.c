@@ -51,7 +51,7 @@ static void check_and_close(struct gpushm_buffer **all, size_t n)
 }
 
 /* A mempool that several daemons inherit remains one fd. */
-START_TEST(each_daemon_stores_the_same_fds_again)
+START_TEST(each_fd_is_stored_only_once)
 {
 	struct gpushm_buffer *all[POOLS_MAX];
 	size_t n = make_on_each(all);
@@ -67,7 +67,7 @@ START_TEST(each_daemon_stores_the_same_fds_again)
 END_TEST
 
 /* A supervisor drops all fds of a name: here it has two of each pool, memory and table. */
-START_TEST(dropping_a_duplicate_fd_drops_one_that_is_used)
+START_TEST(dropping_a_duplicate_fd_keeps_the_one_that_is_used)
 {
 	struct gpushm_buffer *all[POOLS_MAX];
 	size_t n = make_on_each(all), kept;
@@ -127,7 +127,7 @@ static void count_memory(unsigned *ret_fds, unsigned *ret_writable)
 }
 
 /* Also across the daemon's death. */
-START_TEST(a_sealed_buffer_keeps_a_descriptor_for_writing)
+START_TEST(only_a_shared_buffer_keeps_a_descriptor_for_writing)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
 	struct gpushm_buffer *sealed = client_create("sealed", 10, &o);
@@ -164,7 +164,7 @@ static void expect_told(uint64_t bytes, const char *held)
 	ck_assert_msg(strstr(gpushm_error(), text), "%s", gpushm_error());
 }
 
-START_TEST(the_sum_that_a_user_holds_of_a_pool_is_wrong)
+START_TEST(the_sum_that_a_user_holds_of_a_pool_is_right)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
 	struct gpushm_buffer *first, *second;
@@ -187,7 +187,7 @@ START_TEST(the_sum_that_a_user_holds_of_a_pool_is_wrong)
 }
 END_TEST
 
-START_TEST(a_journal_grows_with_freed_buffers)
+START_TEST(a_journal_of_mostly_obsolete_entries_is_rewritten)
 {
 	struct gpushm_buffer *b = client_create("x", 10, NULL), *r = NULL;
 
@@ -207,7 +207,7 @@ START_TEST(a_journal_grows_with_freed_buffers)
 }
 END_TEST
 
-START_TEST(many_buffers_are_too_many_to_keep)
+START_TEST(two_thousand_buffers_survive_a_killed_daemon)
 {
 	enum { N = 2000 };
 	static struct gpushm_buffer *all[N];
@@ -238,7 +238,7 @@ START_TEST(many_buffers_are_too_many_to_keep)
 END_TEST
 
 /* A close that waited for the daemon would take an hour. */
-START_TEST(each_close_waits_for_a_daemon_that_has_gone)
+START_TEST(only_the_first_close_waits_for_a_daemon_that_has_gone)
 {
 	struct gpushm_buffer *first = client_create("first", 10, NULL);
 	struct gpushm_buffer *second = client_create("second", 10, NULL);
@@ -269,15 +269,15 @@ int main(void)
 
 	tcase_add_checked_fixture(t, kept_setup, kept_teardown);
 	tcase_set_timeout(t, 120);
-	if (!supervisor_skips("each_daemon_stores_the_same_fds_again"))
-		tcase_add_test(t, each_daemon_stores_the_same_fds_again);
-	if (!supervisor_skips("dropping_a_duplicate_fd_drops_one_that_is_used"))
-		tcase_add_test(t, dropping_a_duplicate_fd_drops_one_that_is_used);
-	tcase_add_test(t, a_sealed_buffer_keeps_a_descriptor_for_writing);
-	tcase_add_test(t, the_sum_that_a_user_holds_of_a_pool_is_wrong);
-	if (!supervisor_skips("a_journal_grows_with_freed_buffers"))
-		tcase_add_test(t, a_journal_grows_with_freed_buffers);
-	tcase_add_test(t, many_buffers_are_too_many_to_keep);
-	tcase_add_test(t, each_close_waits_for_a_daemon_that_has_gone);
+	if (!supervisor_skips("each_fd_is_stored_only_once"))
+		tcase_add_test(t, each_fd_is_stored_only_once);
+	if (!supervisor_skips("dropping_a_duplicate_fd_keeps_the_one_that_is_used"))
+		tcase_add_test(t, dropping_a_duplicate_fd_keeps_the_one_that_is_used);
+	tcase_add_test(t, only_a_shared_buffer_keeps_a_descriptor_for_writing);
+	tcase_add_test(t, the_sum_that_a_user_holds_of_a_pool_is_right);
+	if (!supervisor_skips("a_journal_of_mostly_obsolete_entries_is_rewritten"))
+		tcase_add_test(t, a_journal_of_mostly_obsolete_entries_is_rewritten);
+	tcase_add_test(t, two_thousand_buffers_survive_a_killed_daemon);
+	tcase_add_test(t, only_the_first_close_waits_for_a_daemon_that_has_gone);
 	return suite_run("fdstore", t, NULL);
 }

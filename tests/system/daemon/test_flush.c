@@ -49,7 +49,7 @@ static uint32_t memory_fds(void)
 	return census_files(d.pid, "/memfd:gpushm:b");
 }
 
-START_TEST(flushed_memory_is_still_there_when_the_reply_comes)
+START_TEST(flushed_memory_is_gone_when_the_reply_comes)
 {
 	for (int round = 0; round < 20; round++) {
 		make_pending(c, "b");
@@ -62,7 +62,7 @@ START_TEST(flushed_memory_is_still_there_when_the_reply_comes)
 }
 END_TEST
 
-START_TEST(a_flush_of_one_pool_flushes_another)
+START_TEST(a_flush_of_one_pool_leaves_the_others)
 {
 	make_pending(c, "a");
 	make_pending(c, "b");
@@ -76,7 +76,7 @@ START_TEST(a_flush_of_one_pool_flushes_another)
 }
 END_TEST
 
-START_TEST(a_stranger_flushes_a_pool)
+START_TEST(a_stranger_flushes_only_pools_that_it_may_use)
 {
 	struct role_process stranger;
 
@@ -93,7 +93,7 @@ START_TEST(a_stranger_flushes_a_pool)
 }
 END_TEST
 
-START_TEST(gpushmctl_flushes_nothing)
+START_TEST(gpushmctl_flushes_one_pool_or_all)
 {
 	struct shell sh;
 
@@ -112,7 +112,7 @@ START_TEST(gpushmctl_flushes_nothing)
 END_TEST
 
 /* Over a driver: each default pool. */
-START_TEST(a_flush_leaves_something_on_a_gpu)
+START_TEST(a_flush_of_all_pools_leaves_nothing_pending)
 {
 	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
 	size_t n;
@@ -139,11 +139,11 @@ int main(int argc, char **argv)
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, client_teardown);
-	tcase_add_test(t, flushed_memory_is_still_there_when_the_reply_comes);
-	tcase_add_test(t, a_flush_of_one_pool_flushes_another);
-	tcase_add_test(t, a_stranger_flushes_a_pool);
-	tcase_add_test(t, gpushmctl_flushes_nothing);
+	tcase_add_test(t, flushed_memory_is_gone_when_the_reply_comes);
+	tcase_add_test(t, a_flush_of_one_pool_leaves_the_others);
+	tcase_add_test(t, a_stranger_flushes_only_pools_that_it_may_use);
+	tcase_add_test(t, gpushmctl_flushes_one_pool_or_all);
 	tcase_add_checked_fixture(all, client_setup, client_teardown);
-	tcase_add_test(all, a_flush_leaves_something_on_a_gpu);
+	tcase_add_test(all, a_flush_of_all_pools_leaves_nothing_pending);
 	return suite_run("flush", t, all, NULL);
 }

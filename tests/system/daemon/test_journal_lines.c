@@ -44,7 +44,7 @@ static void be_refused(const char *name, int error)
 	ck_assert_int_eq(gpushm_create(c, name, 1, NULL, &b), -error);
 }
 
-START_TEST(a_refused_create_is_logged_for_each_try_or_never)
+START_TEST(a_refused_create_is_logged_once_and_counted_each_time)
 {
 	struct gpushm_buffer *a = client_create("a", 1, NULL), *b = client_create("b", 1, NULL);
 
@@ -61,7 +61,7 @@ START_TEST(a_refused_create_is_logged_for_each_try_or_never)
 }
 END_TEST
 
-START_TEST(a_planned_restart_forgets_the_refusals)
+START_TEST(the_count_of_refusals_survives_a_planned_restart)
 {
 	struct gpushm_buffer *b = NULL;
 
@@ -74,7 +74,7 @@ START_TEST(a_planned_restart_forgets_the_refusals)
 }
 END_TEST
 
-START_TEST(a_killed_daemon_forgets_the_refusals)
+START_TEST(the_count_of_refusals_survives_a_killed_daemon)
 {
 	struct gpushm_buffer *b = NULL;
 
@@ -86,7 +86,7 @@ START_TEST(a_killed_daemon_forgets_the_refusals)
 }
 END_TEST
 
-START_TEST(a_pool_that_fills_is_not_told_of_or_told_of_each_second)
+START_TEST(a_pool_that_fills_is_logged_once)
 {
 	for (unsigned round = 1; round <= 2; round++) {
 		struct gpushm_buffer *b = client_create("large", 60 * MIB, NULL);
@@ -109,7 +109,7 @@ static void let_a_stranger_try(void)
 	user_end(&stranger);
 }
 
-START_TEST(the_audit_leaves_something_out)
+START_TEST(the_audit_logs_what_each_user_does)
 {
 	static const char *const done[] = { "created buffer \"a\"",
 					    "published buffer \"a\"",
@@ -147,7 +147,7 @@ START_TEST(the_audit_leaves_something_out)
 END_TEST
 
 /* What a daemon that stops lets go of, its successor may still have. */
-START_TEST(the_audit_tells_of_ends_that_are_none)
+START_TEST(a_stopping_daemon_audits_no_buffer_as_freed)
 {
 	struct gpushm_buffer *b = client_create("a", 1, NULL);
 
@@ -177,12 +177,12 @@ int main(int argc, char **argv)
 	tcase_set_timeout(plain, 60);
 	tcase_set_timeout(kept, 60);
 	tcase_add_checked_fixture(plain, setup, client_teardown);
-	tcase_add_test(plain, a_refused_create_is_logged_for_each_try_or_never);
-	tcase_add_test(plain, a_planned_restart_forgets_the_refusals);
-	tcase_add_test(plain, a_pool_that_fills_is_not_told_of_or_told_of_each_second);
-	tcase_add_test(plain, the_audit_leaves_something_out);
-	tcase_add_test(plain, the_audit_tells_of_ends_that_are_none);
+	tcase_add_test(plain, a_refused_create_is_logged_once_and_counted_each_time);
+	tcase_add_test(plain, the_count_of_refusals_survives_a_planned_restart);
+	tcase_add_test(plain, a_pool_that_fills_is_logged_once);
+	tcase_add_test(plain, the_audit_logs_what_each_user_does);
+	tcase_add_test(plain, a_stopping_daemon_audits_no_buffer_as_freed);
 	tcase_add_checked_fixture(kept, kept_setup, kept_teardown);
-	tcase_add_test(kept, a_killed_daemon_forgets_the_refusals);
+	tcase_add_test(kept, the_count_of_refusals_survives_a_killed_daemon);
 	return suite_run("journal_lines", plain, kept, NULL);
 }

@@ -98,7 +98,7 @@ static int open_pid(pid_t pid)
 
 /* ---- deaths ---- */
 
-START_TEST(a_killed_daemon_loses_something)
+START_TEST(a_killed_daemon_is_started_again_and_loses_nothing)
 {
 	begin();
 	publish("x");
@@ -121,7 +121,7 @@ START_TEST(a_killed_daemon_loses_something)
 END_TEST
 
 /* Clients would give up: they wait for 10 seconds. */
-START_TEST(kills_make_the_next_start_late)
+START_TEST(repeated_kills_keep_the_restart_delay_short)
 {
 	begin();
 	for (int i = 0; i < 4; i++) {
@@ -142,7 +142,7 @@ static void connect_raw(int *ret)
 	ck_assert_int_eq(connect(*ret, (struct sockaddr *)&a, sizeof(a)), 0);
 }
 
-START_TEST(a_client_is_refused_while_no_daemon_runs)
+START_TEST(a_client_is_queued_while_no_daemon_runs)
 {
 	_cleanup_(close_fd) int first = -1, second = -1;
 
@@ -169,7 +169,7 @@ static const struct {
 } limits[] = { { 192, 64 }, { 64, 4 } };
 
 /* Root makes buffers until the daemon has no descriptor left. */
-START_TEST(the_keeper_drops_what_the_daemon_still_takes)
+START_TEST(the_keeper_keeps_all_buffers_that_the_daemon_takes)
 {
 	struct gpushm_buffer *b = NULL;
 	char name[16];
@@ -202,7 +202,7 @@ END_TEST
 
 /* When "a" ends, the daemon has no descriptor left. The memory of "b" gets the name that the keeper
  * had for that of "a". */
-START_TEST(a_buffer_comes_back_with_the_contents_of_another_one)
+START_TEST(a_buffer_comes_back_with_its_own_contents)
 {
 	const struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu" };
 	struct gpushm_array_spec x = { .name = "x", .ndim = 0 };
@@ -244,7 +244,7 @@ START_TEST(a_buffer_comes_back_with_the_contents_of_another_one)
 }
 END_TEST
 
-START_TEST(a_stopped_daemon_is_left_alone)
+START_TEST(a_stopped_daemon_is_replaced_by_the_watchdog)
 {
 	setenv("WATCHDOG_USEC", "4000000", 1);
 	begin();
@@ -259,7 +259,7 @@ START_TEST(a_stopped_daemon_is_left_alone)
 END_TEST
 
 /* As Ctrl-Z stops both, or a container that is paused. */
-START_TEST(a_daemon_that_was_frozen_with_its_keeper_is_killed)
+START_TEST(a_daemon_frozen_with_its_keeper_is_left_alone)
 {
 	pid_t pid;
 
@@ -279,7 +279,7 @@ START_TEST(a_daemon_that_was_frozen_with_its_keeper_is_killed)
 END_TEST
 
 /* A daemon without a keeper would not survive its next death, and nobody would know. */
-START_TEST(a_daemon_outlives_its_keeper)
+START_TEST(a_daemon_ends_with_its_keeper)
 {
 	_cleanup_(close_fd) int daemon = -1;
 
@@ -294,7 +294,7 @@ END_TEST
 
 /* ---- a daemon that can't start ---- */
 
-START_TEST(a_daemon_that_cannot_start_is_tried_again)
+START_TEST(a_failed_first_start_ends_the_keeper_too)
 {
 	char text[4096];
 
@@ -326,7 +326,7 @@ static void expect_too_few(rlim_t fds, const char *keeper, char *ret, size_t siz
 	ck_assert_msg(strstr(ret, "ulimit -Hn"), "%s", ret);
 }
 
-START_TEST(a_daemon_that_may_open_too_few_files_does_not_say_so)
+START_TEST(too_low_a_limit_of_open_files_is_named)
 {
 	char text[1024];
 
@@ -340,7 +340,7 @@ START_TEST(a_daemon_that_may_open_too_few_files_does_not_say_so)
 END_TEST
 
 /* A daemon whose keeper was killed has its lock until the kernel has ended it. */
-START_TEST(the_lock_of_a_dying_daemon_refuses_the_next_one)
+START_TEST(the_next_daemon_waits_for_the_lock_of_a_dying_one)
 {
 	char path[128];
 	int lock;
@@ -357,7 +357,7 @@ START_TEST(the_lock_of_a_dying_daemon_refuses_the_next_one)
 END_TEST
 
 /* The delay grows; SIGHUP ends it. */
-START_TEST(a_broken_configuration_at_a_restart_loses_something)
+START_TEST(a_broken_configuration_at_a_restart_loses_nothing)
 {
 	begin();
 	publish("x");
@@ -390,7 +390,7 @@ static void copy_program(const char *to)
 			 0);
 }
 
-START_TEST(a_new_program_file_is_not_taken)
+START_TEST(a_restart_takes_a_new_program_file)
 {
 	char program[96], other[96], away[96];
 	struct stat st;
@@ -419,7 +419,7 @@ END_TEST
 
 /* ---- signals ---- */
 
-START_TEST(ctrl_c_ends_one_process_or_complains)
+START_TEST(ctrl_c_ends_both_processes_silently)
 {
 	_cleanup_(close_fd) int daemon = -1;
 	int status = 0;
@@ -443,7 +443,7 @@ START_TEST(ctrl_c_ends_one_process_or_complains)
 END_TEST
 
 /* The daemon has ended before the keeper gets to its own signal. */
-START_TEST(a_slow_keeper_takes_ctrl_c_for_a_death)
+START_TEST(a_slow_keeper_tells_ctrl_c_from_a_death)
 {
 	_cleanup_(close_fd) int daemon = -1;
 	int status = 0;
@@ -461,7 +461,7 @@ START_TEST(a_slow_keeper_takes_ctrl_c_for_a_death)
 }
 END_TEST
 
-START_TEST(a_signal_does_not_reach_the_daemon)
+START_TEST(the_keeper_forwards_signals_to_the_daemon)
 {
 	begin();
 	ck_assert_int_eq(kill(k.keeper, SIGHUP), 0);
@@ -499,7 +499,7 @@ static void find_address(struct sockaddr_un *ret, socklen_t *ret_len)
 		ret->sun_path[0] = '\0';
 }
 
-START_TEST(another_process_takes_the_daemons_place)
+START_TEST(the_keeper_ignores_messages_of_other_processes)
 {
 	static const char *const texts[] = { "FDSTOREREMOVE=1\nFDNAME=gpushmd",
 					     "FDSTOREREMOVE=1\nFDNAME=b0",
@@ -584,7 +584,7 @@ static void make_orphan(void)
 	close(ends[0]);
 }
 
-START_TEST(process_1_does_not_reap_or_does_not_end)
+START_TEST(process_1_reaps_orphans_and_restarts_the_daemon)
 {
 	k.isolated = daemon_may_be_isolated();
 	begin();
@@ -618,7 +618,7 @@ static unsigned rss_kib(void)
 }
 
 /* A fifth of a second after some work it gives back what it does not need. */
-START_TEST(the_keeper_takes_more_than_a_mebibyte)
+START_TEST(the_keeper_takes_at_most_a_mebibyte)
 {
 	enum { BUFFERS = 1000 };
 	char name[16];
@@ -646,24 +646,25 @@ int main(void)
 	setenv("SUPERVISOR", "keeper", 1);
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_killed_daemon_loses_something);
-	tcase_add_test(t, kills_make_the_next_start_late);
-	tcase_add_test(t, a_client_is_refused_while_no_daemon_runs);
-	tcase_add_loop_test(t, the_keeper_drops_what_the_daemon_still_takes, 0, array_size(limits));
-	tcase_add_test(t, a_buffer_comes_back_with_the_contents_of_another_one);
-	tcase_add_test(t, a_stopped_daemon_is_left_alone);
-	tcase_add_test(t, a_daemon_that_was_frozen_with_its_keeper_is_killed);
-	tcase_add_test(t, a_daemon_outlives_its_keeper);
-	tcase_add_test(t, a_daemon_that_cannot_start_is_tried_again);
-	tcase_add_test(t, a_daemon_that_may_open_too_few_files_does_not_say_so);
-	tcase_add_test(t, the_lock_of_a_dying_daemon_refuses_the_next_one);
-	tcase_add_test(t, a_broken_configuration_at_a_restart_loses_something);
-	tcase_add_test(t, a_new_program_file_is_not_taken);
-	tcase_add_loop_test(t, ctrl_c_ends_one_process_or_complains, 0, 5);
-	tcase_add_test(t, a_slow_keeper_takes_ctrl_c_for_a_death);
-	tcase_add_test(t, a_signal_does_not_reach_the_daemon);
-	tcase_add_test(t, another_process_takes_the_daemons_place);
-	tcase_add_test(t, process_1_does_not_reap_or_does_not_end);
-	tcase_add_test(t, the_keeper_takes_more_than_a_mebibyte);
+	tcase_add_test(t, a_killed_daemon_is_started_again_and_loses_nothing);
+	tcase_add_test(t, repeated_kills_keep_the_restart_delay_short);
+	tcase_add_test(t, a_client_is_queued_while_no_daemon_runs);
+	tcase_add_loop_test(t, the_keeper_keeps_all_buffers_that_the_daemon_takes, 0,
+			    array_size(limits));
+	tcase_add_test(t, a_buffer_comes_back_with_its_own_contents);
+	tcase_add_test(t, a_stopped_daemon_is_replaced_by_the_watchdog);
+	tcase_add_test(t, a_daemon_frozen_with_its_keeper_is_left_alone);
+	tcase_add_test(t, a_daemon_ends_with_its_keeper);
+	tcase_add_test(t, a_failed_first_start_ends_the_keeper_too);
+	tcase_add_test(t, too_low_a_limit_of_open_files_is_named);
+	tcase_add_test(t, the_next_daemon_waits_for_the_lock_of_a_dying_one);
+	tcase_add_test(t, a_broken_configuration_at_a_restart_loses_nothing);
+	tcase_add_test(t, a_restart_takes_a_new_program_file);
+	tcase_add_loop_test(t, ctrl_c_ends_both_processes_silently, 0, 5);
+	tcase_add_test(t, a_slow_keeper_tells_ctrl_c_from_a_death);
+	tcase_add_test(t, the_keeper_forwards_signals_to_the_daemon);
+	tcase_add_test(t, the_keeper_ignores_messages_of_other_processes);
+	tcase_add_test(t, process_1_reaps_orphans_and_restarts_the_daemon);
+	tcase_add_test(t, the_keeper_takes_at_most_a_mebibyte);
 	return suite_run("keeper", t, NULL);
 }

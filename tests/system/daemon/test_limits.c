@@ -54,7 +54,7 @@ static void expect_error(const char *code, const char *const *words)
 
 #define HOST "[pool host]\nkind=host\nsize=64M\npending-max-count=0\n"
 
-START_TEST(a_limit_of_buffers_is_exceeded)
+START_TEST(a_limit_of_buffers_is_enforced)
 {
 	struct gpushm_buffer *a, *b, *more = NULL;
 
@@ -70,7 +70,7 @@ START_TEST(a_limit_of_buffers_is_exceeded)
 }
 END_TEST
 
-START_TEST(a_limit_of_bytes_is_exceeded)
+START_TEST(a_limit_of_bytes_is_enforced)
 {
 	struct gpushm_buffer *a, *more = NULL;
 
@@ -85,7 +85,7 @@ START_TEST(a_limit_of_bytes_is_exceeded)
 }
 END_TEST
 
-START_TEST(a_limit_of_leases_is_exceeded)
+START_TEST(a_limit_of_leases_is_enforced)
 {
 	struct gpushm_buffer *a, *b = NULL, *more = NULL;
 
@@ -106,7 +106,7 @@ START_TEST(a_limit_of_leases_is_exceeded)
 }
 END_TEST
 
-START_TEST(a_limit_of_connections_is_exceeded)
+START_TEST(a_limit_of_connections_is_enforced)
 {
 	struct gpushm *second = NULL, *third = NULL;
 
@@ -125,7 +125,7 @@ START_TEST(a_limit_of_connections_is_exceeded)
 }
 END_TEST
 
-START_TEST(one_of_many_refused_connections_gets_no_reason)
+START_TEST(each_refused_connection_gets_the_reason)
 {
 	enum { N = 20 };
 	struct gpushm *second = NULL;
@@ -149,7 +149,7 @@ START_TEST(one_of_many_refused_connections_gets_no_reason)
 }
 END_TEST
 
-START_TEST(a_pool_gives_more_than_it_has)
+START_TEST(a_pool_gives_no_more_than_it_has)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "nowhere" };
 	struct gpushm_buffer *a, *more = NULL;
@@ -169,7 +169,7 @@ START_TEST(a_pool_gives_more_than_it_has)
 END_TEST
 
 /* Sizes whose sums, with what is held or after rounding up, overflow 64 bits. */
-START_TEST(a_size_that_no_memory_has_ends_the_daemon)
+START_TEST(an_impossibly_large_size_is_refused)
 {
 	static const uint64_t sizes[] = { UINT64_MAX, UINT64_MAX - 4095, UINT64_MAX / 2 + 2,
 					  UINT64_MAX / 2 };
@@ -192,7 +192,7 @@ START_TEST(a_size_that_no_memory_has_ends_the_daemon)
 }
 END_TEST
 
-START_TEST(a_reload_has_no_effect)
+START_TEST(a_reload_applies_limits_and_logs_what_it_can_not_apply)
 {
 	struct gpushm_buffer *a, *more = NULL;
 	char where[128];
@@ -227,7 +227,7 @@ END_TEST
 
 enum { THEIRS = 65533, STRANGER = 65529 };
 
-START_TEST(the_limits_of_one_user_apply_to_another)
+START_TEST(the_limits_of_a_user_apply_only_to_that_user)
 {
 	struct role_process p, q;
 	char text[512];
@@ -249,7 +249,7 @@ START_TEST(the_limits_of_one_user_apply_to_another)
 }
 END_TEST
 
-START_TEST(a_pool_serves_a_user_without_the_right)
+START_TEST(a_pool_serves_only_users_and_groups_with_the_right)
 {
 	static const char config[] = "[pool host]\nkind=host\nsize=64M\n"
 				     "[pool theirs]\nkind=host\nsize=64M\nallow-users=65533\n"
@@ -289,7 +289,7 @@ static void create_of(struct role_process *p, const char *name, unsigned mib, co
 	user_does(p, command, expected);
 }
 
-START_TEST(one_user_takes_a_whole_pool)
+START_TEST(one_user_takes_at_most_its_share_of_a_pool)
 {
 	struct role_process p, q;
 	struct gpushm_pool *pools = NULL;
@@ -334,7 +334,7 @@ static const struct {
 	{ HOST "[limits 65533]\nmax-pool-share=100%\n", "LIMIT" },
 };
 
-START_TEST(a_share_is_not_what_the_file_says)
+START_TEST(a_share_is_what_the_file_says)
 {
 	struct role_process p;
 
@@ -370,7 +370,7 @@ static bool has_mempool(void)
 	return found;
 }
 
-START_TEST(a_mempool_of_a_service_is_open_to_strangers)
+START_TEST(a_mempool_serves_only_the_daemons_group_by_default)
 {
 	struct role_process p, q;
 	char text[512];
@@ -415,7 +415,7 @@ static int waiters_role(char **args)
 }
 
 /* A CREATE that waits has no memory yet, but it counts. */
-START_TEST(requests_that_wait_exceed_the_share_together)
+START_TEST(requests_that_wait_count_toward_the_share)
 {
 	struct gpushm_buffer *b;
 	struct role_process p;
@@ -434,7 +434,7 @@ END_TEST
 
 /* ---- the daemon's fds ---- */
 
-START_TEST(a_daemon_without_fds_stops_serving)
+START_TEST(a_daemon_without_fds_serves_connected_clients)
 {
 	enum { N = 200 };
 	static struct gpushm_buffer *all[N];
@@ -470,7 +470,7 @@ START_TEST(a_daemon_without_fds_stops_serving)
 }
 END_TEST
 
-START_TEST(connections_without_fds_stop_the_daemon)
+START_TEST(connections_without_fds_are_refused_with_the_reason)
 {
 	enum { N = 100 };
 	static struct gpushm *all[N];
@@ -502,7 +502,7 @@ END_TEST
 
 /* A client that sends more than one datagram stands for one that sends its HELLO while the daemon
  * refuses it. */
-START_TEST(a_reason_is_overtaken_by_the_end_of_the_connection)
+START_TEST(a_reason_arrives_before_the_end_of_the_connection)
 {
 	enum { N = 100 };
 	static struct gpushm *all[N];
@@ -531,7 +531,7 @@ END_TEST
 /* The spare fd, with which the daemon sends reasons, is lost when it may not even open that one
  * again. A connection takes two fds, a sealed buffer one: the last connection lacks one for its
  * socket or its pidfd. */
-START_TEST(a_daemon_without_a_spare_fd_never_sends_reasons_again)
+START_TEST(a_daemon_that_lost_its_spare_fd_sends_reasons_again)
 {
 	enum { N = 100 };
 	static struct gpushm *all[N];
@@ -570,25 +570,25 @@ int main(int argc, char **argv)
 	tcase_set_timeout(t, 120);
 	tcase_set_timeout(u, 120);
 	tcase_set_timeout(f, 120);
-	tcase_add_test(t, a_limit_of_buffers_is_exceeded);
-	tcase_add_test(t, a_limit_of_bytes_is_exceeded);
-	tcase_add_test(t, a_limit_of_leases_is_exceeded);
-	tcase_add_test(t, a_limit_of_connections_is_exceeded);
-	tcase_add_test(t, one_of_many_refused_connections_gets_no_reason);
-	tcase_add_test(t, a_pool_gives_more_than_it_has);
-	tcase_add_test(t, a_size_that_no_memory_has_ends_the_daemon);
-	tcase_add_test(t, a_reload_has_no_effect);
-	tcase_add_test(u, the_limits_of_one_user_apply_to_another);
-	tcase_add_test(u, a_pool_serves_a_user_without_the_right);
-	tcase_add_test(u, one_user_takes_a_whole_pool);
-	tcase_add_loop_test(u, a_share_is_not_what_the_file_says, 0, (int)array_size(shares));
-	tcase_add_loop_test(u, a_mempool_of_a_service_is_open_to_strangers, 0,
+	tcase_add_test(t, a_limit_of_buffers_is_enforced);
+	tcase_add_test(t, a_limit_of_bytes_is_enforced);
+	tcase_add_test(t, a_limit_of_leases_is_enforced);
+	tcase_add_test(t, a_limit_of_connections_is_enforced);
+	tcase_add_test(t, each_refused_connection_gets_the_reason);
+	tcase_add_test(t, a_pool_gives_no_more_than_it_has);
+	tcase_add_test(t, an_impossibly_large_size_is_refused);
+	tcase_add_test(t, a_reload_applies_limits_and_logs_what_it_can_not_apply);
+	tcase_add_test(u, the_limits_of_a_user_apply_only_to_that_user);
+	tcase_add_test(u, a_pool_serves_only_users_and_groups_with_the_right);
+	tcase_add_test(u, one_user_takes_at_most_its_share_of_a_pool);
+	tcase_add_loop_test(u, a_share_is_what_the_file_says, 0, (int)array_size(shares));
+	tcase_add_loop_test(u, a_mempool_serves_only_the_daemons_group_by_default, 0,
 			    (int)array_size(mempools));
-	tcase_add_test(u, requests_that_wait_exceed_the_share_together);
-	tcase_add_test(f, a_daemon_without_fds_stops_serving);
-	tcase_add_test(f, connections_without_fds_stop_the_daemon);
-	tcase_add_test(f, a_reason_is_overtaken_by_the_end_of_the_connection);
-	tcase_add_loop_test(f, a_daemon_without_a_spare_fd_never_sends_reasons_again, 0, 2);
+	tcase_add_test(u, requests_that_wait_count_toward_the_share);
+	tcase_add_test(f, a_daemon_without_fds_serves_connected_clients);
+	tcase_add_test(f, connections_without_fds_are_refused_with_the_reason);
+	tcase_add_test(f, a_reason_arrives_before_the_end_of_the_connection);
+	tcase_add_loop_test(f, a_daemon_that_lost_its_spare_fd_sends_reasons_again, 0, 2);
 	if (user_may_change())
 		return suite_run("limits", t, u, f, NULL);
 }

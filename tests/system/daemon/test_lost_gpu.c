@@ -84,7 +84,7 @@ static void expect_failed(uint32_t expected, const char *why)
 	ck_assert_uint_eq(client_status().pools_failed, expected);
 }
 
-START_TEST(a_lost_gpu_takes_others_with_it_or_is_tried_again)
+START_TEST(a_lost_gpu_fails_only_its_own_pools_until_a_restart)
 {
 	struct gpushm_buffer *kept = NULL, *again = NULL;
 
@@ -115,7 +115,7 @@ START_TEST(a_lost_gpu_takes_others_with_it_or_is_tried_again)
 }
 END_TEST
 
-START_TEST(a_gpu_that_is_lost_while_memory_is_given_back_goes_on)
+START_TEST(a_gpu_lost_while_memory_is_given_back_fails_its_pools)
 {
 	struct gpushm_buffer *b = NULL;
 
@@ -138,7 +138,7 @@ END_TEST
 
 static const char *const passing[] = { UNKNOWN, DEVICE_UNAVAILABLE };
 
-START_TEST(an_error_that_may_pass_ends_a_gpu)
+START_TEST(an_error_that_may_pass_fails_only_one_create)
 {
 	struct gpushm_buffer *b = NULL;
 
@@ -153,7 +153,7 @@ START_TEST(an_error_that_may_pass_ends_a_gpu)
 }
 END_TEST
 
-START_TEST(a_gpu_that_is_lost_at_the_start_stops_the_daemon)
+START_TEST(a_gpu_that_is_lost_at_the_start_leaves_host_memory)
 {
 	if (!fake_is_here())
 		return;
@@ -171,9 +171,10 @@ int main(void)
 	TCase *t = tcase_create("lost_gpu");
 
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_lost_gpu_takes_others_with_it_or_is_tried_again);
-	tcase_add_test(t, a_gpu_that_is_lost_while_memory_is_given_back_goes_on);
-	tcase_add_loop_test(t, an_error_that_may_pass_ends_a_gpu, 0, (int)array_size(passing));
-	tcase_add_test(t, a_gpu_that_is_lost_at_the_start_stops_the_daemon);
+	tcase_add_test(t, a_lost_gpu_fails_only_its_own_pools_until_a_restart);
+	tcase_add_test(t, a_gpu_lost_while_memory_is_given_back_fails_its_pools);
+	tcase_add_loop_test(t, an_error_that_may_pass_fails_only_one_create, 0,
+			    (int)array_size(passing));
+	tcase_add_test(t, a_gpu_that_is_lost_at_the_start_leaves_host_memory);
 	return suite_run("lost_gpu", t, NULL);
 }

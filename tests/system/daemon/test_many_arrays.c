@@ -91,7 +91,7 @@ static void find_all(struct gpushm_buffer *b, size_t n)
 }
 
 /* The table is a file, which the daemon does not map: census_rss() does not count it either. */
-START_TEST(many_arrays_cost_the_daemon_memory_besides_their_table)
+START_TEST(many_arrays_cost_the_daemon_only_their_table)
 {
 	size_t n = counts[_i];
 	struct gpushm_array_spec more = { .name = "more", .dtype = { 1, 8, 1, 0 } };
@@ -120,7 +120,7 @@ START_TEST(many_arrays_cost_the_daemon_memory_besides_their_table)
 }
 END_TEST
 
-START_TEST(opening_many_arrays_takes_several_requests)
+START_TEST(opening_many_arrays_takes_one_request)
 {
 	size_t n = counts[_i];
 	struct gpushm_buffer *b = filled("m", n);
@@ -190,7 +190,7 @@ static int state_of(struct raw *r, const char *name)
 }
 
 /* The stopped daemon gets both requests at once, and the publication takes many turns. */
-START_TEST(others_wait_until_a_large_table_is_published)
+START_TEST(others_are_served_while_a_large_table_is_published)
 {
 	struct raw publisher, other;
 	uint64_t lease;
@@ -214,7 +214,7 @@ START_TEST(others_wait_until_a_large_table_is_published)
 }
 END_TEST
 
-START_TEST(a_client_that_dies_while_it_publishes_leaves_its_table)
+START_TEST(a_client_that_dies_while_it_publishes_leaves_nothing)
 {
 	struct census before, now;
 	pid_t pid;
@@ -261,7 +261,7 @@ static int open_with(struct raw *r, const char *name)
 	return code;
 }
 
-START_TEST(an_older_client_gets_a_table_that_it_cant_read)
+START_TEST(an_older_client_is_refused_a_table_that_it_cant_read)
 {
 	struct gpushm_buffer *most = filled("most", ARRAYS_MAX_0_1), *more = NULL;
 	struct raw r;
@@ -284,7 +284,7 @@ START_TEST(an_older_client_gets_a_table_that_it_cant_read)
 }
 END_TEST
 
-START_TEST(many_arrays_are_lost_in_a_crash)
+START_TEST(many_arrays_survive_a_crash)
 {
 	struct gpushm_buffer *b = filled("m", ARRAYS_MAX);
 
@@ -307,12 +307,11 @@ int main(void)
 	tcase_add_checked_fixture(kept, kept_setup, kept_teardown);
 	tcase_set_timeout(t, 300);
 	tcase_set_timeout(kept, 300);
-	tcase_add_loop_test(t, many_arrays_cost_the_daemon_memory_besides_their_table, 0,
-			    array_size(counts));
-	tcase_add_loop_test(t, opening_many_arrays_takes_several_requests, 0, array_size(counts));
-	tcase_add_test(t, others_wait_until_a_large_table_is_published);
-	tcase_add_test(t, a_client_that_dies_while_it_publishes_leaves_its_table);
-	tcase_add_test(t, an_older_client_gets_a_table_that_it_cant_read);
-	tcase_add_test(kept, many_arrays_are_lost_in_a_crash);
+	tcase_add_loop_test(t, many_arrays_cost_the_daemon_only_their_table, 0, array_size(counts));
+	tcase_add_loop_test(t, opening_many_arrays_takes_one_request, 0, array_size(counts));
+	tcase_add_test(t, others_are_served_while_a_large_table_is_published);
+	tcase_add_test(t, a_client_that_dies_while_it_publishes_leaves_nothing);
+	tcase_add_test(t, an_older_client_is_refused_a_table_that_it_cant_read);
+	tcase_add_test(kept, many_arrays_survive_a_crash);
 	return suite_run("many_arrays", t, kept, NULL);
 }

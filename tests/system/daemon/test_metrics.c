@@ -103,7 +103,7 @@ static struct gpushm_buffer *open_one(const char *name, enum gpushm_access acces
 	return b;
 }
 
-START_TEST(a_request_is_counted_twice_or_never)
+START_TEST(each_request_is_counted_once)
 {
 	METRICS before = read_metrics();
 	METRICS after = NULL;
@@ -142,7 +142,7 @@ START_TEST(a_request_is_counted_twice_or_never)
 }
 END_TEST
 
-START_TEST(a_wait_for_a_name_counts_as_the_daemons_time)
+START_TEST(a_wait_for_a_name_counts_as_waiting_time)
 {
 	METRICS m = NULL;
 	struct gpushm_buffer *b = NULL;
@@ -162,7 +162,7 @@ START_TEST(a_wait_for_a_name_counts_as_the_daemons_time)
 }
 END_TEST
 
-START_TEST(what_is_no_request_has_no_verb)
+START_TEST(an_unknown_request_is_counted_as_unknown)
 {
 	METRICS m = NULL;
 	struct raw r;
@@ -183,7 +183,7 @@ START_TEST(what_is_no_request_has_no_verb)
 }
 END_TEST
 
-START_TEST(a_state_or_an_access_is_counted_wrong)
+START_TEST(states_and_accesses_are_counted)
 {
 	METRICS m = NULL;
 	METRICS end = NULL;
@@ -231,7 +231,7 @@ static void die_with(const char *command)
 	client_await(client_status().leases == 1);
 }
 
-START_TEST(a_death_has_another_role)
+START_TEST(each_death_is_counted_by_its_role)
 {
 	METRICS m = NULL;
 	struct gpushm_buffer *b = publish("x", "a", GPUSHM_SHARED);
@@ -248,7 +248,7 @@ START_TEST(a_death_has_another_role)
 }
 END_TEST
 
-START_TEST(a_restart_is_not_counted)
+START_TEST(a_restart_is_counted)
 {
 	METRICS first = read_metrics();
 	METRICS second = NULL;
@@ -268,7 +268,7 @@ START_TEST(a_restart_is_not_counted)
 }
 END_TEST
 
-START_TEST(a_killed_daemon_forgets_its_restarts)
+START_TEST(the_restarts_of_a_killed_daemon_are_counted)
 {
 	METRICS m = NULL;
 	struct gpushm_buffer *b = reexec_make(NULL, "x", GPUSHM_SHARED);
@@ -292,7 +292,7 @@ static struct gpushm_driver_call call(const char *name)
 	return (struct gpushm_driver_call){ 0 };
 }
 
-START_TEST(a_driver_call_is_not_counted)
+START_TEST(driver_calls_are_counted)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
 	struct gpushm_driver_call before;
@@ -325,15 +325,15 @@ int main(int argc, char **argv)
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(host, setup, client_teardown);
-	tcase_add_test(host, a_request_is_counted_twice_or_never);
-	tcase_add_test(host, a_wait_for_a_name_counts_as_the_daemons_time);
-	tcase_add_test(host, what_is_no_request_has_no_verb);
-	tcase_add_test(host, a_state_or_an_access_is_counted_wrong);
-	tcase_add_test(host, a_death_has_another_role);
+	tcase_add_test(host, each_request_is_counted_once);
+	tcase_add_test(host, a_wait_for_a_name_counts_as_waiting_time);
+	tcase_add_test(host, an_unknown_request_is_counted_as_unknown);
+	tcase_add_test(host, states_and_accesses_are_counted);
+	tcase_add_test(host, each_death_is_counted_by_its_role);
 	tcase_add_checked_fixture(reexec, reexec_setup, client_teardown);
-	tcase_add_test(reexec, a_restart_is_not_counted);
+	tcase_add_test(reexec, a_restart_is_counted);
 	tcase_add_checked_fixture(kept, kept_setup, kept_teardown);
-	tcase_add_test(kept, a_killed_daemon_forgets_its_restarts);
-	tcase_add_test(driver, a_driver_call_is_not_counted);
+	tcase_add_test(kept, the_restarts_of_a_killed_daemon_are_counted);
+	tcase_add_test(driver, driver_calls_are_counted);
 	return suite_run("metrics", host, reexec, kept, driver, NULL);
 }

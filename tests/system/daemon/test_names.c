@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-START_TEST(a_taken_name_is_given_again)
+START_TEST(a_taken_name_is_refused_until_it_is_unlinked)
 {
 	struct gpushm_buffer *a = client_create("x", 100, NULL), *b = NULL;
 	uint64_t id = gpushm_buffer_id(a);
@@ -27,7 +27,7 @@ START_TEST(a_taken_name_is_given_again)
 }
 END_TEST
 
-START_TEST(a_bad_name_is_accepted)
+START_TEST(a_bad_name_is_refused)
 {
 	static const char *const bad[] = {
 		"", "/", "a//b", "../x", "a/.", "~bob/x", "a\nb", "\xff"
@@ -41,7 +41,7 @@ START_TEST(a_bad_name_is_accepted)
 }
 END_TEST
 
-START_TEST(an_unpublished_buffer_is_opened)
+START_TEST(an_unpublished_buffer_can_not_be_opened)
 {
 	struct gpushm_buffer *a = client_create("x", 100, NULL), *b = NULL;
 
@@ -55,7 +55,7 @@ START_TEST(an_unpublished_buffer_is_opened)
 }
 END_TEST
 
-START_TEST(a_sealed_buffer_is_opened_for_writing)
+START_TEST(a_sealed_buffer_is_read_only)
 {
 	struct gpushm_buffer *a = client_create("x", 100, NULL), *b = NULL, *w = NULL;
 
@@ -70,7 +70,7 @@ START_TEST(a_sealed_buffer_is_opened_for_writing)
 }
 END_TEST
 
-START_TEST(memory_goes_before_the_last_lease)
+START_TEST(memory_lasts_until_the_last_lease_ends)
 {
 	struct gpushm_buffer *a = client_create("x", 100, NULL), *b = NULL;
 	char got[4];
@@ -87,7 +87,7 @@ START_TEST(memory_goes_before_the_last_lease)
 }
 END_TEST
 
-START_TEST(a_transient_buffer_outlives_its_last_lease)
+START_TEST(a_transient_buffer_ends_with_its_last_lease)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .flags = GPUSHM_TRANSIENT };
 	struct gpushm_buffer *a = client_create("x", 100, &o), *b = NULL;
@@ -101,7 +101,7 @@ START_TEST(a_transient_buffer_outlives_its_last_lease)
 }
 END_TEST
 
-START_TEST(a_private_name_is_shared_by_all_users)
+START_TEST(a_private_name_is_short_for_one_with_the_uid)
 {
 	struct gpushm_buffer *a = client_create("~/x", 100, NULL), *b = NULL;
 	struct gpushm_stat *st = NULL;
@@ -116,7 +116,7 @@ START_TEST(a_private_name_is_shared_by_all_users)
 }
 END_TEST
 
-START_TEST(attributes_or_the_digest_are_lost)
+START_TEST(attributes_and_the_digest_reach_a_reader)
 {
 	static const struct gpushm_attr attrs[] = { { "step", "1200", 4 }, { "nul", "\0x", 2 } };
 	struct gpushm_options o = { .struct_size = sizeof(o), .attrs = attrs, .n_attrs = 2 };
@@ -147,7 +147,7 @@ START_TEST(attributes_or_the_digest_are_lost)
 END_TEST
 
 /* The creator read the last value, and all others the first one. */
-START_TEST(a_key_that_is_given_twice_has_two_values)
+START_TEST(a_key_that_is_given_twice_has_its_last_value)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o) };
 	struct gpushm_buffer *a = NULL, *b = NULL;
@@ -185,7 +185,7 @@ static void expect_attr(struct gpushm_buffer *b, const char *key, const char *wa
 	ck_assert(!wanted || (size == strlen(wanted) && memcmp(value, wanted, size) == 0));
 }
 
-START_TEST(attributes_that_are_set_later_are_lost)
+START_TEST(attributes_can_be_set_until_publication)
 {
 	static char large[4096];
 	const struct gpushm_attr at_create[] = { { "step", "1200", 4 }, { "note", "x", 1 } };
@@ -232,7 +232,7 @@ START_TEST(attributes_that_are_set_later_are_lost)
 END_TEST
 
 /* Without attributes and arrays it has no table. */
-START_TEST(the_last_attribute_leaves_a_table)
+START_TEST(the_last_attribute_can_be_removed)
 {
 	const struct gpushm_attr one = { "k", "v", 1 }, none = { "k", NULL, 0 };
 	struct gpushm_buffer *a = client_create("x", 100, NULL), *b = NULL;
@@ -250,7 +250,7 @@ START_TEST(the_last_attribute_leaves_a_table)
 }
 END_TEST
 
-START_TEST(a_list_loses_or_repeats_a_name)
+START_TEST(a_list_has_each_name_once)
 {
 	enum { N = 1500 };
 	static struct gpushm_buffer *all[N];
@@ -283,17 +283,17 @@ int main(void)
 
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_taken_name_is_given_again);
-	tcase_add_test(t, a_bad_name_is_accepted);
-	tcase_add_test(t, an_unpublished_buffer_is_opened);
-	tcase_add_test(t, a_sealed_buffer_is_opened_for_writing);
-	tcase_add_test(t, memory_goes_before_the_last_lease);
-	tcase_add_test(t, a_transient_buffer_outlives_its_last_lease);
-	tcase_add_test(t, a_private_name_is_shared_by_all_users);
-	tcase_add_test(t, attributes_or_the_digest_are_lost);
-	tcase_add_test(t, a_key_that_is_given_twice_has_two_values);
-	tcase_add_test(t, attributes_that_are_set_later_are_lost);
-	tcase_add_test(t, the_last_attribute_leaves_a_table);
-	tcase_add_test(t, a_list_loses_or_repeats_a_name);
+	tcase_add_test(t, a_taken_name_is_refused_until_it_is_unlinked);
+	tcase_add_test(t, a_bad_name_is_refused);
+	tcase_add_test(t, an_unpublished_buffer_can_not_be_opened);
+	tcase_add_test(t, a_sealed_buffer_is_read_only);
+	tcase_add_test(t, memory_lasts_until_the_last_lease_ends);
+	tcase_add_test(t, a_transient_buffer_ends_with_its_last_lease);
+	tcase_add_test(t, a_private_name_is_short_for_one_with_the_uid);
+	tcase_add_test(t, attributes_and_the_digest_reach_a_reader);
+	tcase_add_test(t, a_key_that_is_given_twice_has_its_last_value);
+	tcase_add_test(t, attributes_can_be_set_until_publication);
+	tcase_add_test(t, the_last_attribute_can_be_removed);
+	tcase_add_test(t, a_list_has_each_name_once);
 	return suite_run("names", t, NULL);
 }

@@ -67,7 +67,7 @@ static void make_and_free(uint64_t bytes)
 }
 
 /* 192 MiB are less than a fifth of the GPU. */
-START_TEST(another_program_waits_for_a_large_buffer_that_was_freed)
+START_TEST(another_program_gets_a_large_freed_buffers_memory_at_once)
 {
 	if (!fake_is_here())
 		return;
@@ -80,7 +80,7 @@ START_TEST(another_program_waits_for_a_large_buffer_that_was_freed)
 }
 END_TEST
 
-START_TEST(a_freed_buffer_stays_while_anybody_makes_small_ones)
+START_TEST(a_freed_buffer_ages_out_while_small_ones_are_made)
 {
 	if (!fake_is_here())
 		return;
@@ -94,7 +94,7 @@ START_TEST(a_freed_buffer_stays_while_anybody_makes_small_ones)
 END_TEST
 
 /* The driver gives nothing of an exported mempool back: it must be made anew. */
-START_TEST(an_empty_mempool_keeps_its_memory_from_other_programs)
+START_TEST(an_empty_mempool_gives_its_memory_to_other_programs)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "m" };
 	struct gpushm *client = NULL;
@@ -117,7 +117,7 @@ START_TEST(an_empty_mempool_keeps_its_memory_from_other_programs)
 }
 END_TEST
 
-START_TEST(a_flush_leaves_an_empty_mempools_memory)
+START_TEST(a_flush_gives_back_an_empty_mempools_memory)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "m" };
 	struct gpushm *client = NULL;
@@ -139,7 +139,7 @@ START_TEST(a_flush_leaves_an_empty_mempools_memory)
 }
 END_TEST
 
-START_TEST(a_mempool_is_made_anew_while_a_client_has_it)
+START_TEST(a_mempool_that_a_client_has_is_kept)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "m" };
 	struct gpushm_buffer *b = NULL;
@@ -170,10 +170,10 @@ int main(void)
 	TCase *t = tcase_create("pending");
 
 	tcase_set_timeout(t, 60);
-	tcase_add_test(t, another_program_waits_for_a_large_buffer_that_was_freed);
-	tcase_add_test(t, a_freed_buffer_stays_while_anybody_makes_small_ones);
-	tcase_add_test(t, an_empty_mempool_keeps_its_memory_from_other_programs);
-	tcase_add_test(t, a_flush_leaves_an_empty_mempools_memory);
-	tcase_add_test(t, a_mempool_is_made_anew_while_a_client_has_it);
+	tcase_add_test(t, another_program_gets_a_large_freed_buffers_memory_at_once);
+	tcase_add_test(t, a_freed_buffer_ages_out_while_small_ones_are_made);
+	tcase_add_test(t, an_empty_mempool_gives_its_memory_to_other_programs);
+	tcase_add_test(t, a_flush_gives_back_an_empty_mempools_memory);
+	tcase_add_test(t, a_mempool_that_a_client_has_is_kept);
 	return suite_run("pending", t, NULL);
 }

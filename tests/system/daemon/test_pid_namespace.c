@@ -135,7 +135,7 @@ static bool is_dirty(void)
 	return dirty;
 }
 
-START_TEST(a_process_in_another_namespace_loses_its_lease_while_it_lives)
+START_TEST(a_process_in_another_namespace_keeps_its_lease_while_it_lives)
 {
 	struct role_process holder;
 	struct gpushm_buffer *b;
@@ -164,7 +164,7 @@ START_TEST(a_process_in_another_namespace_loses_its_lease_while_it_lives)
 END_TEST
 
 /* The process ends while there is no daemon. */
-START_TEST(a_process_in_another_namespace_keeps_its_lease_after_its_end)
+START_TEST(a_process_in_another_namespace_loses_its_lease_at_its_end)
 {
 	struct role_process holder;
 	struct gpushm_buffer *b;
@@ -195,7 +195,7 @@ static void greet(struct raw *r, struct actor *a)
 }
 
 /* The process opens on one connection and watches on another. */
-START_TEST(a_holder_in_another_namespace_is_a_stranger_on_its_second_connection)
+START_TEST(a_holder_in_another_namespace_is_known_on_each_connection)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0644 };
 	Gpushm__Proto__Watched what = MESSAGE(Watched, watched), *all[] = { &what };
@@ -237,9 +237,9 @@ int main(int argc, char **argv)
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_set_timeout(t, 120);
-	tcase_add_loop_test(t, a_process_in_another_namespace_loses_its_lease_while_it_lives, 0,
+	tcase_add_loop_test(t, a_process_in_another_namespace_keeps_its_lease_while_it_lives, 0,
 			    (int)array_size(ways));
-	tcase_add_test(t, a_process_in_another_namespace_keeps_its_lease_after_its_end);
-	tcase_add_test(t, a_holder_in_another_namespace_is_a_stranger_on_its_second_connection);
+	tcase_add_test(t, a_process_in_another_namespace_loses_its_lease_at_its_end);
+	tcase_add_test(t, a_holder_in_another_namespace_is_known_on_each_connection);
 	return suite_run("pid_namespace", t, NULL);
 }

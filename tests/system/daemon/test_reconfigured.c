@@ -41,7 +41,7 @@ static struct gpushm_buffer *create_in(const char *pool, const char *name, uint6
 	return client_create(name, bytes, &o);
 }
 
-START_TEST(a_lower_limit_ends_leases_that_are_held)
+START_TEST(a_lower_limit_keeps_leases_that_are_held)
 {
 	struct gpushm_buffer *x, *y, *more = NULL;
 
@@ -68,7 +68,7 @@ static uint32_t memory_fds(void)
 }
 
 /* Pool b is inherited by one daemon after the other, as long as it holds x. */
-START_TEST(a_flush_skips_a_pool_when_another_was_inherited)
+START_TEST(a_flush_empties_a_pool_when_another_was_inherited)
 {
 	struct gpushm_buffer *x, *freed[4];
 	char name[16];
@@ -113,7 +113,7 @@ static int node_of(const char *name)
 
 #define PINNED "[pool p]\nkind=pinned\nsize=64M\n"
 
-START_TEST(a_pinned_pool_stays_on_its_node)
+START_TEST(a_pinned_pool_moves_to_its_new_node)
 {
 	struct gpushm_buffer *x, *y, *again = NULL;
 
@@ -145,8 +145,8 @@ int main(void)
 	TCase *t = tcase_create("reconfigured");
 
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_lower_limit_ends_leases_that_are_held);
-	tcase_add_test(t, a_flush_skips_a_pool_when_another_was_inherited);
-	tcase_add_test(t, a_pinned_pool_stays_on_its_node);
+	tcase_add_test(t, a_lower_limit_keeps_leases_that_are_held);
+	tcase_add_test(t, a_flush_empties_a_pool_when_another_was_inherited);
+	tcase_add_test(t, a_pinned_pool_moves_to_its_new_node);
 	return suite_run("reconfigured", t, NULL);
 }

@@ -78,7 +78,7 @@ static void survive(const char *pool, unsigned times)
 	client_close_and_unlink(shared, "b");
 }
 
-START_TEST(a_restart_loses_contents_leases_or_charges)
+START_TEST(a_restart_keeps_contents_leases_and_charges)
 {
 	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
 	size_t n;
@@ -93,7 +93,7 @@ START_TEST(a_restart_loses_contents_leases_or_charges)
 }
 END_TEST
 
-START_TEST(a_restart_is_another_process_or_another_daemon)
+START_TEST(a_restart_stays_the_same_process_and_daemon)
 {
 	struct gpushm_status *before = reexec_status(), *after;
 
@@ -120,7 +120,7 @@ static uint32_t open_fds(void)
 
 /* A successor has some fds twice for a moment, while it checks whether their memory still exists.
  */
-START_TEST(file_descriptors_pile_up_from_restart_to_restart)
+START_TEST(the_number_of_fds_stays_the_same_over_restarts)
 {
 	struct gpushm_buffer *b = reexec_make(NULL, "a", GPUSHM_SEALED);
 	uint32_t before;
@@ -134,7 +134,7 @@ START_TEST(file_descriptors_pile_up_from_restart_to_restart)
 }
 END_TEST
 
-START_TEST(a_buffer_that_was_being_filled_is_published_by_the_successor)
+START_TEST(a_buffer_that_was_being_filled_must_be_created_again)
 {
 	struct gpushm_buffer *b = client_create("half", 100, NULL), *again;
 
@@ -147,7 +147,7 @@ START_TEST(a_buffer_that_was_being_filled_is_published_by_the_successor)
 }
 END_TEST
 
-START_TEST(a_buffer_without_arrays_is_filled_by_the_successor)
+START_TEST(a_buffer_of_an_earlier_daemon_can_not_be_described)
 {
 	int64_t shape[] = { 5 };
 	struct gpushm_array_spec spec = { .name = "x", .ndim = 1, .shape = shape };
@@ -223,13 +223,13 @@ static void restart_under(struct creator it)
 	ck_assert_ptr_null(failed);
 }
 
-START_TEST(a_restart_is_seen_by_a_call_that_creates)
+START_TEST(a_restart_is_hidden_from_a_call_that_creates)
 {
 	restart_under((struct creator){ .create = create_arrays });
 }
 END_TEST
 
-START_TEST(a_restart_is_seen_by_a_call_that_creates_a_stream)
+START_TEST(a_restart_is_hidden_from_a_call_that_creates_a_stream)
 {
 	restart_under((struct creator){ .create = create_stream });
 }
@@ -263,7 +263,7 @@ static uint32_t waiting(void)
 	return n;
 }
 
-START_TEST(a_waiting_open_misses_a_publication_at_the_successor)
+START_TEST(a_waiting_open_gets_a_publication_at_the_successor)
 {
 	struct role_process waiter;
 	struct gpushm_buffer *b;
@@ -284,7 +284,7 @@ START_TEST(a_waiting_open_misses_a_publication_at_the_successor)
 END_TEST
 
 /* As often as a daemon may die of one request, and more. */
-START_TEST(a_wait_ends_after_many_restarts)
+START_TEST(a_wait_continues_over_many_restarts)
 {
 	struct role_process waiter;
 	struct gpushm_buffer *b;
@@ -315,7 +315,7 @@ static void *restart_late(void *arg)
 	return arg;
 }
 
-START_TEST(a_timeout_begins_anew_with_each_daemon)
+START_TEST(a_timeout_continues_with_the_next_daemon)
 {
 	uint64_t begun = clock_monotonic_ms();
 	struct gpushm_stat *st = NULL;
@@ -332,7 +332,7 @@ START_TEST(a_timeout_begins_anew_with_each_daemon)
 }
 END_TEST
 
-START_TEST(a_holder_that_sends_no_request_loses_its_lease)
+START_TEST(a_holder_that_sends_no_request_keeps_its_lease)
 {
 	struct gpushm_buffer *b = reexec_make(NULL, "a", GPUSHM_SHARED);
 	struct gpushm *other = NULL;
@@ -352,7 +352,7 @@ START_TEST(a_holder_that_sends_no_request_loses_its_lease)
 END_TEST
 
 /* Like some fds of a driver: open, in nobody's fd set, and without FD_CLOEXEC. */
-START_TEST(an_fd_outside_the_fd_set_survives_the_exec)
+START_TEST(an_fd_outside_the_fd_set_is_closed_by_the_exec)
 {
 	struct pollfd p = { .events = POLLIN };
 	int pipe_fds[2], inherited;
@@ -373,7 +373,7 @@ START_TEST(an_fd_outside_the_fd_set_survives_the_exec)
 }
 END_TEST
 
-START_TEST(a_successor_gives_up_the_socket)
+START_TEST(a_successor_keeps_the_socket_and_its_lock)
 {
 	char text[1024];
 	struct stat before, after;
@@ -394,7 +394,7 @@ START_TEST(a_successor_gives_up_the_socket)
 END_TEST
 
 /* The signals may come at any moment: a signal without a handler would end the daemon. */
-START_TEST(a_signal_in_the_midst_of_a_restart_kills_or_is_lost)
+START_TEST(a_daemon_survives_signals_during_a_restart)
 {
 	static const int signals[] = { SIGHUP, SIGUSR2, SIGHUP };
 
@@ -425,20 +425,20 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, reexec_setup, client_teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_restart_loses_contents_leases_or_charges);
-	tcase_add_test(t, a_restart_is_another_process_or_another_daemon);
-	tcase_add_test(t, file_descriptors_pile_up_from_restart_to_restart);
-	tcase_add_test(t, a_buffer_that_was_being_filled_is_published_by_the_successor);
-	tcase_add_test(t, a_buffer_without_arrays_is_filled_by_the_successor);
-	tcase_add_test(t, a_restart_is_seen_by_a_call_that_creates);
-	tcase_add_test(t, a_restart_is_seen_by_a_call_that_creates_a_stream);
-	tcase_add_test(t, a_waiting_open_misses_a_publication_at_the_successor);
-	tcase_add_test(t, a_wait_ends_after_many_restarts);
-	tcase_add_test(t, a_timeout_begins_anew_with_each_daemon);
-	tcase_add_test(t, a_holder_that_sends_no_request_loses_its_lease);
-	tcase_add_test(t, a_successor_gives_up_the_socket);
-	tcase_add_test(t, a_signal_in_the_midst_of_a_restart_kills_or_is_lost);
+	tcase_add_test(t, a_restart_keeps_contents_leases_and_charges);
+	tcase_add_test(t, a_restart_stays_the_same_process_and_daemon);
+	tcase_add_test(t, the_number_of_fds_stays_the_same_over_restarts);
+	tcase_add_test(t, a_buffer_that_was_being_filled_must_be_created_again);
+	tcase_add_test(t, a_buffer_of_an_earlier_daemon_can_not_be_described);
+	tcase_add_test(t, a_restart_is_hidden_from_a_call_that_creates);
+	tcase_add_test(t, a_restart_is_hidden_from_a_call_that_creates_a_stream);
+	tcase_add_test(t, a_waiting_open_gets_a_publication_at_the_successor);
+	tcase_add_test(t, a_wait_continues_over_many_restarts);
+	tcase_add_test(t, a_timeout_continues_with_the_next_daemon);
+	tcase_add_test(t, a_holder_that_sends_no_request_keeps_its_lease);
+	tcase_add_test(t, a_successor_keeps_the_socket_and_its_lock);
+	tcase_add_test(t, a_daemon_survives_signals_during_a_restart);
 	tcase_set_timeout(alone, 120);
-	tcase_add_test(alone, an_fd_outside_the_fd_set_survives_the_exec);
+	tcase_add_test(alone, an_fd_outside_the_fd_set_is_closed_by_the_exec);
 	return suite_run("reexec", t, alone, NULL);
 }

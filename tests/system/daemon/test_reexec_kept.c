@@ -83,7 +83,7 @@ static void restart_and_die_twice(void)
 static void (*const ways[])(void) = { restart, restart_twice, restart_and_die, die_and_restart,
 				      restart_and_die_twice };
 
-START_TEST(a_death_before_or_after_a_planned_restart_loses_something)
+START_TEST(a_death_around_a_planned_restart_loses_nothing)
 {
 	struct gpushm_buffer *a = make("a"), *b, *e;
 
@@ -109,7 +109,7 @@ START_TEST(a_death_before_or_after_a_planned_restart_loses_something)
 END_TEST
 
 /* What systemd expects: RELOADING=1, then READY=1. */
-START_TEST(a_planned_restart_does_not_notify_the_supervisor)
+START_TEST(a_planned_restart_notifies_the_supervisor)
 {
 	unsigned ready = k.ready;
 
@@ -125,8 +125,8 @@ int main(void)
 
 	tcase_add_checked_fixture(t, kept_setup, kept_teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_loop_test(t, a_death_before_or_after_a_planned_restart_loses_something, 0,
+	tcase_add_loop_test(t, a_death_around_a_planned_restart_loses_nothing, 0,
 			    (int)(sizeof(ways) / sizeof(ways[0])));
-	tcase_add_test(t, a_planned_restart_does_not_notify_the_supervisor);
+	tcase_add_test(t, a_planned_restart_notifies_the_supervisor);
 	return suite_run("reexec kept", t, NULL);
 }

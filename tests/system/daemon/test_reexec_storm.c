@@ -43,7 +43,7 @@ static void rage(unsigned seconds)
 	}
 }
 
-START_TEST(a_storm_of_restarts_loses_or_leaks_something)
+START_TEST(a_storm_of_restarts_loses_and_leaks_nothing)
 {
 	storm_begin(&storm, d.socket, c);
 	rage(storm_seconds(SECONDS));
@@ -64,6 +64,6 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, storm_seconds(SECONDS) + 120);
-	tcase_add_test(t, a_storm_of_restarts_loses_or_leaks_something);
+	tcase_add_test(t, a_storm_of_restarts_loses_and_leaks_nothing);
 	return suite_run("reexec storm", t, NULL);
 }

@@ -117,7 +117,7 @@ static uint64_t charged(void)
 	return bytes;
 }
 
-START_TEST(a_buffer_whose_memory_is_gone_is_listed_or_holds_its_name)
+START_TEST(a_buffer_whose_memory_is_gone_is_reported_and_frees_its_name)
 {
 	struct gpushm_buffer *held[array_size(on_gpu)], *host, *again;
 	char text[128];
@@ -155,7 +155,7 @@ START_TEST(a_buffer_whose_memory_is_gone_is_listed_or_holds_its_name)
 END_TEST
 
 /* Memory that is freed before the driver is up must not serve a new buffer. */
-START_TEST(lost_memory_is_given_to_the_next_buffer)
+START_TEST(the_next_buffer_gets_fresh_memory_after_a_reset)
 {
 	const char word[] = "fresh";
 	char got[sizeof(word)];
@@ -182,7 +182,7 @@ END_TEST
 
 /* ---- changes before the reset is found ---- */
 
-START_TEST(a_reset_is_reported_twice_or_drops_new_buffers)
+START_TEST(a_reset_is_reported_once_and_keeps_new_buffers)
 {
 	struct gpushm_buffer *old, *fresh;
 
@@ -239,7 +239,7 @@ static void expect_kept(const char *pool, const char *call, const char *with)
 	client_close_and_unlink(b, "kept");
 }
 
-START_TEST(an_error_that_may_pass_drops_a_buffer)
+START_TEST(an_error_that_may_pass_keeps_all_buffers)
 {
 	if (!fake_is_here())
 		return;
@@ -253,7 +253,7 @@ START_TEST(an_error_that_may_pass_drops_a_buffer)
 END_TEST
 
 /* The GPU is missing: its buffers wait for it. */
-START_TEST(a_gpu_that_is_not_there_loses_its_buffers)
+START_TEST(a_missing_gpus_buffers_wait_for_it)
 {
 	struct gpushm_buffer *b, *again = NULL;
 
@@ -280,7 +280,7 @@ START_TEST(a_gpu_that_is_not_there_loses_its_buffers)
 END_TEST
 
 /* Another GPU has its ordinal and its pool's name. */
-START_TEST(another_gpu_takes_a_buffers_place_or_loses_it)
+START_TEST(a_buffer_stays_on_its_gpu_when_another_has_the_ordinal)
 {
 	struct gpushm_buffer *b, *fresh, *again = NULL;
 
@@ -326,7 +326,7 @@ static void swap_kept(char letter, size_t which)
 	close(other);
 }
 
-START_TEST(one_dead_handle_takes_others_with_it)
+START_TEST(one_dead_handle_loses_only_its_own_buffer)
 {
 	enum { N = 200 };
 	static struct gpushm_buffer *all[N];
@@ -355,7 +355,7 @@ START_TEST(one_dead_handle_takes_others_with_it)
 }
 END_TEST
 
-START_TEST(a_dead_mempool_is_served_on)
+START_TEST(a_dead_mempool_is_replaced_by_a_new_one)
 {
 	struct gpushm_buffer *a, *b, *fresh;
 
@@ -382,15 +382,16 @@ int main(void)
 	TCase *t = tcase_create("reset");
 
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_buffer_whose_memory_is_gone_is_listed_or_holds_its_name);
-	tcase_add_test(t, lost_memory_is_given_to_the_next_buffer);
-	tcase_add_test(t, a_reset_is_reported_twice_or_drops_new_buffers);
-	tcase_add_loop_test(t, an_error_that_may_pass_drops_a_buffer, 0, (int)array_size(passing));
-	tcase_add_test(t, a_gpu_that_is_not_there_loses_its_buffers);
-	tcase_add_test(t, another_gpu_takes_a_buffers_place_or_loses_it);
-	if (!supervisor_skips("one_dead_handle_takes_others_with_it"))
-		tcase_add_test(t, one_dead_handle_takes_others_with_it);
-	if (!supervisor_skips("a_dead_mempool_is_served_on"))
-		tcase_add_test(t, a_dead_mempool_is_served_on);
+	tcase_add_test(t, a_buffer_whose_memory_is_gone_is_reported_and_frees_its_name);
+	tcase_add_test(t, the_next_buffer_gets_fresh_memory_after_a_reset);
+	tcase_add_test(t, a_reset_is_reported_once_and_keeps_new_buffers);
+	tcase_add_loop_test(t, an_error_that_may_pass_keeps_all_buffers, 0,
+			    (int)array_size(passing));
+	tcase_add_test(t, a_missing_gpus_buffers_wait_for_it);
+	tcase_add_test(t, a_buffer_stays_on_its_gpu_when_another_has_the_ordinal);
+	if (!supervisor_skips("one_dead_handle_loses_only_its_own_buffer"))
+		tcase_add_test(t, one_dead_handle_loses_only_its_own_buffer);
+	if (!supervisor_skips("a_dead_mempool_is_replaced_by_a_new_one"))
+		tcase_add_test(t, a_dead_mempool_is_replaced_by_a_new_one);
 	return suite_run("reset", t, NULL);
 }

@@ -157,7 +157,7 @@ static void start_maker(struct role_process *p, const char *name, const char *ho
 	ck_assert_str_eq(line, "ok");
 }
 
-START_TEST(a_published_buffer_dies_with_the_daemon)
+START_TEST(a_published_buffer_outlives_the_daemon)
 {
 	struct role_process maker;
 	struct gpushm_stat *st = NULL;
@@ -177,7 +177,7 @@ START_TEST(a_published_buffer_dies_with_the_daemon)
 }
 END_TEST
 
-START_TEST(a_holder_that_died_without_a_daemon_holds_forever)
+START_TEST(the_lease_of_a_holder_that_died_without_a_daemon_ends)
 {
 	struct gpushm_stat *st = NULL;
 	struct role_process maker;
@@ -198,7 +198,7 @@ START_TEST(a_holder_that_died_without_a_daemon_holds_forever)
 }
 END_TEST
 
-START_TEST(a_half_made_buffer_comes_back)
+START_TEST(a_half_made_buffer_ends_with_the_daemon)
 {
 	struct role_process maker;
 	struct gpushm_buffer *b;
@@ -212,7 +212,7 @@ START_TEST(a_half_made_buffer_comes_back)
 }
 END_TEST
 
-START_TEST(contents_or_leases_are_lost_on_a_pool)
+START_TEST(contents_and_leases_survive_on_each_pool)
 {
 	for (size_t i = 0; i < n_pools; i++) {
 		if (pools[i].failed)
@@ -241,7 +241,7 @@ static void renew_mempool(const char *pool)
 	client_await(supervisor_log_count(&k, "went back to GPU 0") > before);
 }
 
-START_TEST(a_successor_does_not_know_a_mempool_that_was_made_anew)
+START_TEST(a_successor_knows_a_mempool_that_was_made_anew)
 {
 	size_t kept = supervisor_count(&k, 'p');
 
@@ -259,7 +259,7 @@ START_TEST(a_successor_does_not_know_a_mempool_that_was_made_anew)
 END_TEST
 
 /* The mempool of an earlier daemon has the name, too, while it has buffers. */
-START_TEST(a_default_mempool_makes_no_buffer_after_a_restart)
+START_TEST(a_default_mempool_makes_buffers_after_a_restart)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0-mempool" };
 	struct gpushm_buffer *b, *fresh;
@@ -280,7 +280,7 @@ START_TEST(a_default_mempool_makes_no_buffer_after_a_restart)
 }
 END_TEST
 
-START_TEST(a_buffer_that_was_being_filled_is_published_by_the_next_daemon)
+START_TEST(a_buffer_that_was_being_filled_must_be_created_again)
 {
 	struct gpushm_buffer *b = client_create("half", 100, NULL), *again;
 
@@ -328,7 +328,7 @@ static void *create_dying(void *arg)
 }
 
 /* Each daemon dies while the arrays are described, as if that killed it. */
-START_TEST(a_create_kills_one_daemon_after_the_other)
+START_TEST(a_create_that_kills_daemons_gives_up)
 {
 	struct dying it = { 0 };
 	struct gpushm_stat *st;
@@ -360,7 +360,7 @@ END_TEST
 
 /* A close has no reply, so a daemon can die before it reads one. The next request then reaches the
  * successor, and leases that are not reclaimed there have ended. */
-START_TEST(a_close_that_died_with_the_daemon_holds_forever)
+START_TEST(a_close_that_died_with_the_daemon_ends_the_lease)
 {
 	struct gpushm_buffer *b = make("host", "a", 4096), *kept = make("host", "b", 4096);
 	struct gpushm_stat *st = NULL;
@@ -386,7 +386,7 @@ END_TEST
 
 /* A daemon that ends in order reads what was sent before: here three closes, of which one turn of
  * its loop reads one. Their process sends nothing more. */
-START_TEST(a_close_that_an_orderly_end_leaves_unread_holds_forever)
+START_TEST(an_orderly_end_reads_the_closes_sent_before)
 {
 	static const char *const names[] = { "a", "b", "c" };
 	struct gpushm_buffer *all[array_size(names)];
@@ -423,7 +423,7 @@ static bool hide_from_proc(const char *path)
 	       mount("none", path, "tmpfs", 0, NULL) == 0;
 }
 
-START_TEST(a_process_that_proc_hides_loses_its_leases)
+START_TEST(a_process_that_proc_hides_keeps_its_leases)
 {
 	struct gpushm_buffer *b;
 	char path[32];
@@ -468,7 +468,7 @@ static void expect_model(const struct gpushm_buffer *b)
 	gpushm_stat_free(st, 1);
 }
 
-START_TEST(a_rename_of_nothing_is_a_success_after_a_restart)
+START_TEST(a_rename_of_nothing_fails_after_a_restart)
 {
 	struct gpushm_buffer *old = make("host", "model", 100), *new = make("host", "new", 100);
 
@@ -495,18 +495,18 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_published_buffer_dies_with_the_daemon);
-	tcase_add_test(t, a_holder_that_died_without_a_daemon_holds_forever);
-	tcase_add_test(t, a_half_made_buffer_comes_back);
-	tcase_add_test(t, contents_or_leases_are_lost_on_a_pool);
-	tcase_add_test(t, a_successor_does_not_know_a_mempool_that_was_made_anew);
-	tcase_add_test(t, a_default_mempool_makes_no_buffer_after_a_restart);
-	tcase_add_test(t, a_buffer_that_was_being_filled_is_published_by_the_next_daemon);
-	tcase_add_test(t, a_rename_of_nothing_is_a_success_after_a_restart);
-	tcase_add_test(t, a_create_kills_one_daemon_after_the_other);
-	tcase_add_test(t, a_close_that_died_with_the_daemon_holds_forever);
-	tcase_add_test(t, a_close_that_an_orderly_end_leaves_unread_holds_forever);
+	tcase_add_test(t, a_published_buffer_outlives_the_daemon);
+	tcase_add_test(t, the_lease_of_a_holder_that_died_without_a_daemon_ends);
+	tcase_add_test(t, a_half_made_buffer_ends_with_the_daemon);
+	tcase_add_test(t, contents_and_leases_survive_on_each_pool);
+	tcase_add_test(t, a_successor_knows_a_mempool_that_was_made_anew);
+	tcase_add_test(t, a_default_mempool_makes_buffers_after_a_restart);
+	tcase_add_test(t, a_buffer_that_was_being_filled_must_be_created_again);
+	tcase_add_test(t, a_rename_of_nothing_fails_after_a_restart);
+	tcase_add_test(t, a_create_that_kills_daemons_gives_up);
+	tcase_add_test(t, a_close_that_died_with_the_daemon_ends_the_lease);
+	tcase_add_test(t, an_orderly_end_reads_the_closes_sent_before);
 	tcase_set_timeout(u, 120);
-	tcase_add_test(u, a_process_that_proc_hides_loses_its_leases);
+	tcase_add_test(u, a_process_that_proc_hides_keeps_its_leases);
 	return suite_run("restart", t, u, NULL);
 }

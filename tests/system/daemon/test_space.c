@@ -121,7 +121,7 @@ static int create_for(uint64_t wait_ms, struct gpushm_buffer **ret)
 
 /* ---- a full pool ---- */
 
-START_TEST(a_create_that_waits_misses_what_is_freed)
+START_TEST(a_create_that_waits_gets_what_is_freed)
 {
 	struct gpushm_buffer *b = client_create("first", 12 * MIB, NULL);
 	struct waiting w, v;
@@ -134,7 +134,7 @@ START_TEST(a_create_that_waits_misses_what_is_freed)
 }
 END_TEST
 
-START_TEST(a_create_that_waits_gets_memory_that_is_still_held)
+START_TEST(a_create_waits_for_the_last_holder_of_memory)
 {
 	struct gpushm_buffer *b = client_create("first", 12 * MIB, NULL);
 	struct role_process holder;
@@ -150,7 +150,7 @@ START_TEST(a_create_that_waits_gets_memory_that_is_still_held)
 }
 END_TEST
 
-START_TEST(a_create_stops_waiting_early_or_does_not_name_the_holders)
+START_TEST(a_create_waits_its_full_time_and_names_the_holders)
 {
 	struct gpushm_buffer *b = client_create("first", 12 * MIB, NULL), *late = NULL;
 	uint64_t before;
@@ -171,7 +171,7 @@ START_TEST(a_create_stops_waiting_early_or_does_not_name_the_holders)
 }
 END_TEST
 
-START_TEST(a_create_whose_client_dies_goes_on_waiting)
+START_TEST(a_create_stops_waiting_when_its_client_dies)
 {
 	struct gpushm_buffer *b = client_create("first", 12 * MIB, NULL);
 	struct role_process waiter;
@@ -186,7 +186,7 @@ START_TEST(a_create_whose_client_dies_goes_on_waiting)
 }
 END_TEST
 
-START_TEST(a_full_pool_names_one_user_alone)
+START_TEST(a_full_pool_names_each_user_the_largest_first)
 {
 	struct gpushm_buffer *b = client_create("first", 12 * MIB, NULL), *late = NULL;
 	struct role_process stranger;
@@ -208,7 +208,7 @@ START_TEST(a_full_pool_names_one_user_alone)
 }
 END_TEST
 
-START_TEST(a_request_that_may_never_fit_waits)
+START_TEST(a_request_that_can_never_fit_is_refused_at_once)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .wait_ms = GPUSHM_WAIT_FOREVER };
 	struct gpushm_buffer *b = NULL;
@@ -217,7 +217,7 @@ START_TEST(a_request_that_may_never_fit_waits)
 }
 END_TEST
 
-START_TEST(gpushmctl_does_not_wait)
+START_TEST(gpushmctl_waits_for_space)
 {
 	struct gpushm_buffer *b = client_create("first", 12 * MIB, NULL);
 	struct shell sh;
@@ -234,7 +234,7 @@ END_TEST
 
 /* ---- a GPU that another program fills ---- */
 
-START_TEST(a_create_that_waits_never_asks_the_driver_again)
+START_TEST(a_create_that_waits_asks_the_driver_again)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
 	struct gpushm *other = NULL;
@@ -280,7 +280,7 @@ static struct gpushm_buffer *create_in(const char *pool, uint64_t bytes)
 	return b;
 }
 
-START_TEST(freed_memory_of_one_pool_is_kept_from_another)
+START_TEST(freed_memory_of_one_pool_serves_another)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "b" };
 	struct gpushm_buffer *first, *b = NULL;
@@ -319,14 +319,14 @@ int main(int argc, char **argv)
 	tcase_set_timeout(t, 120);
 	tcase_set_timeout(gpu, 120);
 	tcase_add_checked_fixture(t, setup, client_teardown);
-	tcase_add_test(t, a_create_that_waits_misses_what_is_freed);
-	tcase_add_test(t, a_create_that_waits_gets_memory_that_is_still_held);
-	tcase_add_test(t, a_create_stops_waiting_early_or_does_not_name_the_holders);
-	tcase_add_test(t, a_create_whose_client_dies_goes_on_waiting);
-	tcase_add_test(t, a_full_pool_names_one_user_alone);
-	tcase_add_test(t, a_request_that_may_never_fit_waits);
-	tcase_add_test(t, gpushmctl_does_not_wait);
-	tcase_add_test(gpu, a_create_that_waits_never_asks_the_driver_again);
-	tcase_add_test(gpu, freed_memory_of_one_pool_is_kept_from_another);
+	tcase_add_test(t, a_create_that_waits_gets_what_is_freed);
+	tcase_add_test(t, a_create_waits_for_the_last_holder_of_memory);
+	tcase_add_test(t, a_create_waits_its_full_time_and_names_the_holders);
+	tcase_add_test(t, a_create_stops_waiting_when_its_client_dies);
+	tcase_add_test(t, a_full_pool_names_each_user_the_largest_first);
+	tcase_add_test(t, a_request_that_can_never_fit_is_refused_at_once);
+	tcase_add_test(t, gpushmctl_waits_for_space);
+	tcase_add_test(gpu, a_create_that_waits_asks_the_driver_again);
+	tcase_add_test(gpu, freed_memory_of_one_pool_serves_another);
 	return suite_run("space", t, gpu, NULL);
 }

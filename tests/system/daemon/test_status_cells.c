@@ -30,7 +30,7 @@ static struct gpushm_buffer *shared(const char *name)
 	return b;
 }
 
-START_TEST(a_buffer_beyond_the_first_page_has_no_status)
+START_TEST(each_of_a_thousand_buffers_has_its_status)
 {
 	enum { N = 1000 };
 	static struct gpushm_buffer *all[N];
@@ -81,7 +81,7 @@ static int reopen_as_a_stranger(void *arg)
 	return open(path, O_RDWR) < 0 && errno == EACCES ? 0 : 2;
 }
 
-START_TEST(a_client_writes_to_the_status_page)
+START_TEST(the_status_page_is_read_only_for_clients)
 {
 	struct raw r;
 	struct status_page_layout *map = (struct status_page_layout *)greet(&r);
@@ -97,7 +97,7 @@ START_TEST(a_client_writes_to_the_status_page)
 }
 END_TEST
 
-START_TEST(a_cell_is_reused_while_its_buffer_is_held)
+START_TEST(a_cell_stays_with_its_buffer_while_it_is_held)
 {
 	struct raw r;
 	const struct status_page_layout *map = greet(&r);
@@ -134,7 +134,7 @@ START_TEST(a_cell_is_reused_while_its_buffer_is_held)
 }
 END_TEST
 
-START_TEST(a_cell_is_lost_with_its_buffer)
+START_TEST(a_cell_is_reused_after_its_buffer_ends)
 {
 	struct raw r;
 	const struct status_page_layout *map = greet(&r);
@@ -166,9 +166,9 @@ int main(void)
 
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_buffer_beyond_the_first_page_has_no_status);
-	tcase_add_test(t, a_client_writes_to_the_status_page);
-	tcase_add_test(t, a_cell_is_reused_while_its_buffer_is_held);
-	tcase_add_test(t, a_cell_is_lost_with_its_buffer);
+	tcase_add_test(t, each_of_a_thousand_buffers_has_its_status);
+	tcase_add_test(t, the_status_page_is_read_only_for_clients);
+	tcase_add_test(t, a_cell_stays_with_its_buffer_while_it_is_held);
+	tcase_add_test(t, a_cell_is_reused_after_its_buffer_ends);
 	return suite_run("status_cells", t, NULL);
 }

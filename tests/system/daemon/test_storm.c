@@ -70,7 +70,7 @@ static void begin(void)
 	c = gpushm_disconnect(c);
 }
 
-START_TEST(a_storm_loses_or_leaks_something)
+START_TEST(a_storm_loses_and_leaks_nothing)
 {
 	size_t pools;
 
@@ -102,6 +102,6 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
 	tcase_set_timeout(t, storm_seconds(SECONDS) + 240);
-	tcase_add_test(t, a_storm_loses_or_leaks_something);
+	tcase_add_test(t, a_storm_loses_and_leaks_nothing);
 	return suite_run("storm", t, NULL);
 }

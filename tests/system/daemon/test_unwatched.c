@@ -128,7 +128,7 @@ static void expect_watched(void)
 	ck_assert_int_eq(look().dirty, 1);
 }
 
-START_TEST(an_old_kernels_processes_are_not_watched)
+START_TEST(processes_are_watched_on_an_old_kernel)
 {
 	start("", false, true);
 	join();
@@ -137,7 +137,7 @@ START_TEST(an_old_kernels_processes_are_not_watched)
 }
 END_TEST
 
-START_TEST(a_process_of_another_namespace_is_not_watched)
+START_TEST(a_process_of_another_namespace_is_watched)
 {
 	if (!daemon_may_be_isolated() || !kernel_tells_peer_pidfds())
 		return;
@@ -149,7 +149,7 @@ START_TEST(a_process_of_another_namespace_is_not_watched)
 }
 END_TEST
 
-START_TEST(a_process_that_cant_be_watched_is_served)
+START_TEST(a_process_that_cant_be_watched_is_refused)
 {
 	if (!daemon_may_be_isolated())
 		return;
@@ -161,7 +161,7 @@ START_TEST(a_process_that_cant_be_watched_is_served)
 }
 END_TEST
 
-START_TEST(a_trusted_process_keeps_its_leases_after_its_socket_closes)
+START_TEST(a_trusted_process_loses_its_leases_with_its_socket)
 {
 	struct role_process reader, writer;
 
@@ -186,7 +186,7 @@ START_TEST(a_trusted_process_keeps_its_leases_after_its_socket_closes)
 }
 END_TEST
 
-START_TEST(a_reload_leaves_the_policy_as_it_was)
+START_TEST(a_reload_changes_the_policy)
 {
 	struct gpushm *late = NULL;
 
@@ -211,10 +211,10 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, an_old_kernels_processes_are_not_watched);
-	tcase_add_test(t, a_process_of_another_namespace_is_not_watched);
-	tcase_add_test(t, a_process_that_cant_be_watched_is_served);
-	tcase_add_test(t, a_trusted_process_keeps_its_leases_after_its_socket_closes);
-	tcase_add_test(t, a_reload_leaves_the_policy_as_it_was);
+	tcase_add_test(t, processes_are_watched_on_an_old_kernel);
+	tcase_add_test(t, a_process_of_another_namespace_is_watched);
+	tcase_add_test(t, a_process_that_cant_be_watched_is_refused);
+	tcase_add_test(t, a_trusted_process_loses_its_leases_with_its_socket);
+	tcase_add_test(t, a_reload_changes_the_policy);
 	return suite_run("unwatched", t, NULL);
 }

@@ -30,7 +30,7 @@ static void edit_program(const char *script)
 /* Makes another program: its version has as many letters. */
 #define OTHER_VERSION "LC_ALL=C sed 's/" GPUSHM_VERSION "/9.9.9/g' old >new && chmod 755 new"
 
-START_TEST(the_old_program_goes_on_after_an_update)
+START_TEST(the_new_program_takes_over_after_an_update)
 {
 	struct gpushm_buffer *b = reexec_make(NULL, "a", GPUSHM_SEALED);
 	struct gpushm_status *st;
@@ -66,7 +66,7 @@ static const struct {
 	{ "cp gpushmd old && echo rubbish >>gpushmd.conf", "status 2" },
 };
 
-START_TEST(a_program_that_cannot_take_over_is_started)
+START_TEST(a_program_that_cannot_take_over_is_refused)
 {
 	struct gpushm_buffer *b = reexec_make(NULL, "a", GPUSHM_SHARED), *w = NULL;
 	struct gpushm_status *before = reexec_status(), *after;
@@ -96,7 +96,7 @@ START_TEST(a_program_that_cannot_take_over_is_started)
 }
 END_TEST
 
-START_TEST(a_program_that_cannot_read_the_journal_takes_over)
+START_TEST(a_program_refuses_a_journal_that_it_cannot_read)
 {
 	char text[512];
 
@@ -114,7 +114,7 @@ START_TEST(a_program_that_cannot_read_the_journal_takes_over)
 }
 END_TEST
 
-START_TEST(anybody_may_restart_the_daemon)
+START_TEST(a_stranger_may_not_restart_the_daemon)
 {
 	struct role_process stranger;
 
@@ -128,7 +128,7 @@ START_TEST(anybody_may_restart_the_daemon)
 }
 END_TEST
 
-START_TEST(gpushmctl_restart_returns_before_the_successor_serves)
+START_TEST(gpushmctl_restart_reports_the_takeover_or_the_error)
 {
 	char text[512];
 
@@ -156,11 +156,11 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, reexec_setup, client_teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, the_old_program_goes_on_after_an_update);
-	tcase_add_loop_test(t, a_program_that_cannot_take_over_is_started, 0,
+	tcase_add_test(t, the_new_program_takes_over_after_an_update);
+	tcase_add_loop_test(t, a_program_that_cannot_take_over_is_refused, 0,
 			    (int)array_size(useless));
-	tcase_add_test(t, a_program_that_cannot_read_the_journal_takes_over);
-	tcase_add_test(t, anybody_may_restart_the_daemon);
-	tcase_add_test(t, gpushmctl_restart_returns_before_the_successor_serves);
+	tcase_add_test(t, a_program_refuses_a_journal_that_it_cannot_read);
+	tcase_add_test(t, a_stranger_may_not_restart_the_daemon);
+	tcase_add_test(t, gpushmctl_restart_reports_the_takeover_or_the_error);
 	return suite_run("upgrade", t, NULL);
 }

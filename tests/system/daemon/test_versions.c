@@ -207,7 +207,7 @@ static void check_shared(void)
 	ck_assert_int_eq(gpushm_unlink(c, "shared"), 0);
 }
 
-START_TEST(a_journal_of_an_earlier_version_is_not_understood)
+START_TEST(a_journal_of_an_earlier_version_is_restored)
 {
 	struct gpushm_stat *all = NULL;
 	size_t n = 0;
@@ -237,7 +237,7 @@ static bool log_has(const char *text)
 
 static const uint32_t unread[] = { JOURNAL_VERSION + 1, UINT32_MAX };
 
-START_TEST(a_journal_of_a_later_version_is_guessed_at)
+START_TEST(a_journal_of_a_later_version_is_dropped)
 {
 	struct gpushm_stat *all = NULL;
 	struct gpushm_buffer *b;
@@ -268,9 +268,8 @@ int main(int argc, char **argv)
 	tcase_set_timeout(t, 120);
 	if (folder_to_record)
 		tcase_add_test(t, a_version_is_recorded);
-	tcase_add_loop_test(t, a_journal_of_an_earlier_version_is_not_understood,
-			    JOURNAL_VERSION_OLDEST, JOURNAL_VERSION + 1);
-	tcase_add_loop_test(t, a_journal_of_a_later_version_is_guessed_at, 0,
-			    (int)array_size(unread));
+	tcase_add_loop_test(t, a_journal_of_an_earlier_version_is_restored, JOURNAL_VERSION_OLDEST,
+			    JOURNAL_VERSION + 1);
+	tcase_add_loop_test(t, a_journal_of_a_later_version_is_dropped, 0, (int)array_size(unread));
 	return suite_run("versions", t, NULL);
 }

@@ -73,7 +73,7 @@ static struct gpushm_buffer *shared(const char *name)
 
 /* ---- with a daemon ---- */
 
-START_TEST(a_death_is_not_seen_without_a_call)
+START_TEST(a_writers_death_is_seen_without_a_request)
 {
 	struct gpushm_buffer *b = shared("x");
 	uint32_t seen = gpushm_buffer_notice(b);
@@ -94,7 +94,7 @@ START_TEST(a_death_is_not_seen_without_a_call)
 }
 END_TEST
 
-START_TEST(a_publication_or_an_unlink_is_not_seen)
+START_TEST(a_publication_and_an_unlink_are_seen)
 {
 	struct gpushm_buffer *b = client_create("x", 100, NULL), *r = NULL;
 	uint32_t seen = gpushm_buffer_notice(b);
@@ -116,7 +116,7 @@ START_TEST(a_publication_or_an_unlink_is_not_seen)
 }
 END_TEST
 
-START_TEST(a_wait_without_a_change_never_ends)
+START_TEST(a_wait_without_a_change_times_out)
 {
 	struct gpushm_buffer *b = shared("x");
 	uint32_t word = 7;
@@ -138,7 +138,7 @@ static int wait_in_a_child(void *arg)
 	return gpushm_buffer_wait(arg, 0, 0, &word) == -ECHILD ? 0 : 1;
 }
 
-START_TEST(a_forked_child_waits_on_its_parents_buffer)
+START_TEST(a_forked_child_may_not_wait_on_its_parents_buffer)
 {
 	struct gpushm_buffer *b = shared("x");
 
@@ -147,7 +147,7 @@ START_TEST(a_forked_child_waits_on_its_parents_buffer)
 }
 END_TEST
 
-START_TEST(a_daemon_that_ends_leaves_its_readers_waiting)
+START_TEST(a_daemon_that_ends_wakes_its_readers)
 {
 	struct gpushm_buffer *b = shared("x");
 	uint32_t seen = gpushm_buffer_notice(b), word;
@@ -166,7 +166,7 @@ START_TEST(a_daemon_that_ends_leaves_its_readers_waiting)
 }
 END_TEST
 
-START_TEST(a_daemon_that_is_killed_leaves_its_readers_waiting)
+START_TEST(a_killed_daemon_wakes_its_readers)
 {
 	struct gpushm_buffer *b = shared("x");
 	uint32_t seen = gpushm_buffer_notice(b), word;
@@ -215,7 +215,7 @@ static void restart_under(struct sleeper *all, size_t n, int signal)
 	}
 }
 
-START_TEST(the_next_daemon_does_not_wake_sleepers)
+START_TEST(the_next_daemon_wakes_sleepers)
 {
 	static const int signals[] = { SIGKILL, SIGTERM, SIGKILL };
 	struct gpushm_buffer *b = shared("x"), *r = NULL;
@@ -236,7 +236,7 @@ START_TEST(the_next_daemon_does_not_wake_sleepers)
 }
 END_TEST
 
-START_TEST(a_half_made_buffer_looks_alive_after_the_daemons_death)
+START_TEST(a_half_made_buffer_is_gone_after_the_daemons_death)
 {
 	struct gpushm_buffer *b = client_create("half", 100, NULL), *again;
 	struct sleeper s = { .b = b };
@@ -253,7 +253,7 @@ START_TEST(a_half_made_buffer_looks_alive_after_the_daemons_death)
 END_TEST
 
 /* Each call is shorter than $GPUSHM_RECONNECT_MS. */
-START_TEST(a_wait_without_a_daemon_is_longer_than_its_timeout)
+START_TEST(a_wait_without_a_daemon_keeps_its_timeout)
 {
 	struct gpushm_buffer *b = shared("x");
 	uint32_t seen = gpushm_buffer_notice(b), word;
@@ -277,7 +277,7 @@ START_TEST(a_wait_without_a_daemon_is_longer_than_its_timeout)
 END_TEST
 
 /* No wait has seen the daemon between the two. */
-START_TEST(a_second_outage_began_with_the_first)
+START_TEST(a_second_outage_has_a_time_limit_of_its_own)
 {
 	struct gpushm_buffer *b = shared("x");
 	uint32_t word;
@@ -308,7 +308,7 @@ static void have_forgotten(const char *name)
 	ck_assert_int_gt(sendto(fd, text, strlen(text), 0, (struct sockaddr *)&a, sizeof(a)), 0);
 }
 
-START_TEST(a_lost_status_page_is_waited_on_forever)
+START_TEST(a_wait_on_a_lost_status_page_is_refused)
 {
 	struct gpushm_buffer *b = shared("x"), *r = NULL;
 	struct sleeper s = { .b = b };
@@ -334,19 +334,19 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_death_is_not_seen_without_a_call);
-	tcase_add_test(t, a_publication_or_an_unlink_is_not_seen);
-	tcase_add_test(t, a_wait_without_a_change_never_ends);
-	tcase_add_test(t, a_forked_child_waits_on_its_parents_buffer);
-	tcase_add_test(t, a_daemon_that_ends_leaves_its_readers_waiting);
-	tcase_add_test(t, a_daemon_that_is_killed_leaves_its_readers_waiting);
+	tcase_add_test(t, a_writers_death_is_seen_without_a_request);
+	tcase_add_test(t, a_publication_and_an_unlink_are_seen);
+	tcase_add_test(t, a_wait_without_a_change_times_out);
+	tcase_add_test(t, a_forked_child_may_not_wait_on_its_parents_buffer);
+	tcase_add_test(t, a_daemon_that_ends_wakes_its_readers);
+	tcase_add_test(t, a_killed_daemon_wakes_its_readers);
 	tcase_add_checked_fixture(kept, kept_setup, kept_teardown);
 	tcase_set_timeout(kept, 120);
-	tcase_add_test(kept, the_next_daemon_does_not_wake_sleepers);
-	tcase_add_test(kept, a_half_made_buffer_looks_alive_after_the_daemons_death);
-	tcase_add_test(kept, a_wait_without_a_daemon_is_longer_than_its_timeout);
-	tcase_add_test(kept, a_second_outage_began_with_the_first);
-	if (!supervisor_skips("a_lost_status_page_is_waited_on_forever"))
-		tcase_add_test(kept, a_lost_status_page_is_waited_on_forever);
+	tcase_add_test(kept, the_next_daemon_wakes_sleepers);
+	tcase_add_test(kept, a_half_made_buffer_is_gone_after_the_daemons_death);
+	tcase_add_test(kept, a_wait_without_a_daemon_keeps_its_timeout);
+	tcase_add_test(kept, a_second_outage_has_a_time_limit_of_its_own);
+	if (!supervisor_skips("a_wait_on_a_lost_status_page_is_refused"))
+		tcase_add_test(kept, a_wait_on_a_lost_status_page_is_refused);
 	return suite_run("buffer_state", t, kept, NULL);
 }

@@ -151,7 +151,7 @@ static void check_failure(const char *pool, unsigned n, int result, const char *
 		      pool, n, words, handed_out());
 }
 
-START_TEST(a_driver_call_that_fails_leaks_or_is_not_named)
+START_TEST(a_failed_driver_call_is_named_and_leaks_nothing)
 {
 	const char *pool = kinds[_i];
 	char name[64], words[512];
@@ -188,7 +188,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_loop_test(tc, a_driver_call_that_fails_leaks_or_is_not_named, 0,
+	tcase_add_loop_test(tc, a_failed_driver_call_is_named_and_leaks_nothing, 0,
 			    (int)array_size(kinds));
 	return suite_run("client_faults", tc, NULL);
 }

@@ -59,7 +59,7 @@ static void setup(void)
 	client_setup_with("[pool host]\nkind=host\nsize=64M\n");
 }
 
-START_TEST(a_client_without_fds_loses_its_connection)
+START_TEST(a_client_without_fds_keeps_its_connection)
 {
 	const int64_t shape[] = { 10 };
 	struct gpushm_array_spec spec = { .name = "x", .ndim = 1, .shape = shape };
@@ -88,7 +88,7 @@ START_TEST(a_client_without_fds_loses_its_connection)
 END_TEST
 
 /* The pool's fd comes only with one reply. */
-START_TEST(a_pool_fd_that_could_not_be_received_is_never_sent_again)
+START_TEST(a_pool_fd_that_could_not_be_received_is_sent_again)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
 	struct gpushm *own = NULL;
@@ -119,7 +119,7 @@ START_TEST(a_pool_fd_that_could_not_be_received_is_never_sent_again)
 END_TEST
 
 /* For the loader: written to, and never left open. */
-START_TEST(an_fd_of_memory_stays_open)
+START_TEST(an_fd_of_memory_is_closed_at_publication)
 {
 	const struct {
 		const char *pool;
@@ -153,7 +153,7 @@ START_TEST(an_fd_of_memory_stays_open)
 }
 END_TEST
 
-START_TEST(an_fd_of_discarded_memory_stays_open)
+START_TEST(an_fd_of_discarded_memory_is_closed)
 {
 	struct gpushm_buffer *b =
 		client_create("x", 1 << 20,
@@ -173,10 +173,10 @@ int main(void)
 	TCase *t = tcase_create("client fds"), *pools = tcase_create("pools");
 
 	tcase_add_checked_fixture(t, setup, client_teardown);
-	tcase_add_loop_test(t, an_fd_of_memory_stays_open, 0, 2);
-	tcase_add_test(t, an_fd_of_discarded_memory_stays_open);
-	tcase_add_test(t, a_client_without_fds_loses_its_connection);
+	tcase_add_loop_test(t, an_fd_of_memory_is_closed_at_publication, 0, 2);
+	tcase_add_test(t, an_fd_of_discarded_memory_is_closed);
+	tcase_add_test(t, a_client_without_fds_keeps_its_connection);
 	tcase_add_checked_fixture(pools, client_setup, client_teardown);
-	tcase_add_test(pools, a_pool_fd_that_could_not_be_received_is_never_sent_again);
+	tcase_add_test(pools, a_pool_fd_that_could_not_be_received_is_sent_again);
 	return suite_run("client fds", t, pools, NULL);
 }

@@ -298,7 +298,7 @@ static void nothing_is_left(void)
 
 /* ---- tests ---- */
 
-START_TEST(processes_of_one_container_see_another)
+START_TEST(containers_have_namespaces_of_their_own)
 {
 	static const struct container bare[2] = { { .uid = ALICE }, { .uid = BOB } };
 	char here[512], there[2][512], *a = there[0], *b = there[1], *word;
@@ -355,7 +355,7 @@ static void shared_by_users_of_their_own(const char *pool)
 	shared_by(pool, true);
 }
 
-START_TEST(two_containers_do_not_share_a_buffer)
+START_TEST(two_containers_share_a_buffer)
 {
 	start_daemon();
 	for_each_pool(shared);
@@ -364,7 +364,7 @@ START_TEST(two_containers_do_not_share_a_buffer)
 END_TEST
 
 /* As rootless containers are: each is root inside, and the daemon's user is not mapped. */
-START_TEST(two_containers_with_user_namespaces_do_not_share_a_buffer)
+START_TEST(two_containers_with_user_namespaces_share_a_buffer)
 {
 	struct container c;
 
@@ -381,7 +381,7 @@ START_TEST(two_containers_with_user_namespaces_do_not_share_a_buffer)
 }
 END_TEST
 
-START_TEST(root_of_a_container_with_a_user_namespace_is_an_administrator)
+START_TEST(root_in_a_user_namespace_is_no_administrator)
 {
 	struct container a, b;
 	struct role_process alice, bob;
@@ -442,7 +442,7 @@ static void killed(const char *pool)
 	nothing_is_left();
 }
 
-START_TEST(a_killed_container_keeps_its_leases)
+START_TEST(a_killed_container_loses_its_leases)
 {
 	start_daemon();
 	for_each_pool(killed);
@@ -452,7 +452,7 @@ END_TEST
 
 /* ---- whom the library trusts in a container that knows no user "gpushm" ---- */
 
-START_TEST(the_owner_of_run_gpushm_is_not_trusted)
+START_TEST(the_owner_of_run_gpushm_is_trusted)
 {
 	struct container c;
 
@@ -463,7 +463,7 @@ START_TEST(the_owner_of_run_gpushm_is_not_trusted)
 }
 END_TEST
 
-START_TEST(a_folder_that_anybody_can_make_is_trusted)
+START_TEST(a_folder_that_anybody_can_make_is_not_trusted)
 {
 	struct container c;
 
@@ -501,7 +501,7 @@ static int listen_as_root(const char *path)
 }
 
 /* systemd listens as root, and the daemon's files belong to its user: a service of the host. */
-START_TEST(the_files_of_the_hosts_service_are_refused)
+START_TEST(the_files_of_the_hosts_service_are_trusted)
 {
 	struct container service = { .uid = DAEMON, .user = "gpushm" }, c;
 	struct role_process p;
@@ -538,13 +538,13 @@ int main(int argc, char **argv)
 	if (!container_may_start())
 		return 0;
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, processes_of_one_container_see_another);
-	tcase_add_test(t, two_containers_do_not_share_a_buffer);
-	tcase_add_test(t, two_containers_with_user_namespaces_do_not_share_a_buffer);
-	tcase_add_test(t, root_of_a_container_with_a_user_namespace_is_an_administrator);
-	tcase_add_test(t, a_killed_container_keeps_its_leases);
-	tcase_add_test(t, the_owner_of_run_gpushm_is_not_trusted);
-	tcase_add_test(t, a_folder_that_anybody_can_make_is_trusted);
-	tcase_add_test(t, the_files_of_the_hosts_service_are_refused);
+	tcase_add_test(t, containers_have_namespaces_of_their_own);
+	tcase_add_test(t, two_containers_share_a_buffer);
+	tcase_add_test(t, two_containers_with_user_namespaces_share_a_buffer);
+	tcase_add_test(t, root_in_a_user_namespace_is_no_administrator);
+	tcase_add_test(t, a_killed_container_loses_its_leases);
+	tcase_add_test(t, the_owner_of_run_gpushm_is_trusted);
+	tcase_add_test(t, a_folder_that_anybody_can_make_is_not_trusted);
+	tcase_add_test(t, the_files_of_the_hosts_service_are_trusted);
 	return suite_run("containers", t, NULL);
 }

@@ -196,7 +196,7 @@ static void copy_all_cuts(void)
 	}
 }
 
-START_TEST(a_strided_copy_moves_other_bytes_on_some_pool)
+START_TEST(a_strided_copy_moves_the_right_bytes_on_each_pool)
 {
 	on_every_pool(copy_all_cuts);
 }
@@ -217,7 +217,7 @@ static void touch_read_only(void)
 	ck_assert_int_eq(gpushm_unlink(c, "~/copies"), 0);
 }
 
-START_TEST(a_sealed_buffer_is_written_by_a_copy)
+START_TEST(a_copy_into_a_sealed_buffer_is_refused)
 {
 	on_every_pool(touch_read_only);
 }
@@ -235,7 +235,7 @@ static void check_tensor_device(void)
 	ck_assert(gpushm_array_host_ptr(whole) || type == 2);
 }
 
-START_TEST(a_tensor_is_on_another_device_than_its_pool)
+START_TEST(a_tensor_is_on_the_device_of_its_pool)
 {
 	on_every_pool(check_tensor_device);
 }
@@ -327,7 +327,7 @@ static void copy_from_every_pool(void)
 	}
 }
 
-START_TEST(a_copy_between_pools_moves_other_bytes)
+START_TEST(a_copy_between_pools_moves_the_right_bytes)
 {
 	on_every_pool(copy_from_every_pool);
 }
@@ -371,7 +371,7 @@ static void copy_large(void)
 	free(got);
 }
 
-START_TEST(a_large_transposed_copy_moves_other_bytes)
+START_TEST(a_large_transposed_copy_moves_the_right_bytes)
 {
 	on_every_pool(copy_large);
 }
@@ -407,7 +407,7 @@ static void copy_what_overlaps(void)
 	}
 }
 
-START_TEST(a_copy_reads_what_it_has_written)
+START_TEST(an_overlapping_copy_moves_the_original_bytes)
 {
 	on_every_pool(copy_what_overlaps);
 }
@@ -434,7 +434,7 @@ static void give_bad_copies(void)
 	ck_assert_int_eq(gpushm_unlink(c, "~/copies"), 0);
 }
 
-START_TEST(a_wrong_copy_is_carried_out)
+START_TEST(a_wrong_copy_is_refused)
 {
 	on_every_pool(give_bad_copies);
 }
@@ -448,12 +448,12 @@ int main(void)
 	setenv("FAKECUDA_DEVICES", "2", 1);
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 300);
-	tcase_add_test(t, a_strided_copy_moves_other_bytes_on_some_pool);
-	tcase_add_test(t, a_sealed_buffer_is_written_by_a_copy);
-	tcase_add_test(t, a_tensor_is_on_another_device_than_its_pool);
-	tcase_add_test(t, a_copy_between_pools_moves_other_bytes);
-	tcase_add_test(t, a_large_transposed_copy_moves_other_bytes);
-	tcase_add_test(t, a_copy_reads_what_it_has_written);
-	tcase_add_test(t, a_wrong_copy_is_carried_out);
+	tcase_add_test(t, a_strided_copy_moves_the_right_bytes_on_each_pool);
+	tcase_add_test(t, a_copy_into_a_sealed_buffer_is_refused);
+	tcase_add_test(t, a_tensor_is_on_the_device_of_its_pool);
+	tcase_add_test(t, a_copy_between_pools_moves_the_right_bytes);
+	tcase_add_test(t, a_large_transposed_copy_moves_the_right_bytes);
+	tcase_add_test(t, an_overlapping_copy_moves_the_original_bytes);
+	tcase_add_test(t, a_wrong_copy_is_refused);
 	return suite_run("copies", t, NULL);
 }

@@ -111,14 +111,14 @@ static void write_privately(enum gpushm_state state)
 	client_close_and_unlink(second, "x");
 }
 
-START_TEST(a_private_write_reaches_others)
+START_TEST(a_private_write_is_seen_by_nobody_else)
 {
 	write_privately(GPUSHM_SEALED);
 	write_privately(GPUSHM_SHARED);
 }
 END_TEST
 
-START_TEST(a_page_that_was_not_written_is_a_snapshot)
+START_TEST(only_a_written_page_is_a_snapshot)
 {
 	struct gpushm_buffer *b, *writer = NULL;
 
@@ -135,7 +135,7 @@ START_TEST(a_page_that_was_not_written_is_a_snapshot)
 }
 END_TEST
 
-START_TEST(the_death_of_a_private_writer_makes_dirty)
+START_TEST(the_death_of_a_private_writer_leaves_a_clean_buffer)
 {
 	struct role_process p;
 	struct gpushm_buffer *b = NULL;
@@ -154,7 +154,7 @@ START_TEST(the_death_of_a_private_writer_makes_dirty)
 }
 END_TEST
 
-START_TEST(memory_of_a_gpu_is_mapped_shared_instead)
+START_TEST(copy_on_write_of_gpu_memory_is_refused)
 {
 	static const char *const names[] = { "gpu0", "gpu0-mempool", "pinned" };
 	struct gpushm_buffer *b = NULL;
@@ -177,7 +177,7 @@ START_TEST(memory_of_a_gpu_is_mapped_shared_instead)
 }
 END_TEST
 
-START_TEST(a_flag_that_makes_no_sense_is_taken)
+START_TEST(a_flag_that_makes_no_sense_is_refused)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .flags = GPUSHM_COPY_ON_WRITE };
 	struct gpushm_buffer *b = NULL;
@@ -198,10 +198,10 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_private_write_reaches_others);
-	tcase_add_test(t, a_page_that_was_not_written_is_a_snapshot);
-	tcase_add_test(t, the_death_of_a_private_writer_makes_dirty);
-	tcase_add_test(t, memory_of_a_gpu_is_mapped_shared_instead);
-	tcase_add_test(t, a_flag_that_makes_no_sense_is_taken);
+	tcase_add_test(t, a_private_write_is_seen_by_nobody_else);
+	tcase_add_test(t, only_a_written_page_is_a_snapshot);
+	tcase_add_test(t, the_death_of_a_private_writer_leaves_a_clean_buffer);
+	tcase_add_test(t, copy_on_write_of_gpu_memory_is_refused);
+	tcase_add_test(t, a_flag_that_makes_no_sense_is_refused);
 	return suite_run("copy_on_write", t, NULL);
 }

@@ -118,7 +118,7 @@ static const struct {
 	      { "gpu0-mempool", "cuMemFreeAsync" },
 	      { "pinned", "cuMemUnmap" } };
 
-START_TEST(a_close_in_a_section_waits_for_the_gpu_or_unmaps)
+START_TEST(a_close_in_a_section_is_deferred_until_the_flush)
 {
 	struct gpushm_buffer *one, *two;
 	uint64_t bytes;
@@ -146,7 +146,7 @@ START_TEST(a_close_in_a_section_waits_for_the_gpu_or_unmaps)
 }
 END_TEST
 
-START_TEST(a_close_after_a_section_leaves_deferred_closes_behind)
+START_TEST(a_close_after_a_section_ends_deferred_closes_too)
 {
 	struct gpushm_buffer *one, *two;
 
@@ -164,7 +164,7 @@ START_TEST(a_close_after_a_section_leaves_deferred_closes_behind)
 }
 END_TEST
 
-START_TEST(the_ratio_is_of_another_memory_than_the_gpu_s)
+START_TEST(the_ratio_is_of_the_gpus_memory)
 {
 	struct gpushm_buffer *one, *two;
 
@@ -183,7 +183,7 @@ START_TEST(the_ratio_is_of_another_memory_than_the_gpu_s)
 }
 END_TEST
 
-START_TEST(a_host_buffer_waits_for_an_unrelated_gpu)
+START_TEST(a_host_buffer_is_closed_at_once)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
 	struct gpushm_buffer *b = client_create("host", BYTES, &o);
@@ -197,7 +197,7 @@ START_TEST(a_host_buffer_waits_for_an_unrelated_gpu)
 END_TEST
 
 /* Its mapping still exists: the new open and the deferred close share it. */
-START_TEST(a_buffer_with_a_deferred_close_cannot_be_opened_again)
+START_TEST(a_buffer_with_a_deferred_close_can_be_opened_again)
 {
 	struct gpushm_buffer *b, *again = NULL;
 	char words[10];
@@ -222,7 +222,7 @@ END_TEST
 
 /* ---- no space ---- */
 
-START_TEST(a_mapping_fails_for_memory_of_deferred_closes)
+START_TEST(a_mapping_that_fails_is_retried_after_deferred_closes)
 {
 	struct gpushm_buffer *one, *two;
 
@@ -242,7 +242,7 @@ START_TEST(a_mapping_fails_for_memory_of_deferred_closes)
 }
 END_TEST
 
-START_TEST(a_mapping_is_retried_without_deferred_closes)
+START_TEST(a_mapping_is_tried_once_without_deferred_closes)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
 	struct gpushm_buffer *b = NULL;
@@ -262,7 +262,7 @@ static void setup_small(void)
 	      (const char *const[]){ "small", NULL });
 }
 
-START_TEST(a_pool_is_full_of_deferred_closes)
+START_TEST(a_full_pool_ends_deferred_closes)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "small" };
 	struct gpushm_buffer *one, *two, *three = NULL;
@@ -285,7 +285,7 @@ START_TEST(a_pool_is_full_of_deferred_closes)
 }
 END_TEST
 
-START_TEST(a_create_waits_for_deferred_closes_of_its_own_process)
+START_TEST(a_create_that_waits_ends_deferred_closes_of_its_process)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o),
 				    .pool = "small",
@@ -304,7 +304,7 @@ START_TEST(a_create_waits_for_deferred_closes_of_its_own_process)
 }
 END_TEST
 
-START_TEST(a_limit_is_reached_by_deferred_closes)
+START_TEST(a_reached_limit_ends_deferred_closes)
 {
 	struct gpushm_buffer *b, *again = NULL;
 
@@ -325,7 +325,7 @@ END_TEST
 
 /* ---- the end of a connection ---- */
 
-START_TEST(a_deferred_close_outlives_its_connection)
+START_TEST(a_deferred_close_ends_with_its_connection)
 {
 	struct gpushm *other = NULL;
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
@@ -352,19 +352,19 @@ int main(void)
 	TCase *t = tcase_create("sections"), *small = tcase_create("a small pool");
 
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_loop_test(t, a_close_in_a_section_waits_for_the_gpu_or_unmaps, 0,
+	tcase_add_loop_test(t, a_close_in_a_section_is_deferred_until_the_flush, 0,
 			    (int)array_size(kinds));
-	tcase_add_test(t, a_close_after_a_section_leaves_deferred_closes_behind);
-	tcase_add_test(t, the_ratio_is_of_another_memory_than_the_gpu_s);
-	tcase_add_test(t, a_host_buffer_waits_for_an_unrelated_gpu);
-	tcase_add_test(t, a_buffer_with_a_deferred_close_cannot_be_opened_again);
-	tcase_add_test(t, a_mapping_fails_for_memory_of_deferred_closes);
-	tcase_add_test(t, a_mapping_is_retried_without_deferred_closes);
-	tcase_add_test(t, a_deferred_close_outlives_its_connection);
+	tcase_add_test(t, a_close_after_a_section_ends_deferred_closes_too);
+	tcase_add_test(t, the_ratio_is_of_the_gpus_memory);
+	tcase_add_test(t, a_host_buffer_is_closed_at_once);
+	tcase_add_test(t, a_buffer_with_a_deferred_close_can_be_opened_again);
+	tcase_add_test(t, a_mapping_that_fails_is_retried_after_deferred_closes);
+	tcase_add_test(t, a_mapping_is_tried_once_without_deferred_closes);
+	tcase_add_test(t, a_deferred_close_ends_with_its_connection);
 	tcase_add_checked_fixture(small, setup_small, teardown);
-	tcase_add_test(small, a_pool_is_full_of_deferred_closes);
-	tcase_add_test(small, a_create_waits_for_deferred_closes_of_its_own_process);
-	tcase_add_test(small, a_limit_is_reached_by_deferred_closes);
+	tcase_add_test(small, a_full_pool_ends_deferred_closes);
+	tcase_add_test(small, a_create_that_waits_ends_deferred_closes_of_its_process);
+	tcase_add_test(small, a_reached_limit_ends_deferred_closes);
 	tcase_set_timeout(t, 60);
 	tcase_set_timeout(small, 60);
 	return suite_run("defer", t, small, NULL);

@@ -35,7 +35,7 @@ static void expect_no_reply(int result, int number)
 	ck_assert_msg(strstr(gpushm_error(), "systemctl status gpushmd"), "%s", gpushm_error());
 }
 
-START_TEST(a_request_to_a_stopped_daemon_waits_forever)
+START_TEST(a_connect_to_a_stopped_daemon_times_out)
 {
 	struct gpushm *other = NULL;
 
@@ -49,7 +49,7 @@ START_TEST(a_request_to_a_stopped_daemon_waits_forever)
 }
 END_TEST
 
-START_TEST(a_request_waits_forever_where_only_the_socket_exists)
+START_TEST(a_request_times_out_where_only_the_socket_exists)
 {
 	struct gpushm_buffer *b = client_create("x", 10, NULL), *again = NULL;
 
@@ -65,7 +65,7 @@ START_TEST(a_request_waits_forever_where_only_the_socket_exists)
 }
 END_TEST
 
-START_TEST(a_watch_reports_nothing_where_only_the_socket_exists)
+START_TEST(a_watch_reports_an_absent_daemon_where_a_socket_exists)
 {
 	struct gpushm_buffer *b;
 	struct gpushm_event e;
@@ -93,8 +93,8 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, kept_teardown);
 	tcase_set_timeout(t, 60);
-	tcase_add_test(t, a_request_to_a_stopped_daemon_waits_forever);
-	tcase_add_test(t, a_request_waits_forever_where_only_the_socket_exists);
-	tcase_add_test(t, a_watch_reports_nothing_where_only_the_socket_exists);
+	tcase_add_test(t, a_connect_to_a_stopped_daemon_times_out);
+	tcase_add_test(t, a_request_times_out_where_only_the_socket_exists);
+	tcase_add_test(t, a_watch_reports_an_absent_daemon_where_a_socket_exists);
 	return suite_run("no_reply", t, NULL);
 }

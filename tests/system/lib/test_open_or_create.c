@@ -231,7 +231,7 @@ static void race_in(const char *pool)
 	client_await(client_used_bytes() == 0);
 }
 
-START_TEST(a_racer_waits_for_ever_or_two_create)
+START_TEST(one_racer_creates_at_a_time_and_each_is_served)
 {
 	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
 	size_t n = 0;
@@ -253,7 +253,7 @@ static int open_or_create(uint64_t timeout_ms, const struct gpushm_options *o,
 	return gpushm_open_or_create(c, "m", GPUSHM_READ, timeout_ms, BYTES, o, ret);
 }
 
-START_TEST(a_name_that_nobody_fills_is_waited_for)
+START_TEST(a_free_name_is_created_without_waiting)
 {
 	struct gpushm_buffer *a = NULL, *b = NULL;
 
@@ -271,7 +271,7 @@ START_TEST(a_name_that_nobody_fills_is_waited_for)
 }
 END_TEST
 
-START_TEST(an_error_of_open_or_create_is_another_ones)
+START_TEST(each_mistake_of_open_or_create_has_its_error)
 {
 	struct gpushm_options nowhere = { .struct_size = sizeof(nowhere), .pool = "never" },
 			      old = { .struct_size = 1 };
@@ -293,7 +293,7 @@ START_TEST(an_error_of_open_or_create_is_another_ones)
 }
 END_TEST
 
-START_TEST(an_option_for_opening_prevents_a_create)
+START_TEST(an_option_for_opening_allows_a_create)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o),
 				    .flags = GPUSHM_COPY_ON_WRITE | GPUSHM_REFUSE_DIRTY,
@@ -318,9 +318,9 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, 300);
-	tcase_add_test(t, a_racer_waits_for_ever_or_two_create);
-	tcase_add_test(t, a_name_that_nobody_fills_is_waited_for);
-	tcase_add_test(t, an_error_of_open_or_create_is_another_ones);
-	tcase_add_test(t, an_option_for_opening_prevents_a_create);
+	tcase_add_test(t, one_racer_creates_at_a_time_and_each_is_served);
+	tcase_add_test(t, a_free_name_is_created_without_waiting);
+	tcase_add_test(t, each_mistake_of_open_or_create_has_its_error);
+	tcase_add_test(t, an_option_for_opening_allows_a_create);
 	return suite_run("open_or_create", t, NULL);
 }

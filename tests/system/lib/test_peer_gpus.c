@@ -90,7 +90,7 @@ static void use_from_both(const char *pool, int first, int second, bool one_map)
 	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
 }
 
-START_TEST(a_second_gpu_is_taken_for_the_first_or_not_waited_for)
+START_TEST(each_gpu_is_named_and_a_close_waits_for_it)
 {
 	static const int pairs[][2] = { { GPUSHM_OWN_DEVICE, 1 },
 					{ 1, GPUSHM_OWN_DEVICE },
@@ -138,7 +138,7 @@ static int opened_for_current(void)
 	return device;
 }
 
-START_TEST(the_current_gpu_is_another_one)
+START_TEST(a_buffer_is_opened_for_the_current_gpu)
 {
 	static const char *const pools[] = { "gpu0", "gpu0-mempool", "gpu1" };
 
@@ -170,7 +170,7 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, client_teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_second_gpu_is_taken_for_the_first_or_not_waited_for);
-	tcase_add_test(t, the_current_gpu_is_another_one);
+	tcase_add_test(t, each_gpu_is_named_and_a_close_waits_for_it);
+	tcase_add_test(t, a_buffer_is_opened_for_the_current_gpu);
 	return suite_run("peer_gpus", t, NULL);
 }

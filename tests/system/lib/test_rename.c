@@ -54,7 +54,7 @@ static void expect_text(const char *wanted)
 
 /* ---- RENAME ---- */
 
-START_TEST(a_renamed_buffer_has_both_names_or_none)
+START_TEST(a_renamed_buffer_has_only_its_new_name)
 {
 	struct gpushm_buffer *b = publish("x", "one");
 	struct gpushm_stat *st = NULL;
@@ -78,7 +78,7 @@ START_TEST(a_renamed_buffer_has_both_names_or_none)
 }
 END_TEST
 
-START_TEST(a_refused_rename_changes_something)
+START_TEST(a_refused_rename_changes_nothing)
 {
 	struct gpushm_buffer *x = publish("x", "one"), *y = publish("y", "two"),
 			     *f = client_create("f", 100, NULL);
@@ -105,7 +105,7 @@ START_TEST(a_refused_rename_changes_something)
 }
 END_TEST
 
-START_TEST(a_replaced_buffer_is_taken_from_its_holders)
+START_TEST(a_replaced_buffer_stays_with_its_holders)
 {
 	struct gpushm_buffer *old = publish("m", "old"), *new = publish("m.new", "new");
 	uint32_t word = gpushm_buffer_notice(old);
@@ -124,7 +124,7 @@ START_TEST(a_replaced_buffer_is_taken_from_its_holders)
 }
 END_TEST
 
-START_TEST(a_replaced_buffer_without_holders_stays)
+START_TEST(a_replaced_buffer_without_holders_is_freed)
 {
 	struct gpushm_buffer *old = publish("m", "old"), *new = publish("m.new", "new");
 	uint64_t bytes = client_used_bytes();
@@ -136,7 +136,7 @@ START_TEST(a_replaced_buffer_without_holders_stays)
 }
 END_TEST
 
-START_TEST(a_rollback_needs_another_call)
+START_TEST(a_rollback_is_one_rename)
 {
 	struct gpushm_buffer *one = publish("m", "one"), *two = publish("m.next", "two");
 
@@ -150,7 +150,7 @@ START_TEST(a_rollback_needs_another_call)
 }
 END_TEST
 
-START_TEST(a_private_name_is_renamed_into_anothers)
+START_TEST(a_buffer_can_be_renamed_to_a_private_name_and_back)
 {
 	struct gpushm_buffer *b = publish("x", "one");
 	char full[32];
@@ -165,7 +165,7 @@ START_TEST(a_private_name_is_renamed_into_anothers)
 }
 END_TEST
 
-START_TEST(a_stranger_may_rename_or_replace)
+START_TEST(a_stranger_may_not_rename_or_replace)
 {
 	struct role_process owner, stranger;
 
@@ -220,7 +220,7 @@ static int waiter_role(char **args)
 	return 0;
 }
 
-START_TEST(a_client_that_waits_for_the_name_is_not_served)
+START_TEST(a_client_that_waits_for_the_name_is_served)
 {
 	struct gpushm_buffer *x = publish("x", "one"), *y;
 	struct role_process p[2];
@@ -243,7 +243,7 @@ START_TEST(a_client_that_waits_for_the_name_is_not_served)
 }
 END_TEST
 
-START_TEST(a_watch_does_not_say_what_was_replaced)
+START_TEST(a_watch_says_what_was_replaced)
 {
 	struct gpushm_buffer *old = publish("m", "old"), *new;
 	uint64_t id = gpushm_buffer_id(old), next;
@@ -281,7 +281,7 @@ END_TEST
 
 /* ---- PUBLISH under another name ---- */
 
-START_TEST(a_buffer_is_seen_under_the_name_of_its_creation)
+START_TEST(a_buffer_is_published_under_its_final_name_only)
 {
 	struct gpushm_buffer *old = publish("m", "old"), *b = client_create("tmp", 100, NULL),
 			     *again = NULL;
@@ -313,7 +313,7 @@ START_TEST(a_buffer_is_seen_under_the_name_of_its_creation)
 }
 END_TEST
 
-START_TEST(a_long_name_is_cut)
+START_TEST(the_longest_name_is_kept_and_a_longer_one_refused)
 {
 	struct gpushm_buffer *b = client_create("x", 100, NULL);
 	char name[GPUSHM_MAX_NAME + 2];
@@ -330,7 +330,7 @@ START_TEST(a_long_name_is_cut)
 }
 END_TEST
 
-START_TEST(a_buffer_has_another_owner)
+START_TEST(a_buffer_tells_its_owner)
 {
 	struct gpushm_buffer *b = publish("x", "one"), *r = NULL;
 
@@ -352,17 +352,17 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, 60);
-	tcase_add_test(t, a_renamed_buffer_has_both_names_or_none);
-	tcase_add_test(t, a_refused_rename_changes_something);
-	tcase_add_test(t, a_replaced_buffer_is_taken_from_its_holders);
-	tcase_add_test(t, a_replaced_buffer_without_holders_stays);
-	tcase_add_test(t, a_rollback_needs_another_call);
-	tcase_add_test(t, a_private_name_is_renamed_into_anothers);
-	tcase_add_test(t, a_stranger_may_rename_or_replace);
-	tcase_add_test(t, a_client_that_waits_for_the_name_is_not_served);
-	tcase_add_test(t, a_watch_does_not_say_what_was_replaced);
-	tcase_add_test(t, a_buffer_is_seen_under_the_name_of_its_creation);
-	tcase_add_test(t, a_long_name_is_cut);
-	tcase_add_test(t, a_buffer_has_another_owner);
+	tcase_add_test(t, a_renamed_buffer_has_only_its_new_name);
+	tcase_add_test(t, a_refused_rename_changes_nothing);
+	tcase_add_test(t, a_replaced_buffer_stays_with_its_holders);
+	tcase_add_test(t, a_replaced_buffer_without_holders_is_freed);
+	tcase_add_test(t, a_rollback_is_one_rename);
+	tcase_add_test(t, a_buffer_can_be_renamed_to_a_private_name_and_back);
+	tcase_add_test(t, a_stranger_may_not_rename_or_replace);
+	tcase_add_test(t, a_client_that_waits_for_the_name_is_served);
+	tcase_add_test(t, a_watch_says_what_was_replaced);
+	tcase_add_test(t, a_buffer_is_published_under_its_final_name_only);
+	tcase_add_test(t, the_longest_name_is_kept_and_a_longer_one_refused);
+	tcase_add_test(t, a_buffer_tells_its_owner);
 	return suite_run("rename", t, NULL);
 }

@@ -180,7 +180,7 @@ static void with_readers(const char *pool, int n_readers)
 	ck_assert_int_eq(gpushm_unlink(c, "shared/frame"), 0);
 }
 
-START_TEST(readers_see_other_bytes_than_were_written)
+START_TEST(readers_see_the_bytes_that_were_written)
 {
 	for (size_t i = 0; i < n_pools; i++) {
 		if (pools[i].failed)
@@ -211,7 +211,7 @@ static void write_back(const char *pool)
 	ck_assert_int_eq(gpushm_unlink(c, "~/back"), 0);
 }
 
-START_TEST(a_writers_bytes_do_not_reach_the_creator)
+START_TEST(a_writers_bytes_reach_the_creator)
 {
 	for (size_t i = 0; i < n_pools; i++)
 		if (!pools[i].failed)
@@ -219,7 +219,7 @@ START_TEST(a_writers_bytes_do_not_reach_the_creator)
 }
 END_TEST
 
-START_TEST(a_fresh_buffer_is_not_zero)
+START_TEST(a_fresh_buffer_is_zero)
 {
 	static const unsigned char zero[4096];
 	unsigned char got[4096];
@@ -248,8 +248,8 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 300);
-	tcase_add_test(t, readers_see_other_bytes_than_were_written);
-	tcase_add_test(t, a_writers_bytes_do_not_reach_the_creator);
-	tcase_add_test(t, a_fresh_buffer_is_not_zero);
+	tcase_add_test(t, readers_see_the_bytes_that_were_written);
+	tcase_add_test(t, a_writers_bytes_reach_the_creator);
+	tcase_add_test(t, a_fresh_buffer_is_zero);
 	return suite_run("share", t, NULL);
 }

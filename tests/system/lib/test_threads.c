@@ -164,13 +164,13 @@ static void run(bool shared)
 	}
 }
 
-START_TEST(threads_on_one_connection_mix_their_replies)
+START_TEST(threads_on_one_connection_get_their_own_replies)
 {
 	run(true);
 }
 END_TEST
 
-START_TEST(threads_on_their_own_connections_disturb_each_other)
+START_TEST(threads_on_their_own_connections_are_independent)
 {
 	run(false);
 }
@@ -198,7 +198,7 @@ static void *race(void *arg)
 	return NULL;
 }
 
-START_TEST(two_threads_win_a_name)
+START_TEST(one_thread_wins_a_name)
 {
 	struct worker all[THREADS] = { 0 };
 	pthread_t threads[THREADS];
@@ -254,7 +254,7 @@ static void make_in_a_mempool(void)
 	gpushm_disconnect(own);
 }
 
-START_TEST(threads_that_meet_in_a_new_mempool_are_refused)
+START_TEST(threads_that_meet_in_a_new_mempool_are_served)
 {
 	char name[32];
 
@@ -304,12 +304,12 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 600);
-	tcase_add_test(t, threads_on_one_connection_mix_their_replies);
-	tcase_add_test(t, threads_on_their_own_connections_disturb_each_other);
-	tcase_add_test(t, two_threads_win_a_name);
+	tcase_add_test(t, threads_on_one_connection_get_their_own_replies);
+	tcase_add_test(t, threads_on_their_own_connections_are_independent);
+	tcase_add_test(t, one_thread_wins_a_name);
 
 	tcase_add_checked_fixture(pools, setup_pools, teardown_pools);
 	tcase_set_timeout(pools, 600);
-	tcase_add_test(pools, threads_that_meet_in_a_new_mempool_are_refused);
+	tcase_add_test(pools, threads_that_meet_in_a_new_mempool_are_served);
 	return suite_run("threads", t, pools, NULL);
 }

@@ -126,7 +126,7 @@ static int (*const for_a_name[])(const struct awaited *a) = {
 	open_name, wait_for_name, stat_name, open_or_create, open_stream,
 };
 
-START_TEST(a_wait_for_a_name_ends_early)
+START_TEST(a_wait_for_a_name_lasts_its_full_time)
 {
 	struct gpushm_buffer *b = client_create("b", 1, NULL);
 
@@ -147,7 +147,7 @@ static int load(const struct awaited *a)
 	return gpushm_load(c, &a->file, 1, "b", NULL, &o, &b);
 }
 
-START_TEST(a_load_that_waits_ends_early)
+START_TEST(a_waiting_load_lasts_its_full_time)
 {
 	const struct awaited a = { .file = model_write("m.safetensors", "w", "4") };
 	struct gpushm_buffer *b = client_create("b", 1, NULL);
@@ -167,7 +167,7 @@ static int create(const struct awaited *a)
 	return gpushm_create(c, "late", 8 * MIB, &o, &b);
 }
 
-START_TEST(a_create_that_waits_ends_early)
+START_TEST(a_waiting_create_lasts_its_full_time)
 {
 	struct gpushm_buffer *b = client_create("b", 12 * MIB, NULL);
 
@@ -204,7 +204,7 @@ static int wait_for_event(const struct awaited *a)
 	return r;
 }
 
-START_TEST(a_wait_for_a_change_ends_early)
+START_TEST(a_wait_for_a_change_lasts_its_full_time)
 {
 	struct awaited a = { .buffer = client_create("b", 1, NULL) };
 	struct gpushm_event event;
@@ -230,7 +230,7 @@ static int next_frame(const struct awaited *a)
 	return gpushm_frame_next(a->stream, GPUSHM_ON_HOST, MS, &f);
 }
 
-START_TEST(a_wait_for_a_frame_ends_early)
+START_TEST(a_wait_for_a_frame_lasts_its_full_time)
 {
 	struct gpushm_stream_spec spec = { .slots = 2 };
 	struct gpushm_stream *s = NULL;
@@ -250,10 +250,10 @@ int main(int argc, char **argv)
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 60);
-	tcase_add_loop_test(t, a_wait_for_a_name_ends_early, 0, array_size(for_a_name));
-	tcase_add_test(t, a_load_that_waits_ends_early);
-	tcase_add_test(t, a_create_that_waits_ends_early);
-	tcase_add_test(t, a_wait_for_a_change_ends_early);
-	tcase_add_test(t, a_wait_for_a_frame_ends_early);
+	tcase_add_loop_test(t, a_wait_for_a_name_lasts_its_full_time, 0, array_size(for_a_name));
+	tcase_add_test(t, a_waiting_load_lasts_its_full_time);
+	tcase_add_test(t, a_waiting_create_lasts_its_full_time);
+	tcase_add_test(t, a_wait_for_a_change_lasts_its_full_time);
+	tcase_add_test(t, a_wait_for_a_frame_lasts_its_full_time);
 	return suite_run("timeouts", t, NULL);
 }

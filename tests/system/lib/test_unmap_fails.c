@@ -61,7 +61,7 @@ static unsigned holders(void)
 	return n;
 }
 
-START_TEST(memory_that_may_still_be_mapped_is_reused)
+START_TEST(memory_that_may_still_be_mapped_is_kept)
 {
 	unsigned n = 1;
 
@@ -96,7 +96,6 @@ int main(void)
 	TCase *tc = tcase_create("unmap_fails");
 
 	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, memory_that_may_still_be_mapped_is_reused, 0,
-			    (int)array_size(pools));
+	tcase_add_loop_test(tc, memory_that_may_still_be_mapped_is_kept, 0, (int)array_size(pools));
 	return suite_run("unmap_fails", tc, NULL);
 }

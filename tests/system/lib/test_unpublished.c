@@ -33,7 +33,7 @@ static void expect_missing(const char *name)
 
 /* ---- who drops it ---- */
 
-START_TEST(a_close_loses_the_contents_without_a_word)
+START_TEST(a_close_reports_contents_that_were_never_published)
 {
 	struct gpushm_buffer *b = client_create("x", 100, NULL);
 
@@ -47,7 +47,7 @@ START_TEST(a_close_loses_the_contents_without_a_word)
 }
 END_TEST
 
-START_TEST(a_deliberate_end_is_reported_as_a_mistake)
+START_TEST(a_deliberate_end_gets_no_warning)
 {
 	struct gpushm_buffer *b = client_create("x", 100, NULL);
 
@@ -63,7 +63,7 @@ START_TEST(a_deliberate_end_is_reported_as_a_mistake)
 }
 END_TEST
 
-START_TEST(a_published_buffer_is_discarded)
+START_TEST(a_published_buffer_can_not_be_discarded)
 {
 	struct gpushm_buffer *b = client_create("x", 100, NULL);
 
@@ -77,7 +77,7 @@ END_TEST
 
 /* ---- those who ask for the name ---- */
 
-START_TEST(a_dropped_name_looks_like_one_that_never_was)
+START_TEST(an_error_tells_that_a_name_was_dropped_and_by_whom)
 {
 	struct gpushm_buffer *b = client_create("x", 100, NULL);
 	struct gpushm_stat *stat;
@@ -119,7 +119,7 @@ static int dying_role(char **args)
 	_exit(getchar() == EOF ? 0 : 2);
 }
 
-START_TEST(a_creator_that_dies_is_not_named)
+START_TEST(a_creator_that_died_is_named)
 {
 	struct role_process p;
 	char line[8], pid[32];
@@ -140,7 +140,7 @@ END_TEST
 
 /* Who might have opened the buffer learns of its end; only the owner's uid and the time are for
  * others than the owner and administrators. */
-START_TEST(a_stranger_learns_of_a_name_or_of_a_process)
+START_TEST(only_those_with_access_learn_of_a_dropped_name)
 {
 	struct role_process owner, member, stranger;
 	char text[512], uid[32];
@@ -175,7 +175,7 @@ END_TEST
 
 /* The daemon remembers 16 names of a user: more of one user neither cost memory nor replace those
  * of others. */
-START_TEST(one_user_fills_the_memory_of_dropped_names)
+START_TEST(a_user_has_a_limited_number_of_remembered_names)
 {
 	struct role_process other;
 	char name[32];
@@ -204,7 +204,7 @@ START_TEST(one_user_fills_the_memory_of_dropped_names)
 END_TEST
 
 /* 300 users: the number of names is bounded for all of them together. */
-START_TEST(many_users_fill_the_memory_of_dropped_names)
+START_TEST(all_users_have_a_limited_number_of_remembered_names)
 {
 	struct role_process user;
 
@@ -236,13 +236,13 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_set_timeout(t, 120);
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
-	tcase_add_test(t, a_close_loses_the_contents_without_a_word);
-	tcase_add_test(t, a_deliberate_end_is_reported_as_a_mistake);
-	tcase_add_test(t, a_published_buffer_is_discarded);
-	tcase_add_test(t, a_dropped_name_looks_like_one_that_never_was);
-	tcase_add_test(t, a_creator_that_dies_is_not_named);
-	tcase_add_test(t, a_stranger_learns_of_a_name_or_of_a_process);
-	tcase_add_test(t, one_user_fills_the_memory_of_dropped_names);
-	tcase_add_test(t, many_users_fill_the_memory_of_dropped_names);
+	tcase_add_test(t, a_close_reports_contents_that_were_never_published);
+	tcase_add_test(t, a_deliberate_end_gets_no_warning);
+	tcase_add_test(t, a_published_buffer_can_not_be_discarded);
+	tcase_add_test(t, an_error_tells_that_a_name_was_dropped_and_by_whom);
+	tcase_add_test(t, a_creator_that_died_is_named);
+	tcase_add_test(t, only_those_with_access_learn_of_a_dropped_name);
+	tcase_add_test(t, a_user_has_a_limited_number_of_remembered_names);
+	tcase_add_test(t, all_users_have_a_limited_number_of_remembered_names);
 	return suite_run("unpublished", t, NULL);
 }

@@ -71,7 +71,7 @@ static const struct role roles[] = { { "reader", reader_role },
 
 /* ---- names and buffers ---- */
 
-START_TEST(an_event_of_a_name_is_missed_or_reported_twice)
+START_TEST(each_event_of_a_name_is_reported_once)
 {
 	struct role_process writer;
 	struct gpushm_buffer *b, *b2;
@@ -101,7 +101,7 @@ START_TEST(an_event_of_a_name_is_missed_or_reported_twice)
 }
 END_TEST
 
-START_TEST(an_existing_buffer_is_not_reported)
+START_TEST(an_existing_buffer_is_reported)
 {
 	struct gpushm_buffer *b = watcher_shared("x"), *filling = client_create("y", 1, NULL);
 
@@ -117,7 +117,7 @@ START_TEST(an_existing_buffer_is_not_reported)
 }
 END_TEST
 
-START_TEST(the_end_of_a_buffer_is_not_reported)
+START_TEST(the_end_of_a_buffer_is_reported)
 {
 	struct gpushm_buffer *b = client_create("x", 10, NULL), *r = NULL;
 	uint64_t id = gpushm_buffer_id(b);
@@ -140,7 +140,7 @@ START_TEST(the_end_of_a_buffer_is_not_reported)
 }
 END_TEST
 
-START_TEST(a_watch_of_a_freed_buffer_waits_forever)
+START_TEST(a_watch_of_a_freed_buffer_reports_its_end)
 {
 	struct gpushm_buffer *b = watcher_shared("x");
 	uint64_t id = gpushm_buffer_id(b);
@@ -153,7 +153,7 @@ START_TEST(a_watch_of_a_freed_buffer_waits_forever)
 }
 END_TEST
 
-START_TEST(a_stranger_gets_events_of_names_it_may_not_see)
+START_TEST(a_stranger_gets_only_events_of_names_it_may_see)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0644 };
 	struct gpushm_buffer *b, *last;
@@ -174,7 +174,7 @@ START_TEST(a_stranger_gets_events_of_names_it_may_not_see)
 }
 END_TEST
 
-START_TEST(a_holder_gets_no_events_of_a_buffer_without_a_name)
+START_TEST(a_holder_gets_events_of_a_buffer_without_a_name)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0644 };
 	struct gpushm_buffer *b;
@@ -205,7 +205,7 @@ static int readable(int ms)
 	return poll(&p, 1, ms);
 }
 
-START_TEST(an_event_loop_misses_an_event)
+START_TEST(an_event_loop_gets_each_event)
 {
 	struct gpushm_buffer *b;
 	struct gpushm_event e;
@@ -246,7 +246,7 @@ static void *take_one(void *arg)
 	return NULL;
 }
 
-START_TEST(a_name_that_is_added_does_not_reach_the_waiting_thread)
+START_TEST(a_name_that_is_added_reaches_the_waiting_thread)
 {
 	struct gpushm_buffer *b = watcher_shared("y");
 	struct gpushm_event e = { 0 };
@@ -274,7 +274,7 @@ static int use_in_a_child(void *arg)
 		       : 1;
 }
 
-START_TEST(a_forked_child_takes_its_parents_events)
+START_TEST(a_forked_child_leaves_its_parents_events)
 {
 	struct gpushm_buffer *b;
 
@@ -301,14 +301,14 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, client_setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, an_event_of_a_name_is_missed_or_reported_twice);
-	tcase_add_test(t, an_existing_buffer_is_not_reported);
-	tcase_add_test(t, the_end_of_a_buffer_is_not_reported);
-	tcase_add_test(t, a_watch_of_a_freed_buffer_waits_forever);
-	tcase_add_test(t, a_stranger_gets_events_of_names_it_may_not_see);
-	tcase_add_test(t, a_holder_gets_no_events_of_a_buffer_without_a_name);
-	tcase_add_test(t, an_event_loop_misses_an_event);
-	tcase_add_test(t, a_name_that_is_added_does_not_reach_the_waiting_thread);
-	tcase_add_test(t, a_forked_child_takes_its_parents_events);
+	tcase_add_test(t, each_event_of_a_name_is_reported_once);
+	tcase_add_test(t, an_existing_buffer_is_reported);
+	tcase_add_test(t, the_end_of_a_buffer_is_reported);
+	tcase_add_test(t, a_watch_of_a_freed_buffer_reports_its_end);
+	tcase_add_test(t, a_stranger_gets_only_events_of_names_it_may_see);
+	tcase_add_test(t, a_holder_gets_events_of_a_buffer_without_a_name);
+	tcase_add_test(t, an_event_loop_gets_each_event);
+	tcase_add_test(t, a_name_that_is_added_reaches_the_waiting_thread);
+	tcase_add_test(t, a_forked_child_leaves_its_parents_events);
 	return suite_run("watch", t, NULL);
 }

@@ -19,7 +19,7 @@ static const struct role roles[] = { { "holder", watcher_holder_role } };
 
 /* ---- many ---- */
 
-START_TEST(three_hundred_watches_lose_an_event_or_leave_something)
+START_TEST(three_hundred_watches_get_each_event_and_leave_nothing)
 {
 	enum { N = 300 };
 	static struct gpushm_watch *all[N];
@@ -51,7 +51,7 @@ START_TEST(three_hundred_watches_lose_an_event_or_leave_something)
 }
 END_TEST
 
-START_TEST(a_dead_clients_watch_waits_forever)
+START_TEST(a_dead_clients_watch_ends)
 {
 	struct role_process p;
 	struct census before;
@@ -64,7 +64,7 @@ START_TEST(a_dead_clients_watch_waits_forever)
 }
 END_TEST
 
-START_TEST(more_names_are_watched_than_a_frame_holds)
+START_TEST(a_watch_holds_at_most_256_names)
 {
 	struct gpushm_buffer *b = watcher_shared("x");
 	uint64_t id = gpushm_buffer_id(b);
@@ -89,7 +89,7 @@ START_TEST(more_names_are_watched_than_a_frame_holds)
 }
 END_TEST
 
-START_TEST(a_watch_of_many_long_names_reports_nothing)
+START_TEST(a_watch_of_many_long_names_reports_events)
 {
 	struct gpushm_buffer *b;
 	char name[256];
@@ -126,7 +126,7 @@ static int watch_raw(struct raw *r, Gpushm__Proto__Watched *m, size_t n, uint64_
 				   SET(wait_ms, wait_ms)));
 }
 
-START_TEST(an_invalid_watch_waits)
+START_TEST(an_invalid_watch_is_refused_at_once)
 {
 	struct raw r;
 	Gpushm__Proto__Watched none = MESSAGE(Watched, watched),
@@ -163,7 +163,7 @@ END_TEST
 
 /* ---- the daemon's death ---- */
 
-START_TEST(another_daemon_is_not_noticed)
+START_TEST(another_daemon_is_reported)
 {
 	struct gpushm_buffer *b = watcher_shared("x"), *b2;
 	uint64_t id = gpushm_buffer_id(b);
@@ -190,7 +190,7 @@ START_TEST(another_daemon_is_not_noticed)
 }
 END_TEST
 
-START_TEST(a_watch_does_not_report_that_the_daemon_stays_away)
+START_TEST(a_watch_reports_that_the_daemon_stays_away)
 {
 	struct gpushm_event e;
 
@@ -209,7 +209,7 @@ START_TEST(a_watch_does_not_report_that_the_daemon_stays_away)
 }
 END_TEST
 
-START_TEST(the_next_daemons_events_are_missed)
+START_TEST(the_next_daemons_events_are_reported)
 {
 	struct gpushm_buffer *b = watcher_shared("x"), *half = client_create("half", 10, NULL);
 	struct role_process writer;
@@ -259,15 +259,15 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, client_setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, three_hundred_watches_lose_an_event_or_leave_something);
-	tcase_add_test(t, a_dead_clients_watch_waits_forever);
-	tcase_add_test(t, more_names_are_watched_than_a_frame_holds);
-	tcase_add_test(t, a_watch_of_many_long_names_reports_nothing);
-	tcase_add_test(t, an_invalid_watch_waits);
-	tcase_add_test(t, another_daemon_is_not_noticed);
-	tcase_add_test(t, a_watch_does_not_report_that_the_daemon_stays_away);
+	tcase_add_test(t, three_hundred_watches_get_each_event_and_leave_nothing);
+	tcase_add_test(t, a_dead_clients_watch_ends);
+	tcase_add_test(t, a_watch_holds_at_most_256_names);
+	tcase_add_test(t, a_watch_of_many_long_names_reports_events);
+	tcase_add_test(t, an_invalid_watch_is_refused_at_once);
+	tcase_add_test(t, another_daemon_is_reported);
+	tcase_add_test(t, a_watch_reports_that_the_daemon_stays_away);
 	tcase_add_checked_fixture(kept, kept_setup, keep_teardown);
 	tcase_set_timeout(kept, 120);
-	tcase_add_test(kept, the_next_daemons_events_are_missed);
+	tcase_add_test(kept, the_next_daemons_events_are_reported);
 	return suite_run("watches", t, kept, NULL);
 }

@@ -139,7 +139,7 @@ static const struct safetensors_tensor tensors[] = {
 	{ "inv_freq", "C64", "5" },
 };
 
-START_TEST(a_stream_is_read_in_another_order)
+START_TEST(a_stream_is_loaded_with_the_right_bytes)
 {
 	const char *patterns[] = { "model.norm", "model.fp*" };
 	struct gpushm_load_options only = { .struct_size = sizeof(only),
@@ -164,7 +164,7 @@ START_TEST(a_stream_is_read_in_another_order)
 }
 END_TEST
 
-START_TEST(a_stream_that_is_cut_or_goes_on_is_published)
+START_TEST(a_stream_of_the_wrong_length_is_refused)
 {
 	_cleanup_(free_ptr) char *bytes = NULL;
 	struct gpushm_buffer *b = NULL;
@@ -189,7 +189,7 @@ static int give_up(void *user, const struct gpushm_load_progress *p)
 	return 1;
 }
 
-START_TEST(a_stream_that_stands_still_can_not_be_stopped)
+START_TEST(a_load_from_a_stream_that_stands_still_can_be_stopped)
 {
 	struct gpushm_load_options load = { .struct_size = sizeof(load), .progress = give_up };
 	_cleanup_(free_ptr) char *bytes = NULL;
@@ -225,7 +225,7 @@ static int load_standard_input(const char *path, off_t position, struct gpushm_b
 	return r;
 }
 
-START_TEST(standard_input_is_taken_for_a_file_of_that_name)
+START_TEST(a_dash_loads_standard_input_from_its_position)
 {
 	_cleanup_(free_ptr) char *bytes = NULL;
 	struct gpushm_buffer *b = NULL;
@@ -321,7 +321,7 @@ static int once(void *path, const struct gpushm_load_progress *p)
 	return happens(path, p);
 }
 
-START_TEST(a_file_that_changed_is_published)
+START_TEST(a_file_that_changed_is_refused)
 {
 	const char *source = model_write("m.safetensors", "a", "300000");
 	struct gpushm_load_options load = { .struct_size = sizeof(load),
@@ -341,7 +341,7 @@ START_TEST(a_file_that_changed_is_published)
 END_TEST
 
 /* The stream's last byte is written after the file behind it was truncated. */
-START_TEST(a_file_that_is_truncated_while_it_is_read_is_published)
+START_TEST(a_file_that_is_truncated_while_it_is_read_is_refused)
 {
 	_cleanup_(free_ptr) char *bytes = NULL;
 	struct writer w = { .at_a_time = 1 << 20 };
@@ -366,11 +366,11 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_stream_is_read_in_another_order);
-	tcase_add_test(tc, a_stream_that_is_cut_or_goes_on_is_published);
-	tcase_add_test(tc, a_stream_that_stands_still_can_not_be_stopped);
-	tcase_add_test(tc, standard_input_is_taken_for_a_file_of_that_name);
-	tcase_add_loop_test(tc, a_file_that_changed_is_published, 0, array_size(changes));
-	tcase_add_test(tc, a_file_that_is_truncated_while_it_is_read_is_published);
+	tcase_add_test(tc, a_stream_is_loaded_with_the_right_bytes);
+	tcase_add_test(tc, a_stream_of_the_wrong_length_is_refused);
+	tcase_add_test(tc, a_load_from_a_stream_that_stands_still_can_be_stopped);
+	tcase_add_test(tc, a_dash_loads_standard_input_from_its_position);
+	tcase_add_loop_test(tc, a_file_that_changed_is_refused, 0, array_size(changes));
+	tcase_add_test(tc, a_file_that_is_truncated_while_it_is_read_is_refused);
 	return suite_run("load_changes", tc, NULL);
 }

@@ -153,14 +153,14 @@ static void on_every_pool(uint32_t flags, unsigned threads)
 	on_each_pool(flags, threads, sizes, array_size(sizes));
 }
 
-START_TEST(bytes_are_lost_at_the_edge_of_a_block)
+START_TEST(all_bytes_at_the_edge_of_a_block_are_loaded)
 {
 	safetensors_write(path, sizes, array_size(sizes), NULL);
 	on_every_pool(0, 0);
 }
 END_TEST
 
-START_TEST(a_number_of_threads_loses_bytes)
+START_TEST(any_number_of_threads_loads_all_bytes)
 {
 	static const unsigned threads[] = { 1, 2, 3, 16, 63, 1000 };
 
@@ -171,7 +171,7 @@ START_TEST(a_number_of_threads_loses_bytes)
 END_TEST
 
 /* Slots of four blocks, the last one of which is not full. */
-START_TEST(threads_that_share_a_slot_lose_bytes)
+START_TEST(threads_that_share_a_slot_load_all_bytes)
 {
 	static const struct safetensors_tensor large[] = { { "a", "U8", "30000001" },
 							   { "b", "U8", "77" },
@@ -185,7 +185,7 @@ START_TEST(threads_that_share_a_slot_lose_bytes)
 END_TEST
 
 /* Tensors with gaps between them in the buffer, none where a direct read could begin. */
-START_TEST(a_way_to_read_gives_other_bytes)
+START_TEST(each_way_to_read_gives_the_same_bytes)
 {
 	static const uint32_t ways[] = { GPUSHM_LOAD_CACHED, GPUSHM_LOAD_DIRECT, GPUSHM_LOAD_VERIFY,
 					 GPUSHM_LOAD_VERIFY | GPUSHM_LOAD_DIRECT,
@@ -250,7 +250,7 @@ static bool reads_directly(uint32_t flags)
 	return report.direct;
 }
 
-START_TEST(a_file_is_read_in_another_way_than_it_should)
+START_TEST(a_file_is_read_directly_unless_it_is_cached)
 {
 	const size_t bytes = 3 * MIB;
 	void *locked;
@@ -274,7 +274,7 @@ START_TEST(a_file_is_read_in_another_way_than_it_should)
 END_TEST
 
 /* ulimit -f is about files of a disk, and memory is none. */
-START_TEST(a_limit_of_file_sizes_counts_for_memory)
+START_TEST(a_file_size_limit_applies_to_files_only)
 {
 	struct rlimit before, small;
 
@@ -290,7 +290,7 @@ END_TEST
 #define SHARDS 100u
 
 /* Each file may have a second descriptor, and the driver needs some of its own. */
-START_TEST(descriptors_for_direct_reads_leave_the_driver_none)
+START_TEST(direct_reads_leave_descriptors_for_the_driver)
 {
 	struct gpushm_load_options o = { .struct_size = sizeof(o), .threads = 2 };
 	char shards[SHARDS][sizeof(path) + 16], name[SHARDS][16];
@@ -373,7 +373,7 @@ static int load_seen(struct seen *seen, const char *pool, struct gpushm_buffer *
 	return gpushm_load(c, &source, 1, "m", &o, &how, ret);
 }
 
-START_TEST(progress_is_not_told_the_end)
+START_TEST(progress_is_told_the_end)
 {
 	struct gpushm_buffer *b = NULL;
 	struct seen seen = { 0 };
@@ -391,7 +391,7 @@ END_TEST
 static const struct seen ways[] = { { .cancel = false },
 				    { .threads = 12, .flags = GPUSHM_LOAD_CACHED } };
 
-START_TEST(a_load_that_was_canceled_leaves_something)
+START_TEST(a_canceled_load_leaves_nothing)
 {
 	write_holes();
 	for (size_t i = 0; i < n_pools * array_size(ways); i++) {
@@ -409,7 +409,7 @@ START_TEST(a_load_that_was_canceled_leaves_something)
 END_TEST
 
 /* Where the first call is the last one, the file has changed after it was read. */
-START_TEST(a_file_that_is_truncated_meanwhile_is_loaded)
+START_TEST(a_file_that_is_truncated_meanwhile_is_refused)
 {
 	for (size_t i = 0; i < n_pools * array_size(ways); i++) {
 		const struct gpushm_pool *pool = &pools[i / array_size(ways)];
@@ -503,14 +503,14 @@ static void fail_each_call(const struct safetensors_tensor *tensors, size_t n_te
 	end_other();
 }
 
-START_TEST(a_driver_that_fails_leaves_something)
+START_TEST(a_driver_that_fails_leaves_nothing)
 {
 	if (has_fake())
 		fail_each_call(two, 2, GPUSHM_LOAD_VERIFY, 2);
 }
 END_TEST
 
-START_TEST(a_driver_that_fails_leaves_something_of_shared_slots)
+START_TEST(a_driver_that_fails_leaves_nothing_of_shared_slots)
 {
 	if (has_fake())
 		fail_each_call(sizes, array_size(sizes), GPUSHM_LOAD_CACHED, 6);
@@ -519,7 +519,7 @@ END_TEST
 
 /* The n-th call fails: the name means a whole buffer all the same, which is the old one after an
  * error. */
-START_TEST(a_driver_that_fails_while_a_buffer_is_replaced_leaves_no_name)
+START_TEST(a_failed_replace_leaves_the_old_buffer_under_its_name)
 {
 	fakecuda_reset_fail_fn *reset_fail = driver_symbol("fakecuda_reset_fail");
 	fakecuda_calls_fn *calls = driver_symbol("fakecuda_calls");
@@ -569,7 +569,7 @@ static unsigned long count_calls(const char *function, unsigned threads)
 	return calls(function) - before;
 }
 
-START_TEST(slots_are_pinned_though_a_pool_has_them)
+START_TEST(slots_come_from_a_pinned_pool)
 {
 	if (!has_fake())
 		return;
@@ -579,7 +579,7 @@ START_TEST(slots_are_pinned_though_a_pool_has_them)
 END_TEST
 
 /* A thread that has no block needs no slots: two threads have two each. */
-START_TEST(a_small_model_takes_slots_for_all_threads)
+START_TEST(a_small_model_takes_slots_only_for_busy_threads)
 {
 	static const struct safetensors_tensor few[] = { { "t", "U8", "4194305" } };
 
@@ -590,7 +590,7 @@ START_TEST(a_small_model_takes_slots_for_all_threads)
 }
 END_TEST
 
-START_TEST(without_a_pinned_pool_nothing_is_loaded)
+START_TEST(a_load_without_a_pinned_pool_pins_its_own_memory)
 {
 	fakecuda_calls_fn *calls = driver_symbol("fakecuda_calls");
 	unsigned long before;
@@ -629,7 +629,7 @@ static void setup_reset(void)
 	setup();
 }
 
-START_TEST(slots_that_a_reset_has_unpinned_stay_mapped)
+START_TEST(slots_that_a_reset_has_unpinned_are_unmapped)
 {
 	fakecuda_calls_fn *calls = driver_symbol("fakecuda_calls");
 	unsigned before = count_slots();
@@ -646,7 +646,7 @@ START_TEST(slots_that_a_reset_has_unpinned_stay_mapped)
 END_TEST
 
 /* The slots are taken while the buffer is created: either may be the first. */
-START_TEST(slots_take_what_a_user_has_left_for_the_model)
+START_TEST(slots_leave_the_model_what_a_user_has_left)
 {
 	if (!has_fake())
 		return;
@@ -661,7 +661,7 @@ START_TEST(slots_take_what_a_user_has_left_for_the_model)
 }
 END_TEST
 
-START_TEST(the_context_of_the_caller_changes)
+START_TEST(the_context_of_the_caller_is_kept)
 {
 	int (*get)(void **) = driver_symbol("cuCtxGetCurrent");
 	void *before = (void *)1, *after = (void *)2;
@@ -699,7 +699,7 @@ static int load_in_child(void *arg)
 	return gpushm_connect(d.socket, &c) < 0 ? 1 : load_for_gpu_0("child");
 }
 
-START_TEST(a_load_in_a_child_waits_for_the_parents_driver)
+START_TEST(a_load_in_a_forked_child_fails_at_once)
 {
 	fakecuda_calls_fn *calls = driver_symbol("fakecuda_calls");
 	struct gpushm *own = c;
@@ -728,27 +728,27 @@ int main(void)
 
 	tcase_set_timeout(t, 120);
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, bytes_are_lost_at_the_edge_of_a_block);
-	tcase_add_test(t, a_number_of_threads_loses_bytes);
-	tcase_add_test(t, threads_that_share_a_slot_lose_bytes);
-	tcase_add_test(t, a_way_to_read_gives_other_bytes);
-	tcase_add_test(t, a_file_is_read_in_another_way_than_it_should);
-	tcase_add_test(t, a_limit_of_file_sizes_counts_for_memory);
-	tcase_add_test(t, descriptors_for_direct_reads_leave_the_driver_none);
-	tcase_add_test(t, progress_is_not_told_the_end);
-	tcase_add_test(t, a_load_that_was_canceled_leaves_something);
-	tcase_add_test(t, a_file_that_is_truncated_meanwhile_is_loaded);
-	tcase_add_test(t, a_driver_that_fails_leaves_something);
-	tcase_add_test(t, a_driver_that_fails_leaves_something_of_shared_slots);
-	tcase_add_test(t, a_driver_that_fails_while_a_buffer_is_replaced_leaves_no_name);
-	tcase_add_test(t, slots_are_pinned_though_a_pool_has_them);
-	tcase_add_test(t, a_small_model_takes_slots_for_all_threads);
-	tcase_add_test(t, without_a_pinned_pool_nothing_is_loaded);
-	tcase_add_test(t, slots_take_what_a_user_has_left_for_the_model);
-	tcase_add_test(t, the_context_of_the_caller_changes);
-	tcase_add_test(t, a_load_in_a_child_waits_for_the_parents_driver);
+	tcase_add_test(t, all_bytes_at_the_edge_of_a_block_are_loaded);
+	tcase_add_test(t, any_number_of_threads_loads_all_bytes);
+	tcase_add_test(t, threads_that_share_a_slot_load_all_bytes);
+	tcase_add_test(t, each_way_to_read_gives_the_same_bytes);
+	tcase_add_test(t, a_file_is_read_directly_unless_it_is_cached);
+	tcase_add_test(t, a_file_size_limit_applies_to_files_only);
+	tcase_add_test(t, direct_reads_leave_descriptors_for_the_driver);
+	tcase_add_test(t, progress_is_told_the_end);
+	tcase_add_test(t, a_canceled_load_leaves_nothing);
+	tcase_add_test(t, a_file_that_is_truncated_meanwhile_is_refused);
+	tcase_add_test(t, a_driver_that_fails_leaves_nothing);
+	tcase_add_test(t, a_driver_that_fails_leaves_nothing_of_shared_slots);
+	tcase_add_test(t, a_failed_replace_leaves_the_old_buffer_under_its_name);
+	tcase_add_test(t, slots_come_from_a_pinned_pool);
+	tcase_add_test(t, a_small_model_takes_slots_only_for_busy_threads);
+	tcase_add_test(t, a_load_without_a_pinned_pool_pins_its_own_memory);
+	tcase_add_test(t, slots_leave_the_model_what_a_user_has_left);
+	tcase_add_test(t, the_context_of_the_caller_is_kept);
+	tcase_add_test(t, a_load_in_a_forked_child_fails_at_once);
 	tcase_set_timeout(reset, 120);
 	tcase_add_checked_fixture(reset, setup_reset, teardown);
-	tcase_add_test(reset, slots_that_a_reset_has_unpinned_stay_mapped);
+	tcase_add_test(reset, slots_that_a_reset_has_unpinned_are_unmapped);
 	return suite_run("load_engine", t, reset, NULL);
 }

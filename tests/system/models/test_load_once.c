@@ -170,7 +170,7 @@ static const char *write_other(const char *name, const char *tensor, const char 
 
 /* ---- races ---- */
 
-START_TEST(two_of_fifty_processes_load)
+START_TEST(one_of_fifty_processes_loads)
 {
 	const char *source = model_write("m.safetensors", "a", "3000000");
 	struct role_process racers[RACERS];
@@ -184,7 +184,7 @@ START_TEST(two_of_fifty_processes_load)
 }
 END_TEST
 
-START_TEST(nobody_loads_after_the_loader_has_died)
+START_TEST(another_process_loads_after_the_loader_has_died)
 {
 	const char *source = model_write("m.safetensors", "a", "3000000");
 	struct role_process racers[40], dying[10];
@@ -218,7 +218,7 @@ START_TEST(nobody_loads_after_the_loader_has_died)
 }
 END_TEST
 
-START_TEST(two_of_many_processes_replace_the_buffer)
+START_TEST(one_of_many_processes_replaces_the_buffer)
 {
 	const char *source = model_write("m.safetensors", "old", "3000000");
 	struct role_process racers[12], dying;
@@ -284,7 +284,7 @@ static int start_another(void *user, const struct gpushm_load_progress *p)
 	return 0;
 }
 
-START_TEST(two_threads_of_one_connection_wait_for_each_other)
+START_TEST(two_threads_of_one_connection_load_once)
 {
 	struct thread_load t = { .source = model_write("m.safetensors", "a", "3000000") };
 	struct gpushm_load_options load = {
@@ -299,7 +299,7 @@ START_TEST(two_threads_of_one_connection_wait_for_each_other)
 }
 END_TEST
 
-START_TEST(a_wait_for_another_loader_has_no_end)
+START_TEST(a_wait_for_another_loader_can_time_out_or_be_canceled)
 {
 	unsigned calls = 0;
 	const char *source = model_write("m.safetensors", "old", "3000000");
@@ -340,7 +340,7 @@ END_TEST
 
 /* ---- which buffer ---- */
 
-START_TEST(a_buffer_of_other_files_is_attached_to)
+START_TEST(only_a_buffer_of_the_same_contents_is_attached_to)
 {
 	const char *source = model_write("m.safetensors", "a", "300000"), *other;
 	const struct timespec times[] = { { 5, 0 }, { 5, 0 } };
@@ -373,7 +373,7 @@ START_TEST(a_buffer_of_other_files_is_attached_to)
 }
 END_TEST
 
-START_TEST(a_buffer_that_no_load_made_is_attached_to)
+START_TEST(only_a_sealed_buffer_of_a_load_in_the_pool_is_attached_to)
 {
 	const char *source = model_write("m.safetensors", "a", "300000");
 	struct gpushm_attr attrs[2];
@@ -403,7 +403,7 @@ START_TEST(a_buffer_that_no_load_made_is_attached_to)
 }
 END_TEST
 
-START_TEST(a_stream_is_read_and_loaded_again)
+START_TEST(a_stream_of_the_same_contents_is_attached_to)
 {
 	const char *path = model_write("m.safetensors", "a", "30000");
 	char bytes[40000], source[32];
@@ -439,7 +439,7 @@ END_TEST
 
 /* ---- whose buffer ---- */
 
-START_TEST(a_strangers_buffer_is_attached_to)
+START_TEST(only_a_trusted_owners_buffer_is_attached_to)
 {
 	static const char *const trusts[] = { "65531", "nobody,65531", "root, 65531" };
 	static const char *const not [] = { "", "65532", "655310", "no-such-user", "65531x" };
@@ -479,7 +479,7 @@ END_TEST
 
 /* ---- replacing ---- */
 
-START_TEST(holders_of_the_old_buffer_lose_it)
+START_TEST(holders_of_a_replaced_buffer_keep_it)
 {
 	const char *source = model_write("m.safetensors", "old", "300000");
 	struct gpushm_buffer *old = NULL, *new = NULL;
@@ -515,15 +515,15 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_set_timeout(tc, 120);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, two_of_fifty_processes_load);
-	tcase_add_test(tc, nobody_loads_after_the_loader_has_died);
-	tcase_add_test(tc, two_of_many_processes_replace_the_buffer);
-	tcase_add_test(tc, two_threads_of_one_connection_wait_for_each_other);
-	tcase_add_test(tc, a_wait_for_another_loader_has_no_end);
-	tcase_add_test(tc, a_buffer_of_other_files_is_attached_to);
-	tcase_add_test(tc, a_buffer_that_no_load_made_is_attached_to);
-	tcase_add_test(tc, a_stream_is_read_and_loaded_again);
-	tcase_add_test(tc, a_strangers_buffer_is_attached_to);
-	tcase_add_test(tc, holders_of_the_old_buffer_lose_it);
+	tcase_add_test(tc, one_of_fifty_processes_loads);
+	tcase_add_test(tc, another_process_loads_after_the_loader_has_died);
+	tcase_add_test(tc, one_of_many_processes_replaces_the_buffer);
+	tcase_add_test(tc, two_threads_of_one_connection_load_once);
+	tcase_add_test(tc, a_wait_for_another_loader_can_time_out_or_be_canceled);
+	tcase_add_test(tc, only_a_buffer_of_the_same_contents_is_attached_to);
+	tcase_add_test(tc, only_a_sealed_buffer_of_a_load_in_the_pool_is_attached_to);
+	tcase_add_test(tc, a_stream_of_the_same_contents_is_attached_to);
+	tcase_add_test(tc, only_a_trusted_owners_buffer_is_attached_to);
+	tcase_add_test(tc, holders_of_a_replaced_buffer_keep_it);
 	return suite_run("load_once", tc, NULL);
 }

@@ -54,7 +54,7 @@ static void teardown(void)
 	client_teardown();
 }
 
-START_TEST(a_load_does_not_outlive_a_restart_before_it_reads)
+START_TEST(a_load_outlives_a_restart_before_it_reads)
 {
 	static const uint32_t flags[] = { 0, GPUSHM_LOAD_IF_MISSING, GPUSHM_LOAD_REPLACE,
 					  GPUSHM_LOAD_IF_MISSING | GPUSHM_LOAD_REPLACE };
@@ -72,7 +72,7 @@ START_TEST(a_load_does_not_outlive_a_restart_before_it_reads)
 }
 END_TEST
 
-START_TEST(an_error_of_a_restart_names_a_hidden_buffer)
+START_TEST(an_error_of_a_restart_names_the_callers_buffer)
 {
 	static const uint32_t flags[] = { 0, GPUSHM_LOAD_IF_MISSING, GPUSHM_LOAD_REPLACE };
 	const char *path = model_write("a.safetensors", "x", "1000");
@@ -95,7 +95,7 @@ int main(void)
 
 	tcase_set_timeout(t, 60);
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, a_load_does_not_outlive_a_restart_before_it_reads);
-	tcase_add_test(t, an_error_of_a_restart_names_a_hidden_buffer);
+	tcase_add_test(t, a_load_outlives_a_restart_before_it_reads);
+	tcase_add_test(t, an_error_of_a_restart_names_the_callers_buffer);
 	return suite_run("load_restarted", t, NULL);
 }

@@ -216,7 +216,7 @@ static void save_dtypes(const char *pool)
 	}
 }
 
-START_TEST(a_dtype_is_saved_as_another)
+START_TEST(each_dtype_is_saved_as_itself)
 {
 	on_every_pool(save_dtypes);
 }
@@ -246,7 +246,7 @@ static void save_sizes(const char *pool)
 	drop(b);
 }
 
-START_TEST(bytes_are_lost_at_the_edge_of_a_block)
+START_TEST(all_bytes_at_the_edge_of_a_block_are_saved)
 {
 	on_every_pool(save_sizes);
 }
@@ -272,7 +272,7 @@ static void save_unaligned(const char *pool)
 	drop(b);
 }
 
-START_TEST(a_tensor_begins_where_its_elements_can_not)
+START_TEST(each_tensor_begins_at_its_elements_alignment)
 {
 	on_every_pool(save_unaligned);
 }
@@ -320,7 +320,7 @@ static void save_tied(const char *pool)
 	drop(b);
 }
 
-START_TEST(tied_arrays_are_written_twice)
+START_TEST(tied_arrays_are_written_once)
 {
 	on_every_pool(save_tied);
 }
@@ -374,13 +374,13 @@ static void save_transposed(const char *pool)
 	drop(b);
 }
 
-START_TEST(a_transposed_array_is_taken_for_the_same_tensor)
+START_TEST(a_transposed_array_is_a_tensor_of_its_own)
 {
 	on_every_pool(save_transposed);
 }
 END_TEST
 
-START_TEST(an_array_with_strides_is_saved_in_its_own_order)
+START_TEST(an_array_with_strides_is_saved_in_c_order)
 {
 	on_every_pool(save_strided);
 }
@@ -414,13 +414,13 @@ static void save_growing(const char *pool)
 	drop(b);
 }
 
-START_TEST(many_parts_of_a_file_need_more_slots_than_there_are)
+START_TEST(many_parts_of_a_file_share_the_slots)
 {
 	on_every_pool(save_growing);
 }
 END_TEST
 
-START_TEST(metadata_are_lost)
+START_TEST(metadata_are_saved)
 {
 	static const char large[] = "{\"k\":\"in an array\"}";
 	static const int64_t shape[] = { sizeof(large) - 1 };
@@ -460,7 +460,7 @@ START_TEST(metadata_are_lost)
 }
 END_TEST
 
-START_TEST(a_name_breaks_the_header)
+START_TEST(a_name_is_escaped_in_the_header)
 {
 	struct gpushm_buffer *b;
 
@@ -474,7 +474,7 @@ START_TEST(a_name_breaks_the_header)
 }
 END_TEST
 
-START_TEST(a_type_that_the_format_lacks_is_saved)
+START_TEST(a_type_that_the_format_lacks_is_refused)
 {
 	struct gpushm_buffer *b;
 
@@ -489,7 +489,7 @@ START_TEST(a_type_that_the_format_lacks_is_saved)
 }
 END_TEST
 
-START_TEST(a_buffer_without_arrays_can_not_be_saved)
+START_TEST(a_buffer_without_arrays_can_be_saved)
 {
 	struct gpushm_buffer *b = client_create("m", 100, NULL);
 
@@ -513,7 +513,7 @@ static int cancel(void *user, const struct gpushm_load_progress *p)
 }
 
 /* A tmpfs is written through a mapping. */
-START_TEST(a_save_to_a_tmpfs_differs)
+START_TEST(a_save_to_a_tmpfs_has_the_same_bytes)
 {
 	static const int64_t shape[] = { 3, 1000 }, fortran[] = { 4, 12 };
 	char there[64] = "/dev/shm/gpushm-test-XXXXXX";
@@ -540,7 +540,7 @@ START_TEST(a_save_to_a_tmpfs_differs)
 END_TEST
 
 /* A mapping of a file that finds no space is a SIGBUS for who stores to it. */
-START_TEST(a_full_tmpfs_ends_the_process)
+START_TEST(a_full_tmpfs_is_an_error_and_leaves_no_file)
 {
 	char there[128], name[160];
 	struct gpushm_buffer *b;
@@ -564,7 +564,7 @@ START_TEST(a_full_tmpfs_ends_the_process)
 }
 END_TEST
 
-START_TEST(an_error_leaves_a_file_or_harms_the_old_one)
+START_TEST(an_error_leaves_no_file_and_keeps_the_old_one)
 {
 	struct gpushm_save_options o = { .struct_size = sizeof(o), .progress = cancel };
 	struct gpushm_buffer *b;
@@ -597,7 +597,7 @@ START_TEST(an_error_leaves_a_file_or_harms_the_old_one)
 END_TEST
 
 /* As a program that was compiled with a later or an earlier version. */
-START_TEST(options_of_another_version_are_misread)
+START_TEST(options_of_another_version_are_understood_or_refused)
 {
 	struct {
 		struct gpushm_save_options o;
@@ -619,7 +619,7 @@ START_TEST(options_of_another_version_are_misread)
 }
 END_TEST
 
-START_TEST(a_save_replaces_a_link_or_ignores_the_umask)
+START_TEST(a_save_follows_a_link_and_obeys_the_umask)
 {
 	char link[96];
 	struct gpushm_buffer *b;
@@ -693,13 +693,13 @@ static void save_stream(const char *pool)
 	drop(b);
 }
 
-START_TEST(a_stream_gets_other_bytes_than_a_file)
+START_TEST(a_stream_gets_the_same_bytes_as_a_file)
 {
 	on_every_pool(save_stream);
 }
 END_TEST
 
-START_TEST(a_stream_that_was_closed_is_no_error)
+START_TEST(a_stream_that_was_closed_is_an_error)
 {
 	struct gpushm_buffer *b;
 	int ends[2];
@@ -726,7 +726,7 @@ static void *driver_symbol(const char *name)
 	return driver ? dlsym(driver, name) : NULL;
 }
 
-START_TEST(a_driver_that_fails_leaves_something)
+START_TEST(a_driver_that_fails_is_named_and_leaves_nothing)
 {
 	fakecuda_reset_fail_fn *reset_fail = driver_symbol("fakecuda_reset_fail");
 	fakecuda_calls_fn *calls = driver_symbol("fakecuda_calls");
@@ -775,26 +775,26 @@ int main(void)
 
 	tcase_set_timeout(t, 60);
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, a_dtype_is_saved_as_another);
-	tcase_add_test(t, bytes_are_lost_at_the_edge_of_a_block);
-	tcase_add_test(t, a_tensor_begins_where_its_elements_can_not);
-	tcase_add_test(t, tied_arrays_are_written_twice);
-	tcase_add_test(t, a_transposed_array_is_taken_for_the_same_tensor);
-	tcase_add_test(t, an_array_with_strides_is_saved_in_its_own_order);
-	tcase_add_test(t, many_parts_of_a_file_need_more_slots_than_there_are);
-	tcase_add_test(t, metadata_are_lost);
-	tcase_add_test(t, a_name_breaks_the_header);
-	tcase_add_test(t, a_type_that_the_format_lacks_is_saved);
-	tcase_add_test(t, a_buffer_without_arrays_can_not_be_saved);
-	tcase_add_test(t, a_save_to_a_tmpfs_differs);
-	tcase_add_test(t, a_full_tmpfs_ends_the_process);
-	tcase_add_test(t, an_error_leaves_a_file_or_harms_the_old_one);
-	tcase_add_test(t, options_of_another_version_are_misread);
-	tcase_add_test(t, a_save_replaces_a_link_or_ignores_the_umask);
-	tcase_add_test(t, a_stream_gets_other_bytes_than_a_file);
-	tcase_add_test(t, a_stream_that_was_closed_is_no_error);
+	tcase_add_test(t, each_dtype_is_saved_as_itself);
+	tcase_add_test(t, all_bytes_at_the_edge_of_a_block_are_saved);
+	tcase_add_test(t, each_tensor_begins_at_its_elements_alignment);
+	tcase_add_test(t, tied_arrays_are_written_once);
+	tcase_add_test(t, a_transposed_array_is_a_tensor_of_its_own);
+	tcase_add_test(t, an_array_with_strides_is_saved_in_c_order);
+	tcase_add_test(t, many_parts_of_a_file_share_the_slots);
+	tcase_add_test(t, metadata_are_saved);
+	tcase_add_test(t, a_name_is_escaped_in_the_header);
+	tcase_add_test(t, a_type_that_the_format_lacks_is_refused);
+	tcase_add_test(t, a_buffer_without_arrays_can_be_saved);
+	tcase_add_test(t, a_save_to_a_tmpfs_has_the_same_bytes);
+	tcase_add_test(t, a_full_tmpfs_is_an_error_and_leaves_no_file);
+	tcase_add_test(t, an_error_leaves_no_file_and_keeps_the_old_one);
+	tcase_add_test(t, options_of_another_version_are_understood_or_refused);
+	tcase_add_test(t, a_save_follows_a_link_and_obeys_the_umask);
+	tcase_add_test(t, a_stream_gets_the_same_bytes_as_a_file);
+	tcase_add_test(t, a_stream_that_was_closed_is_an_error);
 	tcase_set_timeout(driver, 60);
 	tcase_add_checked_fixture(driver, setup, teardown);
-	tcase_add_test(driver, a_driver_that_fails_leaves_something);
+	tcase_add_test(driver, a_driver_that_fails_is_named_and_leaves_nothing);
 	return suite_run("save", t, driver, NULL);
 }

@@ -99,7 +99,7 @@ static void expect_pipe_stopped(struct gpushm_buffer *of)
 	close(ends[1]);
 }
 
-START_TEST(a_stream_that_nobody_reads_can_not_be_stopped)
+START_TEST(a_save_to_a_stream_that_nobody_reads_can_be_stopped)
 {
 	static const int64_t fortran[] = { 4, 4000 };
 	struct gpushm_buffer *strides = make(fortran);
@@ -122,7 +122,7 @@ static bool is_link(const char *name)
 	return S_ISLNK(st.st_mode);
 }
 
-START_TEST(a_link_that_leads_nowhere_yet_is_replaced)
+START_TEST(a_save_follows_a_link_that_leads_nowhere_yet)
 {
 	char there[96], first[96], second[128], wrong[128];
 
@@ -150,7 +150,7 @@ END_TEST
 
 /* ---- owners ---- */
 
-START_TEST(a_save_takes_a_file_from_its_owner)
+START_TEST(a_save_keeps_the_owner_and_mode_of_a_file)
 {
 	struct stat st;
 
@@ -169,7 +169,7 @@ START_TEST(a_save_takes_a_file_from_its_owner)
 }
 END_TEST
 
-START_TEST(a_stranger_gets_what_is_saved_in_a_public_folder)
+START_TEST(a_save_in_a_public_folder_belongs_to_the_saver)
 {
 	char public[96], file[128];
 	mode_t before;
@@ -204,9 +204,9 @@ int main(void)
 
 	tcase_set_timeout(t, 60);
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, a_stream_that_nobody_reads_can_not_be_stopped);
-	tcase_add_test(t, a_link_that_leads_nowhere_yet_is_replaced);
-	tcase_add_test(t, a_save_takes_a_file_from_its_owner);
-	tcase_add_test(t, a_stranger_gets_what_is_saved_in_a_public_folder);
+	tcase_add_test(t, a_save_to_a_stream_that_nobody_reads_can_be_stopped);
+	tcase_add_test(t, a_save_follows_a_link_that_leads_nowhere_yet);
+	tcase_add_test(t, a_save_keeps_the_owner_and_mode_of_a_file);
+	tcase_add_test(t, a_save_in_a_public_folder_belongs_to_the_saver);
 	return suite_run("save_target", t, NULL);
 }

@@ -122,13 +122,13 @@ static void verify_covered(const char *pool)
 	free(covered);
 }
 
-START_TEST(a_changed_byte_is_not_noticed)
+START_TEST(a_changed_byte_of_an_array_is_noticed)
 {
 	on_every_pool(verify_covered);
 }
 END_TEST
 
-START_TEST(a_digest_differs_by_the_size_of_a_buffer)
+START_TEST(a_digest_is_right_for_each_size)
 {
 	static const uint64_t sizes[] = { 1,	   255,		256,	 4 * MIB - 1,
 					  4 * MIB, 4 * MIB + 1, 8 * MIB, 8 * MIB + 255 };
@@ -152,7 +152,7 @@ START_TEST(a_digest_differs_by_the_size_of_a_buffer)
 }
 END_TEST
 
-START_TEST(a_buffer_without_arrays_has_no_digest)
+START_TEST(a_buffer_without_arrays_has_a_digest)
 {
 	struct gpushm_buffer *b;
 	char digest[NAIVE_DIGEST_TEXT];
@@ -173,7 +173,7 @@ static int cancel(void *user, const struct gpushm_load_progress *p)
 	return 1;
 }
 
-START_TEST(an_error_is_taken_for_another)
+START_TEST(each_mistake_has_its_error)
 {
 	static const int64_t size[] = { MIB };
 	struct gpushm_array_spec spec = bytes_at("x", 0, size);
@@ -199,7 +199,7 @@ static void *driver_symbol(const char *name)
 }
 
 /* Each kind of pool that a GPU has: its contents are right, whatever call fails. */
-START_TEST(a_driver_that_fails_makes_contents_wrong)
+START_TEST(a_driver_failure_is_told_from_wrong_contents)
 {
 	static const char *const gpu_pools[] = { "gpu0", "pinned" };
 	static const int64_t size[] = { 9 * MIB };
@@ -241,10 +241,10 @@ int main(void)
 
 	tcase_set_timeout(t, 60);
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, a_changed_byte_is_not_noticed);
-	tcase_add_test(t, a_digest_differs_by_the_size_of_a_buffer);
-	tcase_add_test(t, a_buffer_without_arrays_has_no_digest);
-	tcase_add_test(t, an_error_is_taken_for_another);
-	tcase_add_test(t, a_driver_that_fails_makes_contents_wrong);
+	tcase_add_test(t, a_changed_byte_of_an_array_is_noticed);
+	tcase_add_test(t, a_digest_is_right_for_each_size);
+	tcase_add_test(t, a_buffer_without_arrays_has_a_digest);
+	tcase_add_test(t, each_mistake_has_its_error);
+	tcase_add_test(t, a_driver_failure_is_told_from_wrong_contents);
 	return suite_run("verify", t, NULL);
 }

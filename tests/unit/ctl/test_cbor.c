@@ -56,7 +56,7 @@ static const struct {
 	CASE(TAG "\x5b\xff\xff\xff\xff\xff\xff\xff\xff", NULL),
 };
 
-START_TEST(metadata_become_other_json)
+START_TEST(metadata_become_the_right_json)
 {
 	_cleanup_(free_ptr) char *json = cbor_to_json(cases[_i].bytes, cases[_i].n);
 
@@ -69,7 +69,7 @@ START_TEST(metadata_become_other_json)
 }
 END_TEST
 
-START_TEST(random_bytes_crash_the_reader)
+START_TEST(the_reader_survives_random_bytes)
 {
 	unsigned char bytes[64];
 
@@ -91,7 +91,7 @@ int main(void)
 {
 	TCase *tc = tcase_create("cbor");
 
-	tcase_add_loop_test(tc, metadata_become_other_json, 0, array_size(cases));
-	tcase_add_test(tc, random_bytes_crash_the_reader);
+	tcase_add_loop_test(tc, metadata_become_the_right_json, 0, array_size(cases));
+	tcase_add_test(tc, the_reader_survives_random_bytes);
 	return suite_run("cbor", tc, NULL);
 }

@@ -33,7 +33,7 @@ static char *written(void (*write)(FILE *))
 	return text;
 }
 
-START_TEST(a_control_character_reaches_the_terminal)
+START_TEST(a_control_character_is_escaped)
 {
 	static const char in[] = "a\033[2J\x9b\xc2\x9b\x7f\n\xe2\x80\xae\xc3\xa9\0z";
 	_cleanup_(free_ptr) char *out = output_escape(in, sizeof(in) - 1);
@@ -54,7 +54,7 @@ static void write_invisible(FILE *out)
 	json_close(&j, ']');
 }
 
-START_TEST(an_invisible_character_reaches_the_terminal)
+START_TEST(an_invisible_character_is_escaped)
 {
 	_cleanup_(free_ptr) char *text = written(write_invisible);
 
@@ -64,7 +64,7 @@ START_TEST(an_invisible_character_reaches_the_terminal)
 }
 END_TEST
 
-START_TEST(a_size_or_an_age_is_rounded_into_nonsense)
+START_TEST(sizes_and_ages_are_rounded_sensibly)
 {
 	ck_assert_str_eq(output_size(0, false).text, "0 B");
 	ck_assert_str_eq(output_size(1023, false).text, "1023 B");
@@ -78,7 +78,7 @@ START_TEST(a_size_or_an_age_is_rounded_into_nonsense)
 }
 END_TEST
 
-START_TEST(an_error_names_a_user_by_a_number)
+START_TEST(an_error_shows_the_names_of_users)
 {
 	_cleanup_(free_ptr) char *out =
 		output_name_users("buffer \"uid 0\" belongs to uid 0 with mode 0600: not open to "
@@ -89,7 +89,7 @@ START_TEST(an_error_names_a_user_by_a_number)
 }
 END_TEST
 
-START_TEST(a_mode_is_written_in_another_way_than_by_stat)
+START_TEST(a_mode_is_written_as_by_stat)
 {
 	ck_assert_str_eq(output_mode(0640).text, "0640 (rw-r-----)");
 	ck_assert_str_eq(output_mode(0606).text, "0606 (rw----rw-)");
@@ -97,7 +97,7 @@ START_TEST(a_mode_is_written_in_another_way_than_by_stat)
 }
 END_TEST
 
-START_TEST(a_time_is_read_in_another_unit)
+START_TEST(a_time_is_read_in_its_unit)
 {
 	uint64_t v;
 
@@ -150,7 +150,7 @@ static int parse(struct values *v, bool first_word_ends, size_t *ret_words, char
 
 #define ARGV(...) ((char **)(const char *[]){ __VA_ARGS__, NULL })
 
-START_TEST(an_option_is_stored_in_the_wrong_variable)
+START_TEST(an_option_is_stored_in_its_variable)
 {
 	struct values v = { 0 };
 	size_t n;
@@ -175,7 +175,7 @@ START_TEST(an_option_is_stored_in_the_wrong_variable)
 }
 END_TEST
 
-START_TEST(options_of_a_subcommand_are_taken_before_it_is_known)
+START_TEST(options_of_a_subcommand_are_left_to_it)
 {
 	struct values v = { 0 };
 	size_t n;
@@ -188,7 +188,7 @@ START_TEST(options_of_a_subcommand_are_taken_before_it_is_known)
 }
 END_TEST
 
-START_TEST(a_wrong_option_is_refused_without_an_explanation)
+START_TEST(a_wrong_option_is_refused_with_an_explanation)
 {
 	static const struct {
 		const char *word, *says;
@@ -212,7 +212,7 @@ START_TEST(a_wrong_option_is_refused_without_an_explanation)
 }
 END_TEST
 
-START_TEST(a_list_grows_past_its_end)
+START_TEST(a_list_with_too_many_items_is_refused)
 {
 	const char *argv[ARG_LIST_MAX + 2] = { NULL };
 	struct values v = { 0 };
@@ -225,7 +225,7 @@ START_TEST(a_list_grows_past_its_end)
 }
 END_TEST
 
-START_TEST(a_mistyped_command_gets_a_wrong_suggestion)
+START_TEST(a_mistyped_command_gets_the_right_suggestion)
 {
 	ck_assert_str_eq(command_suggest("stats"), "status");
 	ck_assert_str_eq(command_suggest("pubilsh"), "publish");
@@ -257,7 +257,7 @@ static void write_document(FILE *out)
 	json_close(&j, '}');
 }
 
-START_TEST(json_is_escaped_or_divided_wrongly)
+START_TEST(json_is_escaped_and_divided_correctly)
 {
 	_cleanup_(free_ptr) char *text = written(write_document);
 
@@ -280,7 +280,7 @@ static void write_pretty(FILE *out)
 	json_close(&j, ']');
 }
 
-START_TEST(pretty_json_is_indented_wrongly)
+START_TEST(pretty_json_is_indented)
 {
 	_cleanup_(free_ptr) char *text = written(write_pretty);
 
@@ -301,7 +301,7 @@ static void write_table(FILE *out)
 	ck_assert_int_eq(table_print(t, TABLE_WIDE, out), 0);
 }
 
-START_TEST(a_name_is_shortened_at_its_end_or_in_a_character)
+START_TEST(a_name_is_shortened_in_its_middle_between_characters)
 {
 	static const struct {
 		const char *text, *shown;
@@ -346,7 +346,7 @@ static void write_empty(FILE *out)
 	ck_assert_int_eq(table_print(table_new("NAME >SIZE"), TABLE_WIDE, out), 0);
 }
 
-START_TEST(columns_of_a_table_are_not_aligned)
+START_TEST(columns_of_a_table_are_aligned)
 {
 	_cleanup_(free_ptr) char *text = NULL, *empty = NULL, *coloured = NULL;
 
@@ -392,7 +392,7 @@ static void print_to_terminal(size_t columns, char *ret, size_t size)
 	ret[len] = '\0';
 }
 
-START_TEST(prose_is_cut_in_a_word_or_wider_than_the_terminal)
+START_TEST(prose_is_wrapped_between_words_to_the_terminals_width)
 {
 	char text[1024];
 
@@ -417,7 +417,7 @@ START_TEST(prose_is_cut_in_a_word_or_wider_than_the_terminal)
 }
 END_TEST
 
-START_TEST(a_progress_bar_is_wider_than_the_terminal)
+START_TEST(a_progress_bar_fits_the_terminal)
 {
 	struct progress p = { .label = "weights.npy with a name that is much too long to show it",
 			      .total = 8ull << 30,
@@ -443,7 +443,7 @@ START_TEST(a_progress_bar_is_wider_than_the_terminal)
 }
 END_TEST
 
-START_TEST(progress_divides_by_zero_or_says_nonsense)
+START_TEST(a_progress_line_makes_sense_without_bytes_or_time)
 {
 	struct progress p = { .label = "llama", .total = 15ull << 30, .done = 5ull << 30 };
 	char buf[160];
@@ -485,7 +485,7 @@ static char *progress_of(const char *asked, bool quiet)
 	return text;
 }
 
-START_TEST(progress_is_printed_where_no_one_asked_or_never_ends)
+START_TEST(progress_is_printed_only_on_request_and_to_the_end)
 {
 	_cleanup_(free_ptr) char *automatic = progress_of(NULL, false);
 	_cleanup_(free_ptr) char *never = progress_of("never", false);
@@ -505,7 +505,7 @@ START_TEST(progress_is_printed_where_no_one_asked_or_never_ends)
 }
 END_TEST
 
-START_TEST(a_choice_is_taken_that_does_not_exist)
+START_TEST(a_choice_that_does_not_exist_is_refused)
 {
 	static const char *const wrong[] = { "", "a", "auto|", "auto|always", "always ", "alway" };
 	const struct arg args[] = { { "progress", ARG_CHOICE, 0, "auto|always", "", 0 },
@@ -535,25 +535,25 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
-	tcase_add_test(tc, a_control_character_reaches_the_terminal);
-	tcase_add_test(tc, an_invisible_character_reaches_the_terminal);
-	tcase_add_test(tc, a_size_or_an_age_is_rounded_into_nonsense);
-	tcase_add_test(tc, an_error_names_a_user_by_a_number);
-	tcase_add_test(tc, a_mode_is_written_in_another_way_than_by_stat);
-	tcase_add_test(tc, a_time_is_read_in_another_unit);
-	tcase_add_test(tc, an_option_is_stored_in_the_wrong_variable);
-	tcase_add_test(tc, options_of_a_subcommand_are_taken_before_it_is_known);
-	tcase_add_test(tc, a_wrong_option_is_refused_without_an_explanation);
-	tcase_add_test(tc, a_list_grows_past_its_end);
-	tcase_add_test(tc, a_mistyped_command_gets_a_wrong_suggestion);
-	tcase_add_test(tc, json_is_escaped_or_divided_wrongly);
-	tcase_add_test(tc, pretty_json_is_indented_wrongly);
-	tcase_add_test(tc, a_name_is_shortened_at_its_end_or_in_a_character);
-	tcase_add_test(tc, columns_of_a_table_are_not_aligned);
-	tcase_add_test(tc, prose_is_cut_in_a_word_or_wider_than_the_terminal);
-	tcase_add_test(tc, a_progress_bar_is_wider_than_the_terminal);
-	tcase_add_test(tc, progress_divides_by_zero_or_says_nonsense);
-	tcase_add_test(tc, progress_is_printed_where_no_one_asked_or_never_ends);
-	tcase_add_test(tc, a_choice_is_taken_that_does_not_exist);
+	tcase_add_test(tc, a_control_character_is_escaped);
+	tcase_add_test(tc, an_invisible_character_is_escaped);
+	tcase_add_test(tc, sizes_and_ages_are_rounded_sensibly);
+	tcase_add_test(tc, an_error_shows_the_names_of_users);
+	tcase_add_test(tc, a_mode_is_written_as_by_stat);
+	tcase_add_test(tc, a_time_is_read_in_its_unit);
+	tcase_add_test(tc, an_option_is_stored_in_its_variable);
+	tcase_add_test(tc, options_of_a_subcommand_are_left_to_it);
+	tcase_add_test(tc, a_wrong_option_is_refused_with_an_explanation);
+	tcase_add_test(tc, a_list_with_too_many_items_is_refused);
+	tcase_add_test(tc, a_mistyped_command_gets_the_right_suggestion);
+	tcase_add_test(tc, json_is_escaped_and_divided_correctly);
+	tcase_add_test(tc, pretty_json_is_indented);
+	tcase_add_test(tc, a_name_is_shortened_in_its_middle_between_characters);
+	tcase_add_test(tc, columns_of_a_table_are_aligned);
+	tcase_add_test(tc, prose_is_wrapped_between_words_to_the_terminals_width);
+	tcase_add_test(tc, a_progress_bar_fits_the_terminal);
+	tcase_add_test(tc, a_progress_line_makes_sense_without_bytes_or_time);
+	tcase_add_test(tc, progress_is_printed_only_on_request_and_to_the_end);
+	tcase_add_test(tc, a_choice_that_does_not_exist_is_refused);
 	return suite_run("output", tc, NULL);
 }

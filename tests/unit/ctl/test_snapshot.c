@@ -46,7 +46,7 @@ static void write_as(enum exposition_format format, unsigned by)
 #define prints(line) ck_assert_msg(strstr(text, line "\n"), "no \"%s\" in:\n%s", line, text)
 #define prints_no(part) ck_assert_msg(!strstr(text, part), "\"%s\" in:\n%s", part, text)
 
-START_TEST(a_label_or_a_number_is_written_wrong)
+START_TEST(labels_and_numbers_are_written_correctly)
 {
 	strcpy(pools[0].pool.name, "a\"b\\c\nd");
 	pools[0].pool.kind = GPUSHM_VMM;
@@ -72,7 +72,7 @@ START_TEST(a_label_or_a_number_is_written_wrong)
 }
 END_TEST
 
-START_TEST(host_memory_has_a_gpu)
+START_TEST(host_memory_has_no_gpu)
 {
 	strcpy(pools[0].pool.name, "p");
 	pools[0].pool.kind = GPUSHM_PINNED;
@@ -84,7 +84,7 @@ START_TEST(host_memory_has_a_gpu)
 }
 END_TEST
 
-START_TEST(a_histogram_does_not_add_up)
+START_TEST(a_histogram_adds_up)
 {
 	uint64_t bounds[] = { 1000, 2500, 1000000000 };
 
@@ -109,7 +109,7 @@ START_TEST(a_histogram_does_not_add_up)
 }
 END_TEST
 
-START_TEST(codes_without_a_word_are_two_samples)
+START_TEST(codes_without_a_word_are_one_sample)
 {
 	status->refusals = calloc(3, sizeof(*status->refusals));
 	status->n_refusals = 3;
@@ -124,7 +124,7 @@ START_TEST(codes_without_a_word_are_two_samples)
 }
 END_TEST
 
-START_TEST(an_old_daemon_or_none_prints_zeros)
+START_TEST(metrics_that_a_daemon_lacks_are_left_out)
 {
 	s.metrics = gpushm_metrics_free(metrics);
 	write_as(EXPOSITION_OPENMETRICS, 0);
@@ -139,7 +139,7 @@ START_TEST(an_old_daemon_or_none_prints_zeros)
 }
 END_TEST
 
-START_TEST(a_count_of_streams_is_missing_or_another_ones)
+START_TEST(each_count_of_streams_is_printed)
 {
 	metrics->streams = (struct gpushm_stream_metrics){ .known = 1,
 							   .running = 1,
@@ -179,7 +179,7 @@ START_TEST(a_count_of_streams_is_missing_or_another_ones)
 }
 END_TEST
 
-START_TEST(streams_are_labels_without_by_stream_or_without_a_bound)
+START_TEST(streams_are_labels_only_by_stream_and_up_to_a_bound)
 {
 	const size_t n = SNAPSHOT_STREAMS_MAX + 5;
 
@@ -212,7 +212,7 @@ START_TEST(streams_are_labels_without_by_stream_or_without_a_bound)
 }
 END_TEST
 
-START_TEST(users_are_labels_without_by_owner)
+START_TEST(users_are_labels_only_by_owner)
 {
 	status->usage = calloc(1, sizeof(*status->usage));
 	status->n_usage = 1;
@@ -230,13 +230,13 @@ int main(void)
 	TCase *tc = tcase_create("snapshot");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_label_or_a_number_is_written_wrong);
-	tcase_add_test(tc, host_memory_has_a_gpu);
-	tcase_add_test(tc, a_histogram_does_not_add_up);
-	tcase_add_test(tc, codes_without_a_word_are_two_samples);
-	tcase_add_test(tc, an_old_daemon_or_none_prints_zeros);
-	tcase_add_test(tc, a_count_of_streams_is_missing_or_another_ones);
-	tcase_add_test(tc, streams_are_labels_without_by_stream_or_without_a_bound);
-	tcase_add_test(tc, users_are_labels_without_by_owner);
+	tcase_add_test(tc, labels_and_numbers_are_written_correctly);
+	tcase_add_test(tc, host_memory_has_no_gpu);
+	tcase_add_test(tc, a_histogram_adds_up);
+	tcase_add_test(tc, codes_without_a_word_are_one_sample);
+	tcase_add_test(tc, metrics_that_a_daemon_lacks_are_left_out);
+	tcase_add_test(tc, each_count_of_streams_is_printed);
+	tcase_add_test(tc, streams_are_labels_only_by_stream_and_up_to_a_bound);
+	tcase_add_test(tc, users_are_labels_only_by_owner);
 	return suite_run("snapshot", tc, NULL);
 }

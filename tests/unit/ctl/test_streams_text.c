@@ -129,7 +129,7 @@ static int print(uint64_t delay, char *word)
 #define prints(part) ck_assert_msg(strstr(text, part), "no \"%s\" in:\n%s", part, text)
 #define prints_no(part) ck_assert_msg(!strstr(text, part), "\"%s\" in:\n%s", part, text)
 
-START_TEST(a_rate_is_not_that_between_the_looks)
+START_TEST(a_rate_is_that_between_the_newest_frames_of_two_looks)
 {
 	struct stream_view v = { &looks[1], &looks[0] };
 
@@ -160,7 +160,7 @@ START_TEST(a_rate_is_not_that_between_the_looks)
 }
 END_TEST
 
-START_TEST(a_stream_or_a_reader_is_missing_in_the_list)
+START_TEST(the_list_has_each_stream_and_reader)
 {
 	ck_assert_int_eq(print(1, NULL), CTL_OK);
 	prints("STREAM");
@@ -184,7 +184,7 @@ START_TEST(a_stream_or_a_reader_is_missing_in_the_list)
 }
 END_TEST
 
-START_TEST(a_reader_that_never_releases_is_not_named)
+START_TEST(a_reader_that_never_releases_is_named)
 {
 	struct gpushm_stream_reader *r = &readers[1][1];
 
@@ -206,7 +206,7 @@ START_TEST(a_reader_that_never_releases_is_not_named)
 }
 END_TEST
 
-START_TEST(a_reader_that_takes_nothing_is_not_named)
+START_TEST(a_reader_that_takes_nothing_is_named)
 {
 	struct gpushm_stream_reader *r = &readers[1][0];
 
@@ -228,7 +228,7 @@ START_TEST(a_reader_that_takes_nothing_is_not_named)
 }
 END_TEST
 
-START_TEST(a_stream_without_a_producer_or_workers_looks_well)
+START_TEST(a_stream_without_a_producer_or_workers_is_reported)
 {
 	looks[1].state = GPUSHM_STREAM_ORPHANED;
 	print(1, NULL);
@@ -248,7 +248,7 @@ START_TEST(a_stream_without_a_producer_or_workers_looks_well)
 }
 END_TEST
 
-START_TEST(a_stranger_is_shown_pids_that_he_may_not_know)
+START_TEST(pids_that_a_stranger_may_not_know_are_left_out)
 {
 	for (int i = 0; i < 2; i++) {
 		looks[i].pid = readers[i][0].pid = readers[i][1].pid = 0;
@@ -264,7 +264,7 @@ START_TEST(a_stranger_is_shown_pids_that_he_may_not_know)
 }
 END_TEST
 
-START_TEST(json_lacks_a_key_or_has_a_zero_for_what_is_not_there)
+START_TEST(json_has_all_keys_and_null_for_what_is_not_there)
 {
 	ctl.json = "short";
 	print(1, NULL);
@@ -289,7 +289,7 @@ START_TEST(json_lacks_a_key_or_has_a_zero_for_what_is_not_there)
 }
 END_TEST
 
-START_TEST(numbers_of_a_producer_that_lies_crash_or_mislead)
+START_TEST(the_list_survives_numbers_of_a_producer_that_lies)
 {
 	looks[1].newest = UINT64_MAX;
 	looks[1].newest_ns = UINT64_MAX;
@@ -310,7 +310,7 @@ START_TEST(numbers_of_a_producer_that_lies_crash_or_mislead)
 }
 END_TEST
 
-START_TEST(an_error_of_the_daemon_is_not_passed_on)
+START_TEST(an_error_of_the_daemon_is_passed_on)
 {
 	failure = -ENOSYS;
 	ck_assert_int_eq(print(1, NULL), CTL_FAILED);
@@ -324,14 +324,14 @@ int main(void)
 	TCase *tc = tcase_create("streams_text");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_rate_is_not_that_between_the_looks);
-	tcase_add_test(tc, a_stream_or_a_reader_is_missing_in_the_list);
-	tcase_add_test(tc, a_reader_that_never_releases_is_not_named);
-	tcase_add_test(tc, a_reader_that_takes_nothing_is_not_named);
-	tcase_add_test(tc, a_stream_without_a_producer_or_workers_looks_well);
-	tcase_add_test(tc, a_stranger_is_shown_pids_that_he_may_not_know);
-	tcase_add_test(tc, json_lacks_a_key_or_has_a_zero_for_what_is_not_there);
-	tcase_add_test(tc, numbers_of_a_producer_that_lies_crash_or_mislead);
-	tcase_add_test(tc, an_error_of_the_daemon_is_not_passed_on);
+	tcase_add_test(tc, a_rate_is_that_between_the_newest_frames_of_two_looks);
+	tcase_add_test(tc, the_list_has_each_stream_and_reader);
+	tcase_add_test(tc, a_reader_that_never_releases_is_named);
+	tcase_add_test(tc, a_reader_that_takes_nothing_is_named);
+	tcase_add_test(tc, a_stream_without_a_producer_or_workers_is_reported);
+	tcase_add_test(tc, pids_that_a_stranger_may_not_know_are_left_out);
+	tcase_add_test(tc, json_has_all_keys_and_null_for_what_is_not_there);
+	tcase_add_test(tc, the_list_survives_numbers_of_a_producer_that_lies);
+	tcase_add_test(tc, an_error_of_the_daemon_is_passed_on);
 	return suite_run("streams_text", tc, NULL);
 }

@@ -227,7 +227,7 @@ static void press_key(uint32_t key)
 
 /* ---- rates ---- */
 
-START_TEST(a_rate_is_wrong_or_divides_by_zero)
+START_TEST(rates_are_right_or_unknown_if_no_time_has_passed)
 {
 	before.status.requests = 100;
 	now.status.requests = 300;
@@ -260,7 +260,7 @@ START_TEST(a_rate_is_wrong_or_divides_by_zero)
 }
 END_TEST
 
-START_TEST(a_restarted_daemon_has_rates_below_zero)
+START_TEST(a_restarted_daemon_has_no_rates_yet)
 {
 	before.status.requests = 1000;
 	now.status.uptime_ms = 10;
@@ -275,7 +275,7 @@ START_TEST(a_restarted_daemon_has_rates_below_zero)
 }
 END_TEST
 
-START_TEST(a_process_is_counted_for_each_of_its_leases)
+START_TEST(a_process_with_many_leases_is_counted_once)
 {
 	look();
 	ck_assert_uint_eq(m.n[TOP_PROCESSES], 1);
@@ -292,7 +292,7 @@ END_TEST
 
 /* ---- rows ---- */
 
-START_TEST(rows_are_in_another_order_than_was_asked_for)
+START_TEST(rows_are_in_the_order_that_was_asked_for)
 {
 	static const struct {
 		enum top_sort sort;
@@ -322,7 +322,7 @@ START_TEST(rows_are_in_another_order_than_was_asked_for)
 }
 END_TEST
 
-START_TEST(a_filter_hides_too_much_or_nothing)
+START_TEST(a_filter_shows_exactly_what_matches)
 {
 	look();
 	press("/MODEL");
@@ -358,7 +358,7 @@ START_TEST(a_filter_hides_too_much_or_nothing)
 }
 END_TEST
 
-START_TEST(a_character_of_a_prompt_is_lost_or_cut)
+START_TEST(a_prompt_keeps_whole_characters)
 {
 	static const uint32_t typed[] = { 'a', 0xe9, 0x6f22, 0x1f600 };
 
@@ -383,7 +383,7 @@ END_TEST
 
 /* ---- pages ---- */
 
-START_TEST(a_page_is_larger_than_the_terminal)
+START_TEST(a_page_fits_the_terminal)
 {
 	static const size_t heights[] = { 1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 24, 100 };
 	static const size_t widths[] = { 1, 2, 5, 19, 20, 39, 40, 60, 79, 80, 81, 120, 200, 300 };
@@ -414,7 +414,7 @@ START_TEST(a_page_is_larger_than_the_terminal)
 }
 END_TEST
 
-START_TEST(a_page_misses_a_fact)
+START_TEST(a_page_shows_all_facts)
 {
 	_cleanup_(free_ptr) char *text = NULL, *wide = NULL, *detail = NULL, *process = NULL;
 
@@ -451,7 +451,7 @@ START_TEST(a_page_misses_a_fact)
 }
 END_TEST
 
-START_TEST(a_stream_looks_like_any_buffer)
+START_TEST(a_stream_is_shown_as_a_stream)
 {
 	_cleanup_(free_ptr) char *text = NULL, *detail = NULL;
 
@@ -466,7 +466,7 @@ START_TEST(a_stream_looks_like_any_buffer)
 END_TEST
 
 /* "[||||::...    ]": 80 GiB of which 43 are used, 3 of them by processes that end, and 10 wait. */
-START_TEST(a_bar_shows_other_shares_than_the_pool_has)
+START_TEST(a_bar_shows_the_shares_of_the_pool)
 {
 	_cleanup_(free_ptr) char *text = NULL, *full = NULL, *tiny = NULL;
 
@@ -485,7 +485,7 @@ START_TEST(a_bar_shows_other_shares_than_the_pool_has)
 }
 END_TEST
 
-START_TEST(an_event_is_missing_or_in_disorder)
+START_TEST(all_events_are_shown_in_order)
 {
 	_cleanup_(free_ptr) char *below = NULL, *all = NULL, *small = NULL, *detail = NULL;
 
@@ -522,7 +522,7 @@ static struct gpushm_events *make_batch(size_t n)
 	return b;
 }
 
-START_TEST(a_history_grows_for_ever_or_forgets_what_is_new)
+START_TEST(a_history_is_bounded_and_keeps_the_newest_events)
 {
 	struct history h = { 0 }, earlier = { 0 };
 
@@ -548,7 +548,7 @@ START_TEST(a_history_grows_for_ever_or_forgets_what_is_new)
 }
 END_TEST
 
-START_TEST(a_gone_or_silent_daemon_is_not_reported)
+START_TEST(a_gone_or_silent_daemon_is_reported)
 {
 	_cleanup_(free_ptr) char *gone = NULL, *silent = NULL, *paused = NULL;
 
@@ -569,7 +569,7 @@ END_TEST
 
 /* ---- keys ---- */
 
-START_TEST(the_selected_row_is_not_visible)
+START_TEST(the_selected_row_stays_visible)
 {
 	_cleanup_(free_ptr) char *text = NULL;
 
@@ -606,7 +606,7 @@ START_TEST(the_selected_row_is_not_visible)
 }
 END_TEST
 
-START_TEST(a_key_does_something_else)
+START_TEST(each_key_has_its_effect)
 {
 	look();
 	press("P");
@@ -645,7 +645,7 @@ START_TEST(a_key_does_something_else)
 END_TEST
 
 /* Only the rows that are shown are formatted. */
-START_TEST(many_buffers_make_a_page_slow)
+START_TEST(ten_thousand_buffers_can_be_paged_through)
 {
 	static struct gpushm_stat many[10000];
 
@@ -676,21 +676,21 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_rate_is_wrong_or_divides_by_zero);
-	tcase_add_test(tc, a_restarted_daemon_has_rates_below_zero);
-	tcase_add_test(tc, a_process_is_counted_for_each_of_its_leases);
-	tcase_add_test(tc, rows_are_in_another_order_than_was_asked_for);
-	tcase_add_test(tc, a_filter_hides_too_much_or_nothing);
-	tcase_add_test(tc, a_character_of_a_prompt_is_lost_or_cut);
-	tcase_add_test(tc, a_page_is_larger_than_the_terminal);
-	tcase_add_test(tc, a_page_misses_a_fact);
-	tcase_add_test(tc, a_stream_looks_like_any_buffer);
-	tcase_add_test(tc, a_bar_shows_other_shares_than_the_pool_has);
-	tcase_add_test(tc, an_event_is_missing_or_in_disorder);
-	tcase_add_test(tc, a_history_grows_for_ever_or_forgets_what_is_new);
-	tcase_add_test(tc, a_gone_or_silent_daemon_is_not_reported);
-	tcase_add_test(tc, the_selected_row_is_not_visible);
-	tcase_add_test(tc, a_key_does_something_else);
-	tcase_add_test(tc, many_buffers_make_a_page_slow);
+	tcase_add_test(tc, rates_are_right_or_unknown_if_no_time_has_passed);
+	tcase_add_test(tc, a_restarted_daemon_has_no_rates_yet);
+	tcase_add_test(tc, a_process_with_many_leases_is_counted_once);
+	tcase_add_test(tc, rows_are_in_the_order_that_was_asked_for);
+	tcase_add_test(tc, a_filter_shows_exactly_what_matches);
+	tcase_add_test(tc, a_prompt_keeps_whole_characters);
+	tcase_add_test(tc, a_page_fits_the_terminal);
+	tcase_add_test(tc, a_page_shows_all_facts);
+	tcase_add_test(tc, a_stream_is_shown_as_a_stream);
+	tcase_add_test(tc, a_bar_shows_the_shares_of_the_pool);
+	tcase_add_test(tc, all_events_are_shown_in_order);
+	tcase_add_test(tc, a_history_is_bounded_and_keeps_the_newest_events);
+	tcase_add_test(tc, a_gone_or_silent_daemon_is_reported);
+	tcase_add_test(tc, the_selected_row_stays_visible);
+	tcase_add_test(tc, each_key_has_its_effect);
+	tcase_add_test(tc, ten_thousand_buffers_can_be_paged_through);
 	return suite_run("top", tc, NULL);
 }

@@ -5,7 +5,7 @@
 #include "daemon/catalog/account.h"
 #include "tests/lib/suite.h"
 
-START_TEST(a_sum_without_a_limit_overflows)
+START_TEST(a_sum_that_would_overflow_is_refused)
 {
 	const struct config config = { .limits = { .bytes = UINT64_MAX, .tables = UINT64_MAX } };
 	struct charge held = { 0 }, more = { 0 };
@@ -37,7 +37,7 @@ static uint64_t take_all(struct accounts *a, uid_t uid, struct charge *ret)
 	return ret->amount;
 }
 
-START_TEST(a_user_takes_more_than_it_leaves)
+START_TEST(a_user_takes_only_its_share_of_what_is_left)
 {
 	struct user_limits great = { 9, { .share = 100 } };
 	const struct config config = { .limits = { .share = 50 },
@@ -69,7 +69,7 @@ int main(void)
 {
 	TCase *t = tcase_create("account");
 
-	tcase_add_test(t, a_sum_without_a_limit_overflows);
-	tcase_add_test(t, a_user_takes_more_than_it_leaves);
+	tcase_add_test(t, a_sum_that_would_overflow_is_refused);
+	tcase_add_test(t, a_user_takes_only_its_share_of_what_is_left);
 	return suite_run("account", t, NULL);
 }

@@ -33,7 +33,7 @@ static bool polls(void)
 	return uv_is_active((uv_handle_t *)&polling.idle) && uv_backend_timeout(&loop) == 0;
 }
 
-START_TEST(a_loop_that_should_poll_sleeps)
+START_TEST(a_loop_polls_when_told_to)
 {
 	ck_assert(!polls());
 	busy_poll_for(&polling, LONG_NS);
@@ -42,7 +42,7 @@ START_TEST(a_loop_that_should_poll_sleeps)
 }
 END_TEST
 
-START_TEST(a_loop_polls_for_ever)
+START_TEST(a_loop_stops_polling_when_its_time_is_over)
 {
 	busy_poll_for(&polling, 1);
 	/* uv_run() returns when no handle is active any more. */
@@ -58,7 +58,7 @@ static void miss(void)
 	uv_run(&loop, UV_RUN_DEFAULT);
 }
 
-START_TEST(a_loop_keeps_polling_although_no_event_comes)
+START_TEST(a_loop_pauses_polling_after_several_misses)
 {
 	for (unsigned i = 0; i < SPIN_MISSES; i++)
 		miss();
@@ -71,7 +71,7 @@ START_TEST(a_loop_keeps_polling_although_no_event_comes)
 }
 END_TEST
 
-START_TEST(a_loop_stops_polling_although_events_come)
+START_TEST(a_loop_keeps_polling_while_events_come)
 {
 	for (unsigned i = 0; i < 10 * SPIN_MISSES; i++) {
 		for (unsigned j = 0; j < SPIN_MISSES - 1; j++)
@@ -84,7 +84,7 @@ START_TEST(a_loop_stops_polling_although_events_come)
 }
 END_TEST
 
-START_TEST(a_time_of_zero_makes_a_loop_poll)
+START_TEST(a_time_of_zero_turns_polling_off)
 {
 	busy_poll_for(&polling, 0);
 	polling.last = uv_hrtime();
@@ -93,7 +93,7 @@ START_TEST(a_time_of_zero_makes_a_loop_poll)
 }
 END_TEST
 
-START_TEST(a_single_event_makes_a_loop_poll)
+START_TEST(a_loop_sleeps_after_a_single_event)
 {
 	polling.last = uv_hrtime() - BUSY_POLL_BURST_NS - 1;
 	busy_poll_in_burst(&polling, LONG_NS);
@@ -106,7 +106,7 @@ START_TEST(a_single_event_makes_a_loop_poll)
 }
 END_TEST
 
-START_TEST(a_burst_of_events_does_not_make_a_loop_poll)
+START_TEST(a_burst_of_events_makes_a_loop_poll)
 {
 	/* On a busy machine the two calls may be far apart. */
 	polling.last = uv_hrtime();
@@ -115,7 +115,7 @@ START_TEST(a_burst_of_events_does_not_make_a_loop_poll)
 }
 END_TEST
 
-START_TEST(polling_keeps_a_single_processor_from_the_clients)
+START_TEST(a_loop_polls_only_where_it_is_allowed)
 {
 	polling.allowed = false;
 	busy_poll_for(&polling, LONG_NS);
@@ -130,13 +130,13 @@ int main(void)
 	TCase *tc = tcase_create("busy_poll");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_loop_that_should_poll_sleeps);
-	tcase_add_test(tc, a_loop_polls_for_ever);
-	tcase_add_test(tc, a_loop_keeps_polling_although_no_event_comes);
-	tcase_add_test(tc, a_loop_stops_polling_although_events_come);
-	tcase_add_test(tc, a_time_of_zero_makes_a_loop_poll);
-	tcase_add_test(tc, a_single_event_makes_a_loop_poll);
-	tcase_add_test(tc, a_burst_of_events_does_not_make_a_loop_poll);
-	tcase_add_test(tc, polling_keeps_a_single_processor_from_the_clients);
+	tcase_add_test(tc, a_loop_polls_when_told_to);
+	tcase_add_test(tc, a_loop_stops_polling_when_its_time_is_over);
+	tcase_add_test(tc, a_loop_pauses_polling_after_several_misses);
+	tcase_add_test(tc, a_loop_keeps_polling_while_events_come);
+	tcase_add_test(tc, a_time_of_zero_turns_polling_off);
+	tcase_add_test(tc, a_loop_sleeps_after_a_single_event);
+	tcase_add_test(tc, a_burst_of_events_makes_a_loop_poll);
+	tcase_add_test(tc, a_loop_polls_only_where_it_is_allowed);
 	return suite_run("busy_poll", tc, NULL);
 }

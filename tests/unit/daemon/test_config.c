@@ -51,7 +51,7 @@ static int load_as_service(void *uid)
 	return n;
 }
 
-START_TEST(a_service_shares_its_pools_as_one_users_daemon_does_or_the_other_way)
+START_TEST(a_service_restricts_a_mempool_and_a_users_daemon_does_not)
 {
 	uid_t root = 0, another = 65531;
 
@@ -440,7 +440,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, folder_make, folder_drop);
 	tcase_add_test(tc, an_empty_file_gives_the_defaults_of_the_manual);
-	tcase_add_test(tc, a_service_shares_its_pools_as_one_users_daemon_does_or_the_other_way);
+	tcase_add_test(tc, a_service_restricts_a_mempool_and_a_users_daemon_does_not);
 	tcase_add_test(tc, a_pools_defaults_depend_on_its_kind);
 	tcase_add_loop_test(tc, each_form_of_a_value_is_understood_and_written_with_its_line, 0,
 			    array_size(values));

@@ -167,7 +167,7 @@ START_TEST(every_fault_of_every_file_is_told_in_one_run)
 }
 END_TEST
 
-START_TEST(a_user_who_does_not_exist_hides_the_faults_of_the_section)
+START_TEST(every_fault_of_an_unknown_users_section_is_told)
 {
 	struct loaded l = load_text("[limits nosuchuser]\nmax-bytes=20GG\nmax-bufers=5\n");
 
@@ -337,7 +337,7 @@ int main(void)
 	tcase_add_loop_test(tc, a_fault_is_told_once_with_its_line_and_what_is_allowed, 0,
 			    array_size(bad));
 	tcase_add_test(tc, every_fault_of_every_file_is_told_in_one_run);
-	tcase_add_test(tc, a_user_who_does_not_exist_hides_the_faults_of_the_section);
+	tcase_add_test(tc, every_fault_of_an_unknown_users_section_is_told);
 	tcase_add_test(tc, a_fault_that_a_later_file_overrides_is_told_all_the_same);
 	tcase_add_test(tc, a_named_file_that_is_missing_is_an_error);
 	tcase_add_test(tc, what_is_no_file_is_refused_and_never_waited_for);

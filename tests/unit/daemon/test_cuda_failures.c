@@ -153,7 +153,7 @@ START_TEST(any_call_that_fails_is_named_in_the_error_and_leaks_nothing)
 }
 END_TEST
 
-START_TEST(any_call_that_runs_out_of_memory_is_retried_or_reported_and_leaks_nothing)
+START_TEST(a_call_out_of_memory_is_retried_or_named_and_leaks_nothing)
 {
 	fail_each_call(_i, OUT_OF_MEMORY, true);
 }
@@ -166,9 +166,8 @@ static TCase *failures_tests(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, any_call_that_fails_is_named_in_the_error_and_leaks_nothing, 0,
 			    CALLS_MAX * KINDS);
-	tcase_add_loop_test(
-		tc, any_call_that_runs_out_of_memory_is_retried_or_reported_and_leaks_nothing, 0,
-		CALLS_MAX * KINDS);
+	tcase_add_loop_test(tc, a_call_out_of_memory_is_retried_or_named_and_leaks_nothing, 0,
+			    CALLS_MAX * KINDS);
 	return tc;
 }
 

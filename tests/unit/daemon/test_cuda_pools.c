@@ -91,7 +91,7 @@ START_TEST(a_block_has_the_fds_and_records_that_its_clients_need)
 }
 END_TEST
 
-START_TEST(a_context_is_made_for_more_than_a_mempools_first_block)
+START_TEST(only_a_mempools_first_block_makes_a_context)
 {
 	struct pool *pool = open_kind(kinds[_i], 64 * MIB);
 	struct block b;
@@ -245,7 +245,7 @@ static TCase *kinds_tests(void)
 	tcase_add_test(tc, probing_tells_every_device_apart);
 	tcase_add_test(tc, each_device_gets_a_worker_of_its_own);
 	tcase_add_loop_test(tc, a_block_has_the_fds_and_records_that_its_clients_need, 0, KINDS);
-	tcase_add_loop_test(tc, a_context_is_made_for_more_than_a_mempools_first_block, 0, KINDS);
+	tcase_add_loop_test(tc, only_a_mempools_first_block_makes_a_context, 0, KINDS);
 	tcase_add_loop_test(tc, a_freed_block_of_the_same_user_is_reused_where_the_kind_may, 0,
 			    KINDS);
 	tcase_add_loop_test(tc, a_pool_is_filled_and_emptied_again_and_again, 0, KINDS);

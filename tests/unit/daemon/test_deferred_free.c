@@ -135,7 +135,7 @@ START_TEST(a_pending_block_is_freed_when_its_time_is_over)
 }
 END_TEST
 
-START_TEST(a_user_of_small_buffers_keeps_the_blocks_of_others_pending)
+START_TEST(each_pending_block_is_freed_at_its_own_time)
 {
 	struct block large, small;
 	uint64_t at;
@@ -165,7 +165,7 @@ START_TEST(a_user_of_small_buffers_keeps_the_blocks_of_others_pending)
 }
 END_TEST
 
-START_TEST(a_large_block_is_kept_from_other_programs)
+START_TEST(a_block_above_the_size_limit_is_freed_at_once)
 {
 	struct pool_config c = a_config(POOL_HOST, 100 * MIB);
 	struct block small, large, larger;
@@ -188,7 +188,7 @@ START_TEST(a_large_block_is_kept_from_other_programs)
 }
 END_TEST
 
-START_TEST(more_bytes_are_pending_than_the_configuration_allows)
+START_TEST(bytes_above_the_pending_limit_free_all_pending_blocks)
 {
 	struct pool_config c = a_config(POOL_HOST, 100 * MIB);
 	struct block b[3];
@@ -316,9 +316,9 @@ static TCase *flushing_tests(void)
 	tcase_add_test(tc, a_full_pool_frees_pending_blocks_and_serves_the_request);
 	tcase_add_test(tc, one_free_that_fails_is_lost_and_the_others_continue);
 	tcase_add_test(tc, a_pending_block_is_freed_when_its_time_is_over);
-	tcase_add_test(tc, a_user_of_small_buffers_keeps_the_blocks_of_others_pending);
-	tcase_add_test(tc, a_large_block_is_kept_from_other_programs);
-	tcase_add_test(tc, more_bytes_are_pending_than_the_configuration_allows);
+	tcase_add_test(tc, each_pending_block_is_freed_at_its_own_time);
+	tcase_add_test(tc, a_block_above_the_size_limit_is_freed_at_once);
+	tcase_add_test(tc, bytes_above_the_pending_limit_free_all_pending_blocks);
 	return tc;
 }
 

@@ -47,7 +47,7 @@ static void give(uint32_t index)
 	fd_indices_give(&s.buffers, index);
 }
 
-START_TEST(an_index_is_given_twice)
+START_TEST(an_index_has_one_holder_at_a_time)
 {
 	for (uint32_t i = 0; i < FD_INDEX_MAX; i++)
 		take();
@@ -62,7 +62,7 @@ START_TEST(an_index_is_given_twice)
 }
 END_TEST
 
-START_TEST(an_index_that_systemd_can_not_keep_comes_before_one_that_it_can)
+START_TEST(indices_that_systemd_can_keep_are_given_first)
 {
 	for (uint32_t i = 0; i < FD_INDEX_KEPT; i++)
 		ck_assert_uint_lt(take(), FD_INDEX_KEPT);
@@ -75,7 +75,7 @@ START_TEST(an_index_that_systemd_can_not_keep_comes_before_one_that_it_can)
 }
 END_TEST
 
-START_TEST(a_buffer_without_a_place_takes_one)
+START_TEST(an_unkept_buffer_leaves_the_kept_indices_to_others)
 {
 	for (uint32_t i = 0; i < MORE; i++)
 		ck_assert_uint_ge(take_for(false), FD_INDEX_KEPT);
@@ -85,7 +85,7 @@ START_TEST(a_buffer_without_a_place_takes_one)
 }
 END_TEST
 
-START_TEST(an_index_in_use_is_given_again)
+START_TEST(an_index_marked_as_in_use_is_not_given)
 {
 	static const uint32_t marked[] = { 3, FD_INDEX_KEPT - 1, FD_INDEX_KEPT + 4, 0 };
 
@@ -106,9 +106,9 @@ int main(void)
 	TCase *t = tcase_create("fdstore");
 
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, an_index_is_given_twice);
-	tcase_add_test(t, an_index_that_systemd_can_not_keep_comes_before_one_that_it_can);
-	tcase_add_test(t, a_buffer_without_a_place_takes_one);
-	tcase_add_test(t, an_index_in_use_is_given_again);
+	tcase_add_test(t, an_index_has_one_holder_at_a_time);
+	tcase_add_test(t, indices_that_systemd_can_keep_are_given_first);
+	tcase_add_test(t, an_unkept_buffer_leaves_the_kept_indices_to_others);
+	tcase_add_test(t, an_index_marked_as_in_use_is_not_given);
 	return suite_run("fdstore", t, NULL);
 }

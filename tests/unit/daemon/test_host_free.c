@@ -60,13 +60,13 @@ static uint64_t left(const char *whose)
 	return bytes;
 }
 
-START_TEST(available_memory_of_the_host_is_ignored)
+START_TEST(the_hosts_available_memory_is_the_limit)
 {
 	ck_assert_uint_eq(left("the host"), 1024 * MIB);
 }
 END_TEST
 
-START_TEST(nothing_is_known_and_all_is_refused)
+START_TEST(memory_of_unknown_size_sets_no_limit)
 {
 	put("proc/meminfo", "");
 	ck_assert_uint_eq(left("the host"), UINT64_MAX);
@@ -85,7 +85,7 @@ static void write_v2(const char *group, const char *max, const char *current)
 	put(path, "anon 4096\nactive_file 8192\ninactive_file 1048576\n");
 }
 
-START_TEST(a_limit_of_a_group_of_version_2_is_ignored)
+START_TEST(a_cgroup_v2_limit_applies_and_page_cache_counts_as_free)
 {
 	put("proc/self/cgroup", "0::/a.slice/b\n");
 	write_v2("/a.slice/b", "104857600\n", "5242880\n");
@@ -95,7 +95,7 @@ START_TEST(a_limit_of_a_group_of_version_2_is_ignored)
 }
 END_TEST
 
-START_TEST(a_limit_of_a_parent_is_ignored)
+START_TEST(a_parent_cgroups_limit_applies)
 {
 	put("proc/self/cgroup", "0::/a.slice/b\n");
 	write_v2("/a.slice/b", "104857600\n", "5242880\n");
@@ -106,7 +106,7 @@ START_TEST(a_limit_of_a_parent_is_ignored)
 }
 END_TEST
 
-START_TEST(a_limit_of_a_group_of_version_1_is_ignored)
+START_TEST(a_cgroup_v1_limit_applies)
 {
 	put("proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/docker/x\n0::/\n");
 	put("sys/memory/docker/x/memory.limit_in_bytes", "67108864\n");
@@ -119,7 +119,7 @@ START_TEST(a_limit_of_a_group_of_version_1_is_ignored)
 END_TEST
 
 /* As in a container that has no cgroup namespace: only the root of its mount is there. */
-START_TEST(a_group_whose_folder_is_missing_hides_the_roots_limit)
+START_TEST(the_roots_limit_applies_if_the_groups_folder_is_missing)
 {
 	put("proc/self/cgroup", "4:memory:/docker/x\n");
 	put("sys/memory/memory.limit_in_bytes", "67108864\n");
@@ -128,7 +128,7 @@ START_TEST(a_group_whose_folder_is_missing_hides_the_roots_limit)
 }
 END_TEST
 
-START_TEST(an_odd_line_is_taken_for_a_group)
+START_TEST(a_malformed_cgroup_line_is_ignored)
 {
 	put("proc/self/cgroup", "\n::\n4:memory\nmemory:/x\n4:memoryx:/x\n0:\n");
 	put("sys/memory/x/memory.limit_in_bytes", "1\n");
@@ -144,12 +144,12 @@ int main(void)
 	TCase *t = tcase_create("host_free");
 
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, available_memory_of_the_host_is_ignored);
-	tcase_add_test(t, nothing_is_known_and_all_is_refused);
-	tcase_add_test(t, a_limit_of_a_group_of_version_2_is_ignored);
-	tcase_add_test(t, a_limit_of_a_parent_is_ignored);
-	tcase_add_test(t, a_limit_of_a_group_of_version_1_is_ignored);
-	tcase_add_test(t, a_group_whose_folder_is_missing_hides_the_roots_limit);
-	tcase_add_test(t, an_odd_line_is_taken_for_a_group);
+	tcase_add_test(t, the_hosts_available_memory_is_the_limit);
+	tcase_add_test(t, memory_of_unknown_size_sets_no_limit);
+	tcase_add_test(t, a_cgroup_v2_limit_applies_and_page_cache_counts_as_free);
+	tcase_add_test(t, a_parent_cgroups_limit_applies);
+	tcase_add_test(t, a_cgroup_v1_limit_applies);
+	tcase_add_test(t, the_roots_limit_applies_if_the_groups_folder_is_missing);
+	tcase_add_test(t, a_malformed_cgroup_line_is_ignored);
 	return suite_run("host_free", t, NULL);
 }

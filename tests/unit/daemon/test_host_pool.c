@@ -149,7 +149,7 @@ static bool is_read_only(int fd)
 	return (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY;
 }
 
-START_TEST(a_sealed_block_keeps_an_fd_for_writing)
+START_TEST(a_sealed_block_keeps_only_its_read_only_fd)
 {
 	int reader = block.fd_read_only;
 
@@ -166,7 +166,7 @@ END_TEST
 
 /* The fd that a daemon restores: of a block that is, or is not, sealed, for writing or for
  * reading. */
-START_TEST(a_restored_block_is_lent_with_other_rights)
+START_TEST(a_restored_block_is_lent_with_the_rights_it_had)
 {
 	bool sealed = _i & 1, writable = _i & 2;
 	int fd = fcntl(writable ? block.fd : block.fd_read_only, F_DUPFD_CLOEXEC, 0), r;
@@ -268,7 +268,7 @@ static uint64_t allocated(const struct block *b)
 	return (uint64_t)st.st_blocks * 512;
 }
 
-START_TEST(a_page_is_left_for_a_reader_to_pay)
+START_TEST(a_pool_with_allocate_create_allocates_every_page)
 {
 	struct pool *p = open_allocating(64 * MIB);
 	struct block b = get(p, 40 * MIB + 1, UID);
@@ -288,7 +288,7 @@ static void note_first(struct pool_request *r)
 		first_done = r;
 }
 
-START_TEST(a_small_create_waits_for_a_large_one)
+START_TEST(a_small_create_overtakes_a_large_one)
 {
 	struct pool_request large = { .on_done = note_first }, small = { .on_done = note_first };
 	struct pool *p = open_allocating(128 * MIB);
@@ -306,7 +306,7 @@ START_TEST(a_small_create_waits_for_a_large_one)
 }
 END_TEST
 
-START_TEST(a_large_create_that_is_cancelled_goes_on)
+START_TEST(a_cancelled_large_create_stops_before_its_end)
 {
 	struct pool_request r = { .on_done = note_first };
 	struct pool *p = open_allocating(128 * MIB);
@@ -322,7 +322,7 @@ START_TEST(a_large_create_that_is_cancelled_goes_on)
 }
 END_TEST
 
-START_TEST(more_than_the_host_has_is_allocated)
+START_TEST(more_than_the_host_has_is_refused)
 {
 	struct pool *p = open_allocating(1ull << 50);
 	struct block b = BLOCK_NONE;
@@ -346,14 +346,14 @@ int main(void)
 	tcase_add_test(tc, a_reader_sees_the_writes_of_a_writer);
 	tcase_add_test(tc, a_reader_of_another_uid_can_not_reopen_it_for_writing);
 	tcase_add_test(tc, both_fds_close_on_exec);
-	tcase_add_test(tc, a_sealed_block_keeps_an_fd_for_writing);
-	tcase_add_loop_test(tc, a_restored_block_is_lent_with_other_rights, 0, 4);
+	tcase_add_test(tc, a_sealed_block_keeps_only_its_read_only_fd);
+	tcase_add_loop_test(tc, a_restored_block_is_lent_with_the_rights_it_had, 0, 4);
 	tcase_add_test(tc, running_out_of_fds_is_reported_and_leaks_none);
 	tcase_add_test(tc, a_freed_block_is_not_reused_with_its_contents);
 	tcase_add_test(tc, a_percentage_is_of_the_hosts_memory);
-	tcase_add_test(tc, a_page_is_left_for_a_reader_to_pay);
-	tcase_add_test(tc, a_small_create_waits_for_a_large_one);
-	tcase_add_test(tc, a_large_create_that_is_cancelled_goes_on);
-	tcase_add_test(tc, more_than_the_host_has_is_allocated);
+	tcase_add_test(tc, a_pool_with_allocate_create_allocates_every_page);
+	tcase_add_test(tc, a_small_create_overtakes_a_large_one);
+	tcase_add_test(tc, a_cancelled_large_create_stops_before_its_end);
+	tcase_add_test(tc, more_than_the_host_has_is_refused);
 	return suite_run("host_pool", tc, NULL);
 }

@@ -68,7 +68,7 @@ static unsigned count(struct journal *j, size_t *ret_dropped)
 	return n;
 }
 
-START_TEST(a_record_is_lost_or_changed)
+START_TEST(every_record_is_read_back_unchanged)
 {
 	struct journal j = JOURNAL_NONE, again;
 	size_t dropped;
@@ -87,7 +87,7 @@ START_TEST(a_record_is_lost_or_changed)
 }
 END_TEST
 
-START_TEST(a_large_journal_loses_its_beginning_when_it_grows)
+START_TEST(a_journal_that_grows_keeps_every_record)
 {
 	struct journal j = JOURNAL_NONE, again;
 	size_t dropped;
@@ -107,7 +107,7 @@ START_TEST(a_large_journal_loses_its_beginning_when_it_grows)
 }
 END_TEST
 
-START_TEST(a_cut_journal_gives_records_that_were_never_written)
+START_TEST(a_cut_journal_gives_its_first_whole_records)
 {
 	struct journal j = JOURNAL_NONE;
 	unsigned last = 0;
@@ -128,7 +128,7 @@ START_TEST(a_cut_journal_gives_records_that_were_never_written)
 }
 END_TEST
 
-START_TEST(a_flipped_bit_gives_records_that_were_never_written)
+START_TEST(a_flipped_bit_leaves_only_records_that_were_written)
 {
 	struct journal j = JOURNAL_NONE;
 
@@ -154,7 +154,7 @@ START_TEST(a_flipped_bit_gives_records_that_were_never_written)
 END_TEST
 
 /* The process dies before the first record's head is written. */
-START_TEST(a_part_of_what_was_appended_at_once_is_read)
+START_TEST(a_batch_of_records_is_read_whole_or_not_at_all)
 {
 	static const unsigned char no_head[24];
 	struct journal j = JOURNAL_NONE, again;
@@ -188,7 +188,7 @@ START_TEST(a_part_of_what_was_appended_at_once_is_read)
 }
 END_TEST
 
-START_TEST(another_file_is_taken_for_a_journal)
+START_TEST(a_file_of_another_kind_or_version_is_refused)
 {
 	struct journal j = JOURNAL_NONE, other = JOURNAL_NONE;
 	static const unsigned char garbage[200] = "not a journal at all";
@@ -221,7 +221,7 @@ static uint32_t crc_of(uint32_t crc, const void *data, size_t len)
 }
 
 /* All lengths, and so every number of bytes behind the last whole word. */
-START_TEST(the_checksum_is_not_crc32c)
+START_TEST(the_checksum_is_crc32c)
 {
 	unsigned char body[128];
 	struct journal j;
@@ -252,12 +252,12 @@ int main(void)
 
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_record_is_lost_or_changed);
-	tcase_add_test(t, a_large_journal_loses_its_beginning_when_it_grows);
-	tcase_add_test(t, a_cut_journal_gives_records_that_were_never_written);
-	tcase_add_test(t, a_flipped_bit_gives_records_that_were_never_written);
-	tcase_add_test(t, a_part_of_what_was_appended_at_once_is_read);
-	tcase_add_test(t, another_file_is_taken_for_a_journal);
-	tcase_add_test(t, the_checksum_is_not_crc32c);
+	tcase_add_test(t, every_record_is_read_back_unchanged);
+	tcase_add_test(t, a_journal_that_grows_keeps_every_record);
+	tcase_add_test(t, a_cut_journal_gives_its_first_whole_records);
+	tcase_add_test(t, a_flipped_bit_leaves_only_records_that_were_written);
+	tcase_add_test(t, a_batch_of_records_is_read_whole_or_not_at_all);
+	tcase_add_test(t, a_file_of_another_kind_or_version_is_refused);
+	tcase_add_test(t, the_checksum_is_crc32c);
 	return suite_run("journal", t, NULL);
 }

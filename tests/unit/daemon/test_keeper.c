@@ -52,7 +52,7 @@ static int parse_text(const char *text)
 	return parse(text, strlen(text));
 }
 
-START_TEST(a_line_is_read_as_another_one)
+START_TEST(each_line_of_a_notification_sets_its_own_field)
 {
 	ck_assert_int_eq(parse_text("READY=1\nSTATUS=2 pools"), 0);
 	ck_assert(m.ready && m.status && !m.alive && !m.store && !m.reloading);
@@ -75,7 +75,7 @@ START_TEST(a_line_is_read_as_another_one)
 }
 END_TEST
 
-START_TEST(a_word_is_found_inside_of_a_line)
+START_TEST(a_word_counts_only_as_a_whole_line)
 {
 	static const char *const texts[] = {
 		"STATUS=READY=1",     "XREADY=1", "READY=11", "READY=0", "READY", "",
@@ -90,7 +90,7 @@ START_TEST(a_word_is_found_inside_of_a_line)
 }
 END_TEST
 
-START_TEST(a_malformed_text_counts)
+START_TEST(a_malformed_text_is_refused_whole)
 {
 	static const char with_nul[] = "READY=1\0FDSTORE=1";
 	static const char *const texts[] = { "READY=1\nFDNAME=",
@@ -112,7 +112,7 @@ START_TEST(a_malformed_text_counts)
 }
 END_TEST
 
-START_TEST(a_name_that_is_too_long_is_cut)
+START_TEST(a_name_that_is_too_long_is_refused)
 {
 	char text[NOTIFY_NAME_MAX + 32] = "FDSTORE=1\nFDNAME=";
 	size_t len = strlen(text);
@@ -155,7 +155,7 @@ static void send_text(const char *text, size_t len, const int *fds, size_t n_fds
 	ck_assert_int_eq(sendmsg(fd, &out, 0), (int)len);
 }
 
-START_TEST(the_kernel_does_not_say_who_sent_it)
+START_TEST(a_notification_carries_its_senders_pid)
 {
 	pid_t pid;
 
@@ -196,7 +196,7 @@ static int connect_as(uid_t uid)
 	return WEXITSTATUS(status);
 }
 
-START_TEST(another_user_can_send_to_it)
+START_TEST(another_user_can_not_send_to_the_socket)
 {
 	if (geteuid() != 0) {
 		puts("skipped: not root");
@@ -208,7 +208,7 @@ START_TEST(another_user_can_send_to_it)
 }
 END_TEST
 
-START_TEST(a_read_only_container_has_no_socket)
+START_TEST(a_read_only_container_gets_an_abstract_socket)
 {
 	struct notify other;
 	char tmp[] = "TMPDIR=/proc";
@@ -227,7 +227,7 @@ START_TEST(a_read_only_container_has_no_socket)
 }
 END_TEST
 
-START_TEST(received_fds_stay_open)
+START_TEST(received_fds_close_with_their_notification)
 {
 	int fds[NOTIFY_FDS_MAX];
 
@@ -247,7 +247,7 @@ START_TEST(received_fds_stay_open)
 }
 END_TEST
 
-START_TEST(half_of_a_long_datagram_counts)
+START_TEST(a_datagram_that_is_too_long_is_marked_as_truncated)
 {
 	static char text[NOTIFY_TEXT_MAX + 1];
 	int fd = STDERR_FILENO;
@@ -291,7 +291,7 @@ static bool is_file(int fd, const char *name)
 	return readlink(path, target, sizeof(target) - 1) > 0 && strcmp(target, want) == 0;
 }
 
-START_TEST(another_fd_than_the_named_one_is_forgotten)
+START_TEST(only_the_fds_of_that_name_are_forgotten)
 {
 	static const char *const names[] = { "a", "b", "ab", "b", "c" };
 	char text[64];
@@ -313,7 +313,7 @@ START_TEST(another_fd_than_the_named_one_is_forgotten)
 }
 END_TEST
 
-START_TEST(more_fds_than_the_limit_are_kept)
+START_TEST(an_fd_above_the_limit_is_refused)
 {
 	char name[16];
 
@@ -329,7 +329,7 @@ START_TEST(more_fds_than_the_limit_are_kept)
 END_TEST
 
 /* The kernel would not start a program with a longer variable. */
-START_TEST(names_become_longer_than_a_variable)
+START_TEST(names_stay_within_the_length_of_a_variable)
 {
 	char name[200]; /* a memfd has at most 249 */
 	size_t n = 0;
@@ -365,7 +365,7 @@ static void pass_on(void)
 
 /* The fds have numbers of the range that they are moved to, in another order; other fds have others
  * of these numbers. */
-START_TEST(the_next_daemon_gets_other_fds)
+START_TEST(the_next_daemon_gets_the_kept_fds_in_order)
 {
 	int fds[4], status = 0;
 	pid_t pid;
@@ -384,7 +384,7 @@ START_TEST(the_next_daemon_gets_other_fds)
 }
 END_TEST
 
-START_TEST(a_daemon_gets_fds_where_none_are_kept)
+START_TEST(a_daemon_gets_no_fds_where_none_are_kept)
 {
 	int status = 0;
 	pid_t pid = fork();
@@ -414,7 +414,7 @@ static void receive(void)
 	      !is_file(kept_fds_find(&kept, "other"), "second"));
 }
 
-START_TEST(passed_fds_are_lost)
+START_TEST(passed_fds_are_kept_by_their_names)
 {
 	int status = 0;
 	pid_t pid = fork();
@@ -431,20 +431,20 @@ int main(void)
 	TCase *t = tcase_create("keeper");
 
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, a_line_is_read_as_another_one);
-	tcase_add_test(t, a_word_is_found_inside_of_a_line);
-	tcase_add_test(t, a_malformed_text_counts);
-	tcase_add_test(t, a_name_that_is_too_long_is_cut);
-	tcase_add_test(t, the_kernel_does_not_say_who_sent_it);
-	tcase_add_test(t, another_user_can_send_to_it);
-	tcase_add_test(t, a_read_only_container_has_no_socket);
-	tcase_add_test(t, received_fds_stay_open);
-	tcase_add_test(t, half_of_a_long_datagram_counts);
-	tcase_add_test(t, another_fd_than_the_named_one_is_forgotten);
-	tcase_add_test(t, more_fds_than_the_limit_are_kept);
-	tcase_add_test(t, names_become_longer_than_a_variable);
-	tcase_add_test(t, the_next_daemon_gets_other_fds);
-	tcase_add_test(t, a_daemon_gets_fds_where_none_are_kept);
-	tcase_add_test(t, passed_fds_are_lost);
+	tcase_add_test(t, each_line_of_a_notification_sets_its_own_field);
+	tcase_add_test(t, a_word_counts_only_as_a_whole_line);
+	tcase_add_test(t, a_malformed_text_is_refused_whole);
+	tcase_add_test(t, a_name_that_is_too_long_is_refused);
+	tcase_add_test(t, a_notification_carries_its_senders_pid);
+	tcase_add_test(t, another_user_can_not_send_to_the_socket);
+	tcase_add_test(t, a_read_only_container_gets_an_abstract_socket);
+	tcase_add_test(t, received_fds_close_with_their_notification);
+	tcase_add_test(t, a_datagram_that_is_too_long_is_marked_as_truncated);
+	tcase_add_test(t, only_the_fds_of_that_name_are_forgotten);
+	tcase_add_test(t, an_fd_above_the_limit_is_refused);
+	tcase_add_test(t, names_stay_within_the_length_of_a_variable);
+	tcase_add_test(t, the_next_daemon_gets_the_kept_fds_in_order);
+	tcase_add_test(t, a_daemon_gets_no_fds_where_none_are_kept);
+	tcase_add_test(t, passed_fds_are_kept_by_their_names);
 	return suite_run("keeper", t, NULL);
 }

@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-START_TEST(a_name_with_brackets_moves_the_start_time)
+START_TEST(a_start_time_is_read_whatever_the_process_is_called)
 {
 	static const char *const names[] = { "a) R 1 1 1", "((", ") )", "", "0123456789abcde" };
 	uint64_t start = pidfd_start_time(getpid());
@@ -32,7 +32,7 @@ START_TEST(a_name_with_brackets_moves_the_start_time)
 }
 END_TEST
 
-START_TEST(a_process_that_is_gone_has_a_start_time)
+START_TEST(a_process_that_is_gone_has_no_start_time)
 {
 	pid_t pid = fork();
 
@@ -43,7 +43,7 @@ START_TEST(a_process_that_is_gone_has_a_start_time)
 }
 END_TEST
 
-START_TEST(a_pidfd_of_a_living_peer_is_readable)
+START_TEST(a_pidfd_of_a_living_peer_is_not_readable)
 {
 	int pair[2];
 	struct pollfd p = { .events = POLLIN };
@@ -80,7 +80,7 @@ static void *look_for_thread(void *arg)
 	return NULL;
 }
 
-START_TEST(another_process_is_taken_for_one_in_the_journal)
+START_TEST(only_the_recorded_process_is_adopted)
 {
 	uint64_t start = pidfd_start_time(getpid());
 	pthread_t thread;
@@ -97,7 +97,7 @@ START_TEST(another_process_is_taken_for_one_in_the_journal)
 }
 END_TEST
 
-START_TEST(a_kept_pidfd_of_a_dead_process_is_alive)
+START_TEST(a_kept_pidfd_of_a_dead_process_is_refused)
 {
 	pid_t pid = fork();
 	int pidfd;
@@ -116,10 +116,10 @@ int main(void)
 	TCase *t = tcase_create("pidfd");
 
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
-	tcase_add_test(t, a_name_with_brackets_moves_the_start_time);
-	tcase_add_test(t, a_process_that_is_gone_has_a_start_time);
-	tcase_add_test(t, a_pidfd_of_a_living_peer_is_readable);
-	tcase_add_test(t, another_process_is_taken_for_one_in_the_journal);
-	tcase_add_test(t, a_kept_pidfd_of_a_dead_process_is_alive);
+	tcase_add_test(t, a_start_time_is_read_whatever_the_process_is_called);
+	tcase_add_test(t, a_process_that_is_gone_has_no_start_time);
+	tcase_add_test(t, a_pidfd_of_a_living_peer_is_not_readable);
+	tcase_add_test(t, only_the_recorded_process_is_adopted);
+	tcase_add_test(t, a_kept_pidfd_of_a_dead_process_is_refused);
 	return suite_run("pidfd", t, NULL);
 }

@@ -76,7 +76,7 @@ START_TEST(close_frees_pending_blocks_before_the_kind_ends)
 }
 END_TEST
 
-START_TEST(close_of_a_pool_that_is_still_starting_waits_and_never_calls_on_ready)
+START_TEST(closing_a_starting_pool_waits_and_never_calls_on_ready)
 {
 	struct pool_config c = a_config(POOL_HOST, 10 * MIB);
 
@@ -205,7 +205,7 @@ static TCase *life_tests(void)
 	tcase_add_test(tc, a_pool_without_its_gpu_fails_later_and_makes_no_driver_call);
 	tcase_add_test(tc, a_kind_that_this_build_lacks_fails_with_that_reason);
 	tcase_add_test(tc, close_frees_pending_blocks_before_the_kind_ends);
-	tcase_add_test(tc, close_of_a_pool_that_is_still_starting_waits_and_never_calls_on_ready);
+	tcase_add_test(tc, closing_a_starting_pool_waits_and_never_calls_on_ready);
 	tcase_add_test(tc, close_waits_for_a_cancelled_request_and_frees_its_block);
 	tcase_add_test(tc, close_from_the_last_on_done_closes_once);
 	return tc;

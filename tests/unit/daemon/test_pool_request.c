@@ -125,7 +125,7 @@ START_TEST(out_of_memory_flushes_and_the_request_is_tried_once_more)
 }
 END_TEST
 
-START_TEST(out_of_memory_twice_is_reported_in_the_drivers_words_and_counts_nothing)
+START_TEST(out_of_memory_twice_is_told_as_the_driver_does_and_not_counted)
 {
 	struct block none;
 	struct fault f;
@@ -218,7 +218,7 @@ static TCase *errors_tests(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, out_of_memory_flushes_and_the_request_is_tried_once_more);
-	tcase_add_test(tc, out_of_memory_twice_is_reported_in_the_drivers_words_and_counts_nothing);
+	tcase_add_test(tc, out_of_memory_twice_is_told_as_the_driver_does_and_not_counted);
 	tcase_add_test(tc, another_error_is_not_tried_again);
 	return tc;
 }

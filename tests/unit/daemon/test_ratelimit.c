@@ -55,7 +55,7 @@ static unsigned passed(uid_t uid, unsigned times, uint64_t now)
 	return passed_of(&connections, uid, times, now);
 }
 
-START_TEST(a_user_fills_the_log)
+START_TEST(a_users_lines_are_limited_and_the_dropped_ones_counted)
 {
 	ck_assert_uint_eq(passed(7, 1000, SECOND), RATELIMIT_LINES);
 	ck_assert_uint_eq(passed(7, 1000, RATELIMIT_SECONDS * SECOND), 0);
@@ -66,7 +66,7 @@ START_TEST(a_user_fills_the_log)
 }
 END_TEST
 
-START_TEST(a_user_is_limited_for_the_lines_of_another)
+START_TEST(each_user_has_a_limit_of_its_own)
 {
 	ck_assert_uint_eq(passed(7, 1000, SECOND), RATELIMIT_LINES);
 	ck_assert_uint_eq(passed(8, 2, SECOND), 2);
@@ -74,7 +74,7 @@ START_TEST(a_user_is_limited_for_the_lines_of_another)
 }
 END_TEST
 
-START_TEST(the_number_of_dropped_lines_is_never_logged)
+START_TEST(the_number_of_dropped_lines_is_logged_in_the_end)
 {
 	passed(7, RATELIMIT_LINES, SECOND);
 	passed(8, RATELIMIT_LINES + 4, SECOND);
@@ -87,7 +87,7 @@ START_TEST(the_number_of_dropped_lines_is_never_logged)
 }
 END_TEST
 
-START_TEST(lines_of_one_cause_hide_those_of_another)
+START_TEST(each_cause_has_a_limit_of_its_own)
 {
 	ck_assert_uint_eq(passed(7, 1000, SECOND), RATELIMIT_LINES);
 	ck_assert_uint_eq(passed_of(&deaths, 7, 1000, SECOND), RATELIMIT_LINES);
@@ -99,7 +99,7 @@ START_TEST(lines_of_one_cause_hide_those_of_another)
 }
 END_TEST
 
-START_TEST(many_uids_get_many_lines)
+START_TEST(users_beyond_the_table_share_one_limit)
 {
 	unsigned n = 0;
 
@@ -122,10 +122,10 @@ int main(void)
 	TCase *tc = tcase_create("ratelimit");
 
 	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_add_test(tc, a_user_fills_the_log);
-	tcase_add_test(tc, a_user_is_limited_for_the_lines_of_another);
-	tcase_add_test(tc, the_number_of_dropped_lines_is_never_logged);
-	tcase_add_test(tc, lines_of_one_cause_hide_those_of_another);
-	tcase_add_test(tc, many_uids_get_many_lines);
+	tcase_add_test(tc, a_users_lines_are_limited_and_the_dropped_ones_counted);
+	tcase_add_test(tc, each_user_has_a_limit_of_its_own);
+	tcase_add_test(tc, the_number_of_dropped_lines_is_logged_in_the_end);
+	tcase_add_test(tc, each_cause_has_a_limit_of_its_own);
+	tcase_add_test(tc, users_beyond_the_table_share_one_limit);
 	return suite_run("ratelimit", tc, NULL);
 }

@@ -17,7 +17,7 @@ static void setup(void)
 	memset(&r, 0, sizeof(r));
 }
 
-START_TEST(a_refusal_is_not_counted)
+START_TEST(each_refusal_is_counted_under_its_code)
 {
 	refusals_count(&r, CODE_LIMIT);
 	refusals_count(&r, CODE_LIMIT);
@@ -28,7 +28,7 @@ START_TEST(a_refusal_is_not_counted)
 }
 END_TEST
 
-START_TEST(what_is_no_code_is_counted)
+START_TEST(what_is_no_code_is_not_counted)
 {
 	refusals_count(&r, CODE_OK);
 	refusals_count(&r, CODE_COUNT);
@@ -37,7 +37,7 @@ START_TEST(what_is_no_code_is_counted)
 }
 END_TEST
 
-START_TEST(the_same_refusal_is_told_twice_within_an_hour)
+START_TEST(the_same_refusal_is_told_once_an_hour)
 {
 	ck_assert(refusals_tell(&r, 1000, CODE_LIMIT, SECOND));
 	ck_assert(!refusals_tell(&r, 1000, CODE_LIMIT, 3600 * SECOND));
@@ -46,7 +46,7 @@ START_TEST(the_same_refusal_is_told_twice_within_an_hour)
 }
 END_TEST
 
-START_TEST(another_user_or_cause_is_not_told)
+START_TEST(each_user_and_cause_is_told)
 {
 	ck_assert(refusals_tell(&r, 1000, CODE_LIMIT, SECOND));
 	ck_assert(refusals_tell(&r, 1001, CODE_LIMIT, SECOND));
@@ -56,7 +56,7 @@ START_TEST(another_user_or_cause_is_not_told)
 }
 END_TEST
 
-START_TEST(more_users_than_are_remembered_silence_one_another)
+START_TEST(the_oldest_user_is_forgotten_and_told_again)
 {
 	for (uid_t uid = 0; uid < 2 * REFUSALS_TOLD_MAX; uid++)
 		ck_assert(refusals_tell(&r, uid, CODE_LIMIT, uid * SECOND));
@@ -71,10 +71,10 @@ int main(void)
 	TCase *tc = tcase_create("refusals");
 
 	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_add_test(tc, a_refusal_is_not_counted);
-	tcase_add_test(tc, what_is_no_code_is_counted);
-	tcase_add_test(tc, the_same_refusal_is_told_twice_within_an_hour);
-	tcase_add_test(tc, another_user_or_cause_is_not_told);
-	tcase_add_test(tc, more_users_than_are_remembered_silence_one_another);
+	tcase_add_test(tc, each_refusal_is_counted_under_its_code);
+	tcase_add_test(tc, what_is_no_code_is_not_counted);
+	tcase_add_test(tc, the_same_refusal_is_told_once_an_hour);
+	tcase_add_test(tc, each_user_and_cause_is_told);
+	tcase_add_test(tc, the_oldest_user_is_forgotten_and_told_again);
 	return suite_run("refusals", tc, NULL);
 }

@@ -46,7 +46,7 @@ static int replay_once(const struct ledger *l, unsigned long n)
 	return err;
 }
 
-START_TEST(a_journal_is_lost_when_memory_runs_out)
+START_TEST(a_journal_survives_a_replay_that_runs_out_of_memory)
 {
 	struct ledger *l = ledger_new(1);
 	int supervisor = listen_for_notifications(), err = -ENOMEM;
@@ -73,6 +73,6 @@ int main(void)
 	TCase *t = tcase_create("replay_memory");
 
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
-	tcase_add_test(t, a_journal_is_lost_when_memory_runs_out);
+	tcase_add_test(t, a_journal_survives_a_replay_that_runs_out_of_memory);
 	return suite_run("replay_memory", t, NULL);
 }

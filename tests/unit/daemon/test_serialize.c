@@ -164,7 +164,7 @@ static uint64_t seed(void)
 	return n;
 }
 
-START_TEST(a_damaged_journal_gives_a_state_that_never_was)
+START_TEST(a_damaged_journal_gives_a_recorded_state)
 {
 	uint64_t first = seed();
 
@@ -189,7 +189,7 @@ START_TEST(a_damaged_journal_gives_a_state_that_never_was)
 END_TEST
 
 /* 1 MiB: it has grown several times. */
-START_TEST(a_journal_that_has_grown_gives_a_state_that_never_was)
+START_TEST(a_damaged_journal_that_has_grown_gives_a_recorded_state)
 {
 	struct ledger *l = ledger_new(seed());
 
@@ -205,7 +205,7 @@ START_TEST(a_journal_that_has_grown_gives_a_state_that_never_was)
 END_TEST
 
 /* The writing of a new journal may end anywhere: the old or the new one has the same state. */
-START_TEST(a_half_written_journal_is_replayed)
+START_TEST(a_half_written_journal_leaves_the_old_one_in_force)
 {
 	struct ledger *l = ledger_new(seed());
 	struct named_fd both[2];
@@ -233,7 +233,7 @@ END_TEST
 
 /* Without its supervisor no published buffer is in the journal, and only records of ends fill it.
  */
-START_TEST(a_journal_without_an_fd_store_is_never_renewed)
+START_TEST(a_journal_without_an_fd_store_comes_due_for_renewal)
 {
 	const struct config config = { .limits = { .bytes = UINT64_MAX, .share = 50 } };
 	struct ledger *l = ledger_new(seed());
@@ -273,9 +273,9 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, fds_check);
 	tcase_set_timeout(t, 300);
-	tcase_add_test(t, a_damaged_journal_gives_a_state_that_never_was);
-	tcase_add_test(t, a_journal_that_has_grown_gives_a_state_that_never_was);
-	tcase_add_test(t, a_half_written_journal_is_replayed);
-	tcase_add_test(t, a_journal_without_an_fd_store_is_never_renewed);
+	tcase_add_test(t, a_damaged_journal_gives_a_recorded_state);
+	tcase_add_test(t, a_damaged_journal_that_has_grown_gives_a_recorded_state);
+	tcase_add_test(t, a_half_written_journal_leaves_the_old_one_in_force);
+	tcase_add_test(t, a_journal_without_an_fd_store_comes_due_for_renewal);
 	return suite_run("serialize", t, NULL);
 }

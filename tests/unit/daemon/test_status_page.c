@@ -40,7 +40,7 @@ static uint32_t word_of(uint32_t cell, uint64_t id)
 	return status_page_read(&seen->cells[cell], id);
 }
 
-START_TEST(a_reader_can_write_to_the_status_page)
+START_TEST(a_reader_can_not_change_the_status_page)
 {
 	int fd = b.fd_read_only;
 
@@ -53,7 +53,7 @@ START_TEST(a_reader_can_write_to_the_status_page)
 }
 END_TEST
 
-START_TEST(a_word_is_not_what_was_written)
+START_TEST(a_word_reads_as_it_was_written)
 {
 	uint32_t cell = status_page_take(&b, 7), before = word_of(cell, 7), after;
 
@@ -71,7 +71,7 @@ START_TEST(a_word_is_not_what_was_written)
 }
 END_TEST
 
-START_TEST(another_buffers_word_is_taken_for_ours)
+START_TEST(a_word_of_a_reused_cell_reads_as_gone)
 {
 	uint32_t cell = status_page_take(&b, 7), ours = word_of(cell, 7), again;
 
@@ -85,7 +85,7 @@ START_TEST(another_buffers_word_is_taken_for_ours)
 }
 END_TEST
 
-START_TEST(a_count_that_overflows_spills_into_the_flags)
+START_TEST(a_count_that_overflows_leaves_the_flags_alone)
 {
 	uint32_t cell = status_page_take(&b, 7);
 
@@ -96,7 +96,7 @@ START_TEST(a_count_that_overflows_spills_into_the_flags)
 }
 END_TEST
 
-START_TEST(many_buffers_share_cells_or_have_none)
+START_TEST(each_of_many_buffers_has_a_cell_of_its_own)
 {
 	enum { N = 20000 };
 	static uint32_t cells[N];
@@ -121,7 +121,7 @@ START_TEST(many_buffers_share_cells_or_have_none)
 }
 END_TEST
 
-START_TEST(a_full_page_gives_a_cell_twice)
+START_TEST(a_full_page_gives_no_cell)
 {
 	uint32_t cell;
 
@@ -173,7 +173,7 @@ static void await_sleep(struct sleeper *s)
 		poll(NULL, 0, 1);
 }
 
-START_TEST(a_reader_sleeps_through_a_change)
+START_TEST(a_change_wakes_its_readers)
 {
 	uint32_t cell = status_page_take(&b, 7);
 	struct sleeper all[3] = { { &seen->cells[cell].word, word_of(cell, 7), 0 },
@@ -196,7 +196,7 @@ END_TEST
 
 /* ---- the next daemon ---- */
 
-START_TEST(the_next_daemon_has_another_status_page)
+START_TEST(the_next_daemon_takes_over_the_status_page)
 {
 	struct status_page next = STATUS_PAGE_CLOSED;
 	uint32_t first = status_page_take(&b, 7), second = status_page_take(&b, 8), word;
@@ -222,7 +222,7 @@ START_TEST(the_next_daemon_has_another_status_page)
 }
 END_TEST
 
-START_TEST(another_file_is_taken_for_a_status_page)
+START_TEST(a_file_that_is_no_status_page_is_refused)
 {
 	struct status_page other = STATUS_PAGE_CLOSED;
 	int fd = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -251,14 +251,14 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_reader_can_write_to_the_status_page);
-	tcase_add_test(t, a_word_is_not_what_was_written);
-	tcase_add_test(t, another_buffers_word_is_taken_for_ours);
-	tcase_add_test(t, a_count_that_overflows_spills_into_the_flags);
-	tcase_add_test(t, many_buffers_share_cells_or_have_none);
-	tcase_add_test(t, a_full_page_gives_a_cell_twice);
-	tcase_add_test(t, a_reader_sleeps_through_a_change);
-	tcase_add_test(t, the_next_daemon_has_another_status_page);
-	tcase_add_test(t, another_file_is_taken_for_a_status_page);
+	tcase_add_test(t, a_reader_can_not_change_the_status_page);
+	tcase_add_test(t, a_word_reads_as_it_was_written);
+	tcase_add_test(t, a_word_of_a_reused_cell_reads_as_gone);
+	tcase_add_test(t, a_count_that_overflows_leaves_the_flags_alone);
+	tcase_add_test(t, each_of_many_buffers_has_a_cell_of_its_own);
+	tcase_add_test(t, a_full_page_gives_no_cell);
+	tcase_add_test(t, a_change_wakes_its_readers);
+	tcase_add_test(t, the_next_daemon_takes_over_the_status_page);
+	tcase_add_test(t, a_file_that_is_no_status_page_is_refused);
 	return suite_run("status_page", t, NULL);
 }

@@ -90,7 +90,7 @@ static void notify_and_receive(const char *name)
 	ck_assert(sent.st_ino == got.st_ino);
 }
 
-START_TEST(a_notification_misses_a_socket_at_a_path_or_an_abstract_one)
+START_TEST(a_notification_reaches_a_path_or_an_abstract_socket)
 {
 	char name[64];
 
@@ -203,7 +203,7 @@ static int receive_passed(const struct passing *p)
 	return s.received.n == (size_t)p->expected ? 0 : 5;
 }
 
-START_TEST(fds_are_taken_that_were_passed_to_another_process_or_not_at_all)
+START_TEST(only_fds_passed_to_this_process_are_taken)
 {
 	int status = 0;
 	pid_t child = fork();
@@ -216,7 +216,7 @@ START_TEST(fds_are_taken_that_were_passed_to_another_process_or_not_at_all)
 }
 END_TEST
 
-START_TEST(a_watchdog_of_another_process_is_answered)
+START_TEST(only_a_watchdog_of_this_process_is_answered)
 {
 	uint64_t usec = 0;
 
@@ -239,11 +239,10 @@ int main(void)
 	TCase *t = tcase_create("systemd");
 
 	tcase_add_checked_fixture(t, setup, fds_check);
-	tcase_add_test(t, a_notification_misses_a_socket_at_a_path_or_an_abstract_one);
+	tcase_add_test(t, a_notification_reaches_a_path_or_an_abstract_socket);
 	tcase_add_test(t, a_notification_without_a_receiver_is_an_error);
 	tcase_add_test(t, a_long_notification_is_cut_and_still_sent);
-	tcase_add_loop_test(t, fds_are_taken_that_were_passed_to_another_process_or_not_at_all, 0,
-			    array_size(passings));
-	tcase_add_test(t, a_watchdog_of_another_process_is_answered);
+	tcase_add_loop_test(t, only_fds_passed_to_this_process_are_taken, 0, array_size(passings));
+	tcase_add_test(t, only_a_watchdog_of_this_process_is_answered);
 	return suite_run("systemd", t, NULL);
 }

@@ -76,7 +76,7 @@ static void teardown(void)
 	accounts_done(&accounts);
 }
 
-START_TEST(a_user_with_much_work_is_served_before_one_with_little)
+START_TEST(a_user_with_little_work_goes_before_one_with_much)
 {
 	static struct job much[MANY], little; /* some are queued at the end */
 
@@ -92,7 +92,7 @@ START_TEST(a_user_with_much_work_is_served_before_one_with_little)
 END_TEST
 
 /* Not each in turn: other programs may run in the middle of a piece, which then takes longer. */
-START_TEST(a_user_who_was_served_more_is_next)
+START_TEST(the_user_who_was_served_less_is_next)
 {
 	struct job of_a[MANY / 2], of_b[MANY / 2];
 
@@ -110,7 +110,7 @@ START_TEST(a_user_who_was_served_more_is_next)
 }
 END_TEST
 
-START_TEST(the_rest_of_a_work_comes_after_other_work_of_its_user)
+START_TEST(a_work_is_finished_before_its_users_next_one)
 {
 	struct job first, second;
 
@@ -122,7 +122,7 @@ START_TEST(the_rest_of_a_work_comes_after_other_work_of_its_user)
 }
 END_TEST
 
-START_TEST(the_end_of_the_last_charge_frees_an_account_in_its_turn)
+START_TEST(an_account_can_end_in_its_own_turn)
 {
 	struct job last, dropped;
 
@@ -137,7 +137,7 @@ START_TEST(the_end_of_the_last_charge_frees_an_account_in_its_turn)
 END_TEST
 
 /* uv_run() returns only when no handle is active. */
-START_TEST(the_loop_does_not_rest_after_an_account_that_left_before_its_turn)
+START_TEST(the_loop_rests_after_an_account_left_before_its_turn)
 {
 	struct job dropped;
 
@@ -150,7 +150,7 @@ START_TEST(the_loop_does_not_rest_after_an_account_that_left_before_its_turn)
 }
 END_TEST
 
-START_TEST(time_that_was_charged_elsewhere_is_forgotten)
+START_TEST(time_charged_elsewhere_counts_in_the_turns)
 {
 	struct job of_a[2], of_b[2];
 
@@ -169,11 +169,11 @@ int main(void)
 	TCase *t = tcase_create("turns");
 
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, a_user_with_much_work_is_served_before_one_with_little);
-	tcase_add_test(t, a_user_who_was_served_more_is_next);
-	tcase_add_test(t, the_rest_of_a_work_comes_after_other_work_of_its_user);
-	tcase_add_test(t, the_end_of_the_last_charge_frees_an_account_in_its_turn);
-	tcase_add_test(t, the_loop_does_not_rest_after_an_account_that_left_before_its_turn);
-	tcase_add_test(t, time_that_was_charged_elsewhere_is_forgotten);
+	tcase_add_test(t, a_user_with_little_work_goes_before_one_with_much);
+	tcase_add_test(t, the_user_who_was_served_less_is_next);
+	tcase_add_test(t, a_work_is_finished_before_its_users_next_one);
+	tcase_add_test(t, an_account_can_end_in_its_own_turn);
+	tcase_add_test(t, the_loop_rests_after_an_account_left_before_its_turn);
+	tcase_add_test(t, time_charged_elsewhere_counts_in_the_turns);
 	return suite_run("turns", t, NULL);
 }

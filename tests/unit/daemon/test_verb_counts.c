@@ -14,7 +14,7 @@ static void setup(void)
 	memset(&v, 0, sizeof(v));
 }
 
-START_TEST(a_bound_belongs_to_the_next_bucket)
+START_TEST(a_bound_belongs_to_its_own_bucket)
 {
 	for (unsigned i = 0; i < LATENCY_BOUNDS; i++) {
 		setup();
@@ -27,7 +27,7 @@ START_TEST(a_bound_belongs_to_the_next_bucket)
 }
 END_TEST
 
-START_TEST(a_time_beyond_all_bounds_writes_elsewhere)
+START_TEST(a_time_beyond_all_bounds_counts_in_the_last_bucket)
 {
 	verb_counts_took(&v, UINT64_MAX);
 	verb_counts_took(&v, 0);
@@ -37,7 +37,7 @@ START_TEST(a_time_beyond_all_bounds_writes_elsewhere)
 }
 END_TEST
 
-START_TEST(the_bounds_do_not_rise)
+START_TEST(the_bounds_rise)
 {
 	ck_assert_uint_eq(latency_bounds[0], 1000);
 	ck_assert_uint_eq(latency_bounds[LATENCY_BOUNDS - 1], 10000000000ull);
@@ -51,8 +51,8 @@ int main(void)
 	TCase *tc = tcase_create("verb_counts");
 
 	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_add_test(tc, a_bound_belongs_to_the_next_bucket);
-	tcase_add_test(tc, a_time_beyond_all_bounds_writes_elsewhere);
-	tcase_add_test(tc, the_bounds_do_not_rise);
+	tcase_add_test(tc, a_bound_belongs_to_its_own_bucket);
+	tcase_add_test(tc, a_time_beyond_all_bounds_counts_in_the_last_bucket);
+	tcase_add_test(tc, the_bounds_rise);
 	return suite_run("verb_counts", tc, NULL);
 }

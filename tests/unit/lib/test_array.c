@@ -180,7 +180,7 @@ START_TEST(an_invalid_spec_is_refused)
 }
 END_TEST
 
-START_TEST(more_elements_than_can_be_counted_are_refused_although_they_span_one)
+START_TEST(uncountable_elements_are_refused_even_if_they_span_one)
 {
 	ck_assert_int_eq(try_over("float64", 1, SHAPE(INT64_MAX), SHAPE(0), 0), -ERANGE);
 	ck_assert_int_eq(try_over("float64", 1, SHAPE(INT64_MAX / 64), SHAPE(0), 0), 0);
@@ -206,7 +206,7 @@ END_TEST
 
 /* ---- getters ---- */
 
-START_TEST(a_pointer_is_the_maps_plus_the_offset_or_null_if_the_map_has_none)
+START_TEST(a_pointer_is_the_maps_plus_the_offset_or_null_without_one)
 {
 	struct gpushm_array *a = array_of(&s, "int16", 1, SHAPE(4), NULL, 256);
 
@@ -376,9 +376,9 @@ int main(void)
 	tcase_add_test(tc, a_failed_lookup_releases_the_buffers_lock);
 	tcase_add_test(tc, an_array_outside_of_the_buffer_is_refused);
 	tcase_add_test(tc, an_invalid_spec_is_refused);
-	tcase_add_test(tc, more_elements_than_can_be_counted_are_refused_although_they_span_one);
+	tcase_add_test(tc, uncountable_elements_are_refused_even_if_they_span_one);
 	tcase_add_test(tc, a_record_laid_over_bytes_keeps_its_descr_and_no_name);
-	tcase_add_test(tc, a_pointer_is_the_maps_plus_the_offset_or_null_if_the_map_has_none);
+	tcase_add_test(tc, a_pointer_is_the_maps_plus_the_offset_or_null_without_one);
 	tcase_add_test(tc, publishing_sealed_makes_arrays_that_exist_read_only);
 	tcase_add_test(tc, packed_bytes_are_rounded_up);
 	tcase_add_test(tc, contiguity_follows_numpys_rule);

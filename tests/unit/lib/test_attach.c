@@ -75,7 +75,7 @@ static void (*const spoil[])(void) = {
 	table_of_no_bytes, pool_fd_of_a_host_pool,
 };
 
-START_TEST(an_inconsistent_attach_is_mapped)
+START_TEST(an_inconsistent_attach_is_refused)
 {
 	an_attach(GPUSHM_SHARED, GPUSHM_READ);
 	spoil[_i]();
@@ -87,7 +87,7 @@ START_TEST(an_inconsistent_attach_is_mapped)
 }
 END_TEST
 
-START_TEST(a_sealed_buffer_is_opened_for_writing)
+START_TEST(a_writable_attach_of_a_sealed_buffer_is_refused)
 {
 	an_attach(GPUSHM_SEALED, GPUSHM_WRITE);
 	canned_hello(server);
@@ -97,7 +97,7 @@ START_TEST(a_sealed_buffer_is_opened_for_writing)
 }
 END_TEST
 
-START_TEST(a_created_buffer_of_another_size_is_mapped)
+START_TEST(a_created_buffer_of_another_size_is_refused)
 {
 	canned_hello(server);
 	reply_to_create();
@@ -116,7 +116,7 @@ static void reply_without_pools(void)
 	canned_reply(server, &reply, NULL, 0);
 }
 
-START_TEST(a_pool_that_the_daemon_does_not_list_is_used)
+START_TEST(a_pool_that_the_daemon_does_not_list_is_refused)
 {
 	an_attach(GPUSHM_SEALED, GPUSHM_READ);
 	attach.pool = 9;
@@ -194,7 +194,7 @@ static const struct {
 	{ a_pipe, "size" },
 };
 
-START_TEST(wrong_or_unsealed_memory_is_mapped_or_stays_leased)
+START_TEST(wrong_or_unsealed_memory_is_refused_and_its_lease_ended)
 {
 	an_attach(GPUSHM_SHARED, GPUSHM_WRITE);
 	canned_hello(server);
@@ -210,7 +210,7 @@ START_TEST(wrong_or_unsealed_memory_is_mapped_or_stays_leased)
 }
 END_TEST
 
-START_TEST(a_created_buffer_that_can_t_be_mapped_stays_leased)
+START_TEST(the_lease_of_a_created_buffer_ends_if_it_can_not_be_mapped)
 {
 	an_attach(GPUSHM_FILLING, GPUSHM_WRITE);
 	canned_hello(server);
@@ -225,7 +225,7 @@ START_TEST(a_created_buffer_that_can_t_be_mapped_stays_leased)
 }
 END_TEST
 
-START_TEST(a_reader_s_memory_can_be_written)
+START_TEST(the_memory_of_a_reader_is_read_only)
 {
 	_cleanup_(close_fd) int memory = memory_fd(ALLOCATED, MEMORY_SEALS);
 
@@ -279,7 +279,7 @@ static const struct {
 	{ no_table, "makes no sense" },
 };
 
-START_TEST(an_invalid_table_is_read_or_stays_leased)
+START_TEST(an_invalid_table_is_refused_and_its_lease_ended)
 {
 	uint64_t n;
 	int table = tables[_i].make(&n);
@@ -297,7 +297,7 @@ START_TEST(an_invalid_table_is_read_or_stays_leased)
 }
 END_TEST
 
-START_TEST(a_buffer_without_a_table_crashes_its_readers)
+START_TEST(a_buffer_without_a_table_has_no_arrays_or_attributes)
 {
 	struct gpushm_array *a = NULL;
 	const void *value;
@@ -321,16 +321,16 @@ int main(void)
 	TCase *tc = tcase_create("attach");
 
 	tcase_add_checked_fixture(tc, setup_attach, teardown);
-	tcase_add_loop_test(tc, an_inconsistent_attach_is_mapped, 0, (int)array_size(spoil));
-	tcase_add_test(tc, a_sealed_buffer_is_opened_for_writing);
-	tcase_add_test(tc, a_created_buffer_of_another_size_is_mapped);
-	tcase_add_test(tc, a_pool_that_the_daemon_does_not_list_is_used);
-	tcase_add_loop_test(tc, wrong_or_unsealed_memory_is_mapped_or_stays_leased, 0,
+	tcase_add_loop_test(tc, an_inconsistent_attach_is_refused, 0, (int)array_size(spoil));
+	tcase_add_test(tc, a_writable_attach_of_a_sealed_buffer_is_refused);
+	tcase_add_test(tc, a_created_buffer_of_another_size_is_refused);
+	tcase_add_test(tc, a_pool_that_the_daemon_does_not_list_is_refused);
+	tcase_add_loop_test(tc, wrong_or_unsealed_memory_is_refused_and_its_lease_ended, 0,
 			    (int)array_size(memories));
-	tcase_add_test(tc, a_created_buffer_that_can_t_be_mapped_stays_leased);
-	tcase_add_test(tc, a_reader_s_memory_can_be_written);
-	tcase_add_loop_test(tc, an_invalid_table_is_read_or_stays_leased, 0,
+	tcase_add_test(tc, the_lease_of_a_created_buffer_ends_if_it_can_not_be_mapped);
+	tcase_add_test(tc, the_memory_of_a_reader_is_read_only);
+	tcase_add_loop_test(tc, an_invalid_table_is_refused_and_its_lease_ended, 0,
 			    (int)array_size(tables));
-	tcase_add_test(tc, a_buffer_without_a_table_crashes_its_readers);
+	tcase_add_test(tc, a_buffer_without_a_table_has_no_arrays_or_attributes);
 	return suite_run("attach", tc, NULL);
 }

@@ -35,7 +35,7 @@ static void created_and_described(void)
 	ck_assert_int_eq(gpushm_describe(b, &spec, 1), 0);
 }
 
-START_TEST(a_sealed_buffer_can_be_written_by_its_creator)
+START_TEST(a_sealed_buffer_is_read_only_for_its_creator)
 {
 	struct gpushm_array *a = NULL;
 
@@ -60,7 +60,7 @@ START_TEST(a_sealed_buffer_can_be_written_by_its_creator)
 }
 END_TEST
 
-START_TEST(a_shared_buffer_can_t_be_written_by_its_creator)
+START_TEST(a_shared_buffer_stays_writable_for_its_creator)
 {
 	canned_hello(server);
 	reply_to_create();
@@ -76,7 +76,7 @@ START_TEST(a_shared_buffer_can_t_be_written_by_its_creator)
 }
 END_TEST
 
-START_TEST(a_published_digest_of_another_layout_is_accepted)
+START_TEST(a_published_digest_of_another_layout_is_refused)
 {
 	canned_hello(server);
 	reply_to_create();
@@ -88,7 +88,7 @@ START_TEST(a_published_digest_of_another_layout_is_accepted)
 }
 END_TEST
 
-START_TEST(a_refused_publish_changes_the_buffer)
+START_TEST(a_refused_publish_leaves_the_buffer_as_it_was)
 {
 	canned_hello(server);
 	reply_to_create();
@@ -107,7 +107,7 @@ END_TEST
 
 /* ---- close ---- */
 
-START_TEST(a_buffer_with_arrays_is_unmapped_under_them)
+START_TEST(closing_a_buffer_with_arrays_is_refused)
 {
 	struct gpushm_array *a = NULL, *again = NULL;
 
@@ -129,7 +129,7 @@ START_TEST(a_buffer_with_arrays_is_unmapped_under_them)
 }
 END_TEST
 
-START_TEST(a_disconnect_closes_the_socket_under_a_buffer)
+START_TEST(an_open_buffer_keeps_the_socket_after_a_disconnect)
 {
 	canned_hello(server);
 	reply_to_open(GPUSHM_SEALED, GPUSHM_READ, memory_fd(ALLOCATED, MEMORY_SEALS));
@@ -142,7 +142,7 @@ START_TEST(a_disconnect_closes_the_socket_under_a_buffer)
 }
 END_TEST
 
-START_TEST(a_buffer_can_t_be_closed_without_its_daemon)
+START_TEST(a_buffer_can_be_closed_without_its_daemon)
 {
 	canned_hello(server);
 	reply_to_open(GPUSHM_SEALED, GPUSHM_READ, memory_fd(ALLOCATED, MEMORY_SEALS));
@@ -153,7 +153,7 @@ START_TEST(a_buffer_can_t_be_closed_without_its_daemon)
 }
 END_TEST
 
-START_TEST(a_buffer_is_mapped_once_for_each_open)
+START_TEST(opens_with_the_same_access_share_a_map)
 {
 	_cleanup_(close_fd) int memory = memory_fd(ALLOCATED, MEMORY_SEALS);
 	struct gpushm_buffer *reader = NULL, *writer = NULL;
@@ -183,13 +183,13 @@ int main(void)
 	TCase *tc = tcase_create("buffer");
 
 	tcase_add_checked_fixture(tc, setup_buffer, teardown_buffer);
-	tcase_add_test(tc, a_sealed_buffer_can_be_written_by_its_creator);
-	tcase_add_test(tc, a_shared_buffer_can_t_be_written_by_its_creator);
-	tcase_add_test(tc, a_published_digest_of_another_layout_is_accepted);
-	tcase_add_test(tc, a_refused_publish_changes_the_buffer);
-	tcase_add_test(tc, a_buffer_with_arrays_is_unmapped_under_them);
-	tcase_add_test(tc, a_disconnect_closes_the_socket_under_a_buffer);
-	tcase_add_test(tc, a_buffer_can_t_be_closed_without_its_daemon);
-	tcase_add_test(tc, a_buffer_is_mapped_once_for_each_open);
+	tcase_add_test(tc, a_sealed_buffer_is_read_only_for_its_creator);
+	tcase_add_test(tc, a_shared_buffer_stays_writable_for_its_creator);
+	tcase_add_test(tc, a_published_digest_of_another_layout_is_refused);
+	tcase_add_test(tc, a_refused_publish_leaves_the_buffer_as_it_was);
+	tcase_add_test(tc, closing_a_buffer_with_arrays_is_refused);
+	tcase_add_test(tc, an_open_buffer_keeps_the_socket_after_a_disconnect);
+	tcase_add_test(tc, a_buffer_can_be_closed_without_its_daemon);
+	tcase_add_test(tc, opens_with_the_same_access_share_a_map);
 	return suite_run("buffer", tc, NULL);
 }

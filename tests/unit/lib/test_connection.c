@@ -9,7 +9,7 @@
 #include "tests/lib/suite.h"
 #include "tests/unit/lib/canned_fixture.h"
 
-START_TEST(a_refusal_loses_its_words_or_ends_the_connection)
+START_TEST(a_refusal_keeps_its_words_and_the_connection)
 {
 	canned_hello(server);
 	canned_error(server, CODE_NOT_FOUND, "no buffer \"a\"\033[2J");
@@ -25,7 +25,7 @@ START_TEST(a_refusal_loses_its_words_or_ends_the_connection)
 }
 END_TEST
 
-START_TEST(a_refusal_with_an_fd_leaks_it)
+START_TEST(a_refusal_with_an_fd_ends_the_connection_and_leaks_nothing)
 {
 	_cleanup_(close_fd) int fd = null_fd();
 	Gpushm__Proto__Error error = GPUSHM__PROTO__ERROR__INIT;
@@ -40,7 +40,7 @@ START_TEST(a_refusal_with_an_fd_leaks_it)
 }
 END_TEST
 
-START_TEST(garbage_is_decoded_or_leaks_its_fds)
+START_TEST(garbage_is_refused_and_its_fds_are_closed)
 {
 	int fds[2] = { null_fd(), null_fd() };
 
@@ -53,7 +53,7 @@ START_TEST(garbage_is_decoded_or_leaks_its_fds)
 }
 END_TEST
 
-START_TEST(a_reply_cut_short_leaks_its_fds)
+START_TEST(a_reply_cut_short_is_refused_and_its_fds_are_closed)
 {
 	static unsigned char long_one[FRAME_MAX + 1];
 	int fds[2] = { null_fd(), null_fd() };
@@ -67,7 +67,7 @@ START_TEST(a_reply_cut_short_leaks_its_fds)
 }
 END_TEST
 
-START_TEST(a_reply_to_another_request_is_accepted)
+START_TEST(a_reply_to_another_request_is_refused)
 {
 	canned_hello(server);
 	canned_hello(server);
@@ -76,7 +76,7 @@ START_TEST(a_reply_to_another_request_is_accepted)
 }
 END_TEST
 
-START_TEST(a_reply_without_a_known_result_is_accepted)
+START_TEST(a_reply_without_a_known_result_is_refused)
 {
 	/* Field 200, a varint: a result that only a later daemon has. */
 	canned_hello(server);
@@ -86,7 +86,7 @@ START_TEST(a_reply_without_a_known_result_is_accepted)
 }
 END_TEST
 
-START_TEST(fds_that_the_reply_does_not_announce_stay_open)
+START_TEST(fds_that_the_reply_does_not_announce_are_closed)
 {
 	int fds[3] = { null_fd(), null_fd(), null_fd() };
 	Gpushm__Proto__Done done = GPUSHM__PROTO__DONE__INIT;
@@ -115,7 +115,7 @@ static const struct {
 	{ 100, true, false, false, 1 },
 };
 
-START_TEST(an_attach_that_miscounts_its_fds_is_accepted)
+START_TEST(an_attach_that_miscounts_its_fds_is_refused)
 {
 	int fds[3] = { null_fd(), null_fd(), null_fd() };
 	Gpushm__Proto__Attach attach = GPUSHM__PROTO__ATTACH__INIT;
@@ -139,7 +139,7 @@ START_TEST(an_attach_that_miscounts_its_fds_is_accepted)
 }
 END_TEST
 
-START_TEST(a_call_waits_for_a_daemon_that_has_died)
+START_TEST(a_call_fails_when_the_daemon_has_died)
 {
 	canned_hello(server);
 	connected();
@@ -147,7 +147,7 @@ START_TEST(a_call_waits_for_a_daemon_that_has_died)
 }
 END_TEST
 
-START_TEST(a_name_too_long_for_a_frame_is_sent)
+START_TEST(a_name_too_long_for_a_frame_is_refused)
 {
 	static char name[2 * FRAME_MAX];
 
@@ -189,7 +189,7 @@ static void *ask_often(void *arg)
 	return NULL;
 }
 
-START_TEST(threads_get_each_others_replies)
+START_TEST(threads_get_their_own_replies)
 {
 	pthread_t threads[THREADS];
 	void *wrong;
@@ -224,7 +224,7 @@ static int in_the_child(void *arg)
 	return fcntl(c->socket, F_GETFD) < 0 ? 3 : 0;
 }
 
-START_TEST(a_forked_child_talks_on_its_parents_socket)
+START_TEST(a_forked_child_leaves_its_parents_socket_alone)
 {
 	canned_hello(server);
 	canned_done(server);
@@ -239,18 +239,18 @@ int main(void)
 	TCase *tc = tcase_create("connection");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_refusal_loses_its_words_or_ends_the_connection);
-	tcase_add_test(tc, a_refusal_with_an_fd_leaks_it);
-	tcase_add_test(tc, garbage_is_decoded_or_leaks_its_fds);
-	tcase_add_test(tc, a_reply_cut_short_leaks_its_fds);
-	tcase_add_test(tc, a_reply_to_another_request_is_accepted);
-	tcase_add_test(tc, a_reply_without_a_known_result_is_accepted);
-	tcase_add_loop_test(tc, fds_that_the_reply_does_not_announce_stay_open, 1, 4);
-	tcase_add_loop_test(tc, an_attach_that_miscounts_its_fds_is_accepted, 0,
+	tcase_add_test(tc, a_refusal_keeps_its_words_and_the_connection);
+	tcase_add_test(tc, a_refusal_with_an_fd_ends_the_connection_and_leaks_nothing);
+	tcase_add_test(tc, garbage_is_refused_and_its_fds_are_closed);
+	tcase_add_test(tc, a_reply_cut_short_is_refused_and_its_fds_are_closed);
+	tcase_add_test(tc, a_reply_to_another_request_is_refused);
+	tcase_add_test(tc, a_reply_without_a_known_result_is_refused);
+	tcase_add_loop_test(tc, fds_that_the_reply_does_not_announce_are_closed, 1, 4);
+	tcase_add_loop_test(tc, an_attach_that_miscounts_its_fds_is_refused, 0,
 			    (int)array_size(counts));
-	tcase_add_test(tc, a_call_waits_for_a_daemon_that_has_died);
-	tcase_add_test(tc, a_name_too_long_for_a_frame_is_sent);
-	tcase_add_test(tc, threads_get_each_others_replies);
-	tcase_add_test(tc, a_forked_child_talks_on_its_parents_socket);
+	tcase_add_test(tc, a_call_fails_when_the_daemon_has_died);
+	tcase_add_test(tc, a_name_too_long_for_a_frame_is_refused);
+	tcase_add_test(tc, threads_get_their_own_replies);
+	tcase_add_test(tc, a_forked_child_leaves_its_parents_socket_alone);
 	return suite_run("connection", tc, NULL);
 }

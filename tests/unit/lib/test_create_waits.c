@@ -77,7 +77,7 @@ static void expect_less(size_t first, size_t second)
 	ck_assert_uint_gt(wait_of_create(second), 0);
 }
 
-START_TEST(a_create_that_lost_its_buffer_waits_anew)
+START_TEST(a_create_that_lost_its_buffer_waits_only_the_time_left)
 {
 	struct gpushm_array_spec spec = float_spec("x");
 	uint64_t size;
@@ -89,7 +89,7 @@ START_TEST(a_create_that_lost_its_buffer_waits_anew)
 }
 END_TEST
 
-START_TEST(a_stream_that_lost_its_buffer_waits_anew)
+START_TEST(a_stream_that_lost_its_buffer_waits_only_the_time_left)
 {
 	const struct gpushm_array_spec array = float_spec("x");
 	const struct gpushm_stream_spec spec = {
@@ -113,7 +113,7 @@ static void refuse_name(const Gpushm__Proto__Request *request, Gpushm__Proto__Re
 		    reply);
 }
 
-START_TEST(open_or_create_waits_anew_for_space)
+START_TEST(open_or_create_waits_for_space_only_the_time_left)
 {
 	canned_hello(server);
 	canned_respond(server, refuse_name, 3);
@@ -124,7 +124,7 @@ START_TEST(open_or_create_waits_anew_for_space)
 }
 END_TEST
 
-START_TEST(a_stream_to_adopt_waits_anew)
+START_TEST(a_stream_to_adopt_waits_only_the_time_left)
 {
 	const struct gpushm_array_spec array = float_spec("x");
 	const struct gpushm_stream_spec spec = {
@@ -168,7 +168,7 @@ static void refuse_space(const Gpushm__Proto__Request *request, Gpushm__Proto__R
 	reply_error(CODE_POOL_FULL, reply);
 }
 
-START_TEST(a_create_waits_anew_after_a_cleanup)
+START_TEST(a_create_waits_only_the_time_left_after_a_cleanup)
 {
 	canned_hello(server);
 	canned_respond(server, refuse_space, 1);
@@ -186,10 +186,10 @@ int main(void)
 	TCase *t = tcase_create("create_waits");
 
 	tcase_add_checked_fixture(t, setup_buffer, teardown_buffer);
-	tcase_add_test(t, a_create_that_lost_its_buffer_waits_anew);
-	tcase_add_test(t, a_stream_that_lost_its_buffer_waits_anew);
-	tcase_add_test(t, open_or_create_waits_anew_for_space);
-	tcase_add_test(t, a_stream_to_adopt_waits_anew);
-	tcase_add_test(t, a_create_waits_anew_after_a_cleanup);
+	tcase_add_test(t, a_create_that_lost_its_buffer_waits_only_the_time_left);
+	tcase_add_test(t, a_stream_that_lost_its_buffer_waits_only_the_time_left);
+	tcase_add_test(t, open_or_create_waits_for_space_only_the_time_left);
+	tcase_add_test(t, a_stream_to_adopt_waits_only_the_time_left);
+	tcase_add_test(t, a_create_waits_only_the_time_left_after_a_cleanup);
 	return suite_run("create_waits", t, NULL);
 }

@@ -88,7 +88,7 @@ static void teardown(void)
 
 /* ---- limits ---- */
 
-START_TEST(a_close_is_deferred_although_deferring_is_off)
+START_TEST(a_close_runs_at_once_if_deferring_is_off)
 {
 	add_some(0, 1);
 	ran_in_order(1);
@@ -97,7 +97,7 @@ START_TEST(a_close_is_deferred_although_deferring_is_off)
 }
 END_TEST
 
-START_TEST(the_tenth_runs_them_or_the_eleventh_does_not_run_all_eleven)
+START_TEST(the_first_cleanup_above_the_limit_runs_them_all)
 {
 	uint64_t bytes;
 
@@ -113,7 +113,7 @@ START_TEST(the_tenth_runs_them_or_the_eleventh_does_not_run_all_eleven)
 }
 END_TEST
 
-START_TEST(a_ratio_is_exceeded_by_an_equal_amount_or_by_another_gpu)
+START_TEST(a_ratio_limits_each_gpu_alone_and_may_be_reached)
 {
 	ck_assert_int_eq(gpushm_set_cleanup_limits(100, 0.25), 0);
 	ck_assert_int_eq(add(0, CAPACITY / 4, 0), 0);
@@ -124,7 +124,7 @@ START_TEST(a_ratio_is_exceeded_by_an_equal_amount_or_by_another_gpu)
 }
 END_TEST
 
-START_TEST(an_invalid_ratio_is_accepted)
+START_TEST(an_invalid_ratio_is_refused)
 {
 	ck_assert_int_eq(gpushm_set_cleanup_limits(1, -0.1), -EINVAL);
 	ck_assert_int_eq(gpushm_set_cleanup_limits(1, 1.1), -EINVAL);
@@ -162,7 +162,7 @@ static int count_waiting(void *arg)
 	return ITEMS;
 }
 
-START_TEST(the_environment_variables_set_wrong_limits)
+START_TEST(the_environment_variables_set_the_limits)
 {
 	for (size_t i = 0; i < array_size(environments); i++)
 		ck_assert_msg(forked(count_waiting, (void *)&environments[i]) ==
@@ -173,7 +173,7 @@ END_TEST
 
 /* ---- sections ---- */
 
-START_TEST(a_cleanup_runs_within_a_section_or_at_its_end)
+START_TEST(cleanups_run_with_the_first_close_after_a_section)
 {
 	ck_assert_int_eq(gpushm_defer_cleanup(), 0);
 	add_some(0, 20);
@@ -189,7 +189,7 @@ START_TEST(a_cleanup_runs_within_a_section_or_at_its_end)
 }
 END_TEST
 
-START_TEST(a_flush_leaves_a_cleanup_or_a_section_ends_twice)
+START_TEST(a_flush_runs_all_cleanups_and_a_section_ends_once)
 {
 	ck_assert_int_eq(gpushm_flush_cleanup(), 0);
 	ck_assert_int_eq(gpushm_resume_cleanup(), -EINVAL);
@@ -202,7 +202,7 @@ START_TEST(a_flush_leaves_a_cleanup_or_a_section_ends_twice)
 }
 END_TEST
 
-START_TEST(an_allocation_out_of_memory_waits_for_the_end_of_a_section)
+START_TEST(an_allocation_out_of_memory_runs_the_cleanups_of_a_section)
 {
 	ck_assert(!defer_flush_for_space());
 	ck_assert_int_eq(gpushm_defer_cleanup(), 0);
@@ -214,7 +214,7 @@ START_TEST(an_allocation_out_of_memory_waits_for_the_end_of_a_section)
 }
 END_TEST
 
-START_TEST(the_end_of_a_connection_runs_the_cleanups_of_another)
+START_TEST(the_end_of_a_connection_runs_its_own_cleanups_only)
 {
 	ck_assert_int_eq(gpushm_defer_cleanup(), 0);
 	add_some(0, 6);
@@ -232,7 +232,7 @@ END_TEST
 
 /* ---- failures ---- */
 
-START_TEST(a_cleanup_that_fails_stops_the_others_or_is_not_reported)
+START_TEST(a_failed_cleanup_is_reported_and_the_others_run)
 {
 	items[1].result = -EIO;
 	items[3].result = -ENOMEM;
@@ -254,7 +254,7 @@ static int use_parents(void *arg)
 	return n_run == 1 ? 2 : 3;
 }
 
-START_TEST(a_forked_child_runs_the_cleanups_of_its_parent)
+START_TEST(a_forked_child_leaves_the_cleanups_to_its_parent)
 {
 	ck_assert_int_eq(gpushm_defer_cleanup(), 0);
 	add_some(0, 3);
@@ -275,7 +275,7 @@ static void *add_and_flush(void *arg)
 	return NULL;
 }
 
-START_TEST(two_threads_run_the_same_cleanup_or_neither_runs_it)
+START_TEST(threads_run_each_cleanup_once)
 {
 	pthread_t threads[4];
 	size_t first[4] = { 0, 1, 2, 3 };
@@ -295,17 +295,17 @@ int main(void)
 	TCase *t = tcase_create("defer");
 
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, a_close_is_deferred_although_deferring_is_off);
-	tcase_add_test(t, the_tenth_runs_them_or_the_eleventh_does_not_run_all_eleven);
-	tcase_add_test(t, a_ratio_is_exceeded_by_an_equal_amount_or_by_another_gpu);
-	tcase_add_test(t, an_invalid_ratio_is_accepted);
-	tcase_add_test(t, the_environment_variables_set_wrong_limits);
-	tcase_add_test(t, a_cleanup_runs_within_a_section_or_at_its_end);
-	tcase_add_test(t, a_flush_leaves_a_cleanup_or_a_section_ends_twice);
-	tcase_add_test(t, an_allocation_out_of_memory_waits_for_the_end_of_a_section);
-	tcase_add_test(t, the_end_of_a_connection_runs_the_cleanups_of_another);
-	tcase_add_test(t, a_cleanup_that_fails_stops_the_others_or_is_not_reported);
-	tcase_add_test(t, a_forked_child_runs_the_cleanups_of_its_parent);
-	tcase_add_test(t, two_threads_run_the_same_cleanup_or_neither_runs_it);
+	tcase_add_test(t, a_close_runs_at_once_if_deferring_is_off);
+	tcase_add_test(t, the_first_cleanup_above_the_limit_runs_them_all);
+	tcase_add_test(t, a_ratio_limits_each_gpu_alone_and_may_be_reached);
+	tcase_add_test(t, an_invalid_ratio_is_refused);
+	tcase_add_test(t, the_environment_variables_set_the_limits);
+	tcase_add_test(t, cleanups_run_with_the_first_close_after_a_section);
+	tcase_add_test(t, a_flush_runs_all_cleanups_and_a_section_ends_once);
+	tcase_add_test(t, an_allocation_out_of_memory_runs_the_cleanups_of_a_section);
+	tcase_add_test(t, the_end_of_a_connection_runs_its_own_cleanups_only);
+	tcase_add_test(t, a_failed_cleanup_is_reported_and_the_others_run);
+	tcase_add_test(t, a_forked_child_leaves_the_cleanups_to_its_parent);
+	tcase_add_test(t, threads_run_each_cleanup_once);
 	return suite_run("defer", t, NULL);
 }

@@ -24,7 +24,7 @@ static struct gpushm_array_spec *many_specs(size_t n, char **ret_names)
 	return specs;
 }
 
-START_TEST(a_batch_exceeds_a_frame_or_loses_arrays)
+START_TEST(all_arrays_are_sent_in_batches_that_fit_a_frame)
 {
 	_cleanup_(free_ptr) struct gpushm_array_spec *specs = NULL;
 	_cleanup_(free_ptr) char *names = NULL, *descr = calloc(1, DESCR_MAX + 1);
@@ -58,7 +58,7 @@ START_TEST(a_batch_exceeds_a_frame_or_loses_arrays)
 }
 END_TEST
 
-START_TEST(a_refused_batch_stays_in_the_clients_table)
+START_TEST(a_refused_batch_is_removed_from_the_clients_table)
 {
 	_cleanup_(free_ptr) struct gpushm_array_spec *specs = NULL;
 	_cleanup_(free_ptr) char *names = NULL;
@@ -82,7 +82,7 @@ START_TEST(a_refused_batch_stays_in_the_clients_table)
 }
 END_TEST
 
-START_TEST(an_invalid_array_is_sent_or_undoes_others)
+START_TEST(an_invalid_array_is_found_before_any_is_sent)
 {
 	struct gpushm_array_spec specs[] = { float_spec("good"), float_spec("far") };
 
@@ -104,7 +104,7 @@ START_TEST(an_invalid_array_is_sent_or_undoes_others)
 }
 END_TEST
 
-START_TEST(a_wrong_count_of_arrays_in_a_reply_is_accepted)
+START_TEST(a_wrong_count_of_arrays_in_a_reply_is_refused)
 {
 	struct gpushm_array_spec spec = float_spec("x");
 
@@ -119,7 +119,7 @@ START_TEST(a_wrong_count_of_arrays_in_a_reply_is_accepted)
 }
 END_TEST
 
-START_TEST(an_attribute_moves_when_the_table_grows)
+START_TEST(an_attribute_stays_in_place_when_the_table_grows)
 {
 	const struct gpushm_attr attr = { .key = "k", .value = "value", .size = 5 };
 	const struct gpushm_options o = { .struct_size = sizeof(o), .attrs = &attr, .n_attrs = 1 };
@@ -149,7 +149,7 @@ END_TEST
 
 /* A daemon of version 0.1: it would refuse the last batches, after a buffer was made for nothing.
  */
-START_TEST(more_arrays_than_an_older_daemon_allows_are_sent)
+START_TEST(more_arrays_than_an_older_daemon_allows_are_refused)
 {
 	size_t n = ARRAYS_MAX_0_1 + 1;
 	_cleanup_(free_ptr) struct gpushm_array_spec *specs = NULL;
@@ -179,11 +179,11 @@ int main(void)
 	TCase *tc = tcase_create("describe");
 
 	tcase_add_checked_fixture(tc, setup_buffer, teardown_buffer);
-	tcase_add_test(tc, a_batch_exceeds_a_frame_or_loses_arrays);
-	tcase_add_test(tc, a_refused_batch_stays_in_the_clients_table);
-	tcase_add_test(tc, an_invalid_array_is_sent_or_undoes_others);
-	tcase_add_test(tc, a_wrong_count_of_arrays_in_a_reply_is_accepted);
-	tcase_add_test(tc, an_attribute_moves_when_the_table_grows);
-	tcase_add_test(tc, more_arrays_than_an_older_daemon_allows_are_sent);
+	tcase_add_test(tc, all_arrays_are_sent_in_batches_that_fit_a_frame);
+	tcase_add_test(tc, a_refused_batch_is_removed_from_the_clients_table);
+	tcase_add_test(tc, an_invalid_array_is_found_before_any_is_sent);
+	tcase_add_test(tc, a_wrong_count_of_arrays_in_a_reply_is_refused);
+	tcase_add_test(tc, an_attribute_stays_in_place_when_the_table_grows);
+	tcase_add_test(tc, more_arrays_than_an_older_daemon_allows_are_refused);
 	return suite_run("describe", tc, NULL);
 }

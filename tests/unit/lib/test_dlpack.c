@@ -67,7 +67,7 @@ static struct DLManagedTensorVersioned *export(const struct gpushm_array *a)
 	return managed;
 }
 
-START_TEST(a_field_of_the_tensor_is_not_the_arrays)
+START_TEST(a_tensor_has_the_fields_of_its_array)
 {
 	struct gpushm_array *a = array_of(&s, "float32", 3, SHAPE(2, 3, 4), SHAPE(4, 96, -8), 512);
 	struct DLManagedTensorVersioned *m = export(a);
@@ -90,7 +90,7 @@ START_TEST(a_field_of_the_tensor_is_not_the_arrays)
 END_TEST
 
 /* PyTorch finds the memory format of a weight by all strides. */
-START_TEST(an_axis_of_one_element_gets_another_stride)
+START_TEST(an_axis_of_one_element_keeps_its_stride_or_gets_1)
 {
 	struct gpushm_array *a = array_of(&s, "float32", 4, SHAPE(8, 1, 3, 3), NULL, 0);
 	struct gpushm_array *odd = array_of(&s, "complex64", 3, SHAPE(1, 2, 1), SHAPE(4, 8, -8), 0);
@@ -106,7 +106,7 @@ START_TEST(an_axis_of_one_element_gets_another_stride)
 }
 END_TEST
 
-START_TEST(the_legacy_tensor_has_other_fields)
+START_TEST(the_legacy_tensor_has_the_fields_of_its_array)
 {
 	struct gpushm_array *a = array_of(&s, "complex64", 1, SHAPE(5), NULL, 256);
 	struct DLManagedTensor *m;
@@ -126,7 +126,7 @@ START_TEST(the_legacy_tensor_has_other_fields)
 }
 END_TEST
 
-START_TEST(a_tensor_dies_with_its_array_or_is_not_counted)
+START_TEST(a_tensor_is_counted_and_outlives_its_array)
 {
 	struct gpushm_array *a = array_of(&s, "int8", 1, SHAPE(5), NULL, 0);
 	struct DLManagedTensorVersioned *m = export(a), *n = export(a);
@@ -148,7 +148,7 @@ static void *delete_all(void *tensors)
 	return NULL;
 }
 
-START_TEST(deleters_on_other_threads_lose_count)
+START_TEST(deleters_on_other_threads_keep_count)
 {
 	static struct DLManagedTensorVersioned *tensors[4][501];
 	struct gpushm_array *a = array_of(&s, "int8", 1, SHAPE(5), NULL, 0);
@@ -166,7 +166,7 @@ START_TEST(deleters_on_other_threads_lose_count)
 }
 END_TEST
 
-START_TEST(a_deleter_in_a_forked_child_hangs)
+START_TEST(a_deleter_in_a_forked_child_returns)
 {
 	struct gpushm_array *a = array_of(&s, "int8", 1, SHAPE(5), NULL, 0);
 	struct DLManagedTensorVersioned *m = export(a);
@@ -187,7 +187,7 @@ START_TEST(a_deleter_in_a_forked_child_hangs)
 }
 END_TEST
 
-START_TEST(a_read_only_array_is_written_by_a_consumer)
+START_TEST(a_read_only_array_is_exported_as_read_only)
 {
 	struct gpushm_array *a = array_of(&s, "int8", 1, SHAPE(5), NULL, 0);
 	struct DLManagedTensorVersioned *m;
@@ -203,7 +203,7 @@ START_TEST(a_read_only_array_is_written_by_a_consumer)
 }
 END_TEST
 
-START_TEST(an_array_that_dlpack_can_not_describe_is_exported)
+START_TEST(an_array_that_dlpack_can_not_describe_is_refused)
 {
 	struct gpushm_array *record = array_of(&s, "record8", 1, SHAPE(4), NULL, 0);
 	struct gpushm_array *apart = array_of(&s, "float32x3", 2, SHAPE(2, 1), SHAPE(16, 4), 0),
@@ -226,7 +226,7 @@ START_TEST(an_array_that_dlpack_can_not_describe_is_exported)
 }
 END_TEST
 
-START_TEST(a_scalar_or_an_empty_array_has_no_strides_or_an_address)
+START_TEST(a_tensor_always_has_strides_and_an_empty_one_no_address)
 {
 	struct gpushm_array *scalar = array_of(&s, "bfloat16", 0, NULL, NULL, 8);
 	struct gpushm_array *empty = array_of(&s, "int32", 3, SHAPE(4, 0, INT64_MAX),
@@ -255,7 +255,7 @@ START_TEST(a_scalar_or_an_empty_array_has_no_strides_or_an_address)
 }
 END_TEST
 
-START_TEST(a_packed_array_has_strides_in_bytes)
+START_TEST(a_packed_array_has_strides_in_elements)
 {
 	struct gpushm_array *a = array_of(&s, "float4_e2m1fn", 3, SHAPE(2, 3, 4), NULL, 0);
 	struct DLManagedTensorVersioned *m = export(a);
@@ -270,7 +270,7 @@ START_TEST(a_packed_array_has_strides_in_bytes)
 }
 END_TEST
 
-START_TEST(lanes_are_counted_as_elements)
+START_TEST(lanes_are_part_of_an_element)
 {
 	struct gpushm_array *a = array_of(&s, "float32x4", 2, SHAPE(2, 3), NULL, 0);
 	struct DLManagedTensorVersioned *m = export(a);
@@ -304,7 +304,7 @@ static void check_device(enum gpushm_kind kind, int type, int id)
 	scene_close(&other);
 }
 
-START_TEST(a_tensor_is_on_another_device)
+START_TEST(a_tensor_is_on_the_device_of_its_pool)
 {
 	check_device(GPUSHM_HOST, 1, 0);
 	check_device(GPUSHM_PINNED, 3, 0);
@@ -318,17 +318,17 @@ int main(void)
 	TCase *tc = tcase_create("dlpack");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_field_of_the_tensor_is_not_the_arrays);
-	tcase_add_test(tc, an_axis_of_one_element_gets_another_stride);
-	tcase_add_test(tc, the_legacy_tensor_has_other_fields);
-	tcase_add_test(tc, a_tensor_dies_with_its_array_or_is_not_counted);
-	tcase_add_test(tc, deleters_on_other_threads_lose_count);
-	tcase_add_test(tc, a_deleter_in_a_forked_child_hangs);
-	tcase_add_test(tc, a_read_only_array_is_written_by_a_consumer);
-	tcase_add_test(tc, an_array_that_dlpack_can_not_describe_is_exported);
-	tcase_add_test(tc, a_scalar_or_an_empty_array_has_no_strides_or_an_address);
-	tcase_add_test(tc, a_packed_array_has_strides_in_bytes);
-	tcase_add_test(tc, lanes_are_counted_as_elements);
-	tcase_add_test(tc, a_tensor_is_on_another_device);
+	tcase_add_test(tc, a_tensor_has_the_fields_of_its_array);
+	tcase_add_test(tc, an_axis_of_one_element_keeps_its_stride_or_gets_1);
+	tcase_add_test(tc, the_legacy_tensor_has_the_fields_of_its_array);
+	tcase_add_test(tc, a_tensor_is_counted_and_outlives_its_array);
+	tcase_add_test(tc, deleters_on_other_threads_keep_count);
+	tcase_add_test(tc, a_deleter_in_a_forked_child_returns);
+	tcase_add_test(tc, a_read_only_array_is_exported_as_read_only);
+	tcase_add_test(tc, an_array_that_dlpack_can_not_describe_is_refused);
+	tcase_add_test(tc, a_tensor_always_has_strides_and_an_empty_one_no_address);
+	tcase_add_test(tc, a_packed_array_has_strides_in_elements);
+	tcase_add_test(tc, lanes_are_part_of_an_element);
+	tcase_add_test(tc, a_tensor_is_on_the_device_of_its_pool);
 	return suite_run("dlpack", tc, NULL);
 }

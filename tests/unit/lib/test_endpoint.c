@@ -45,7 +45,7 @@ static int fake_lstat(const char *path, struct stat *ret)
 	return ret->st_mode ? 0 : -1;
 }
 
-START_TEST(the_owner_of_a_folder_that_others_can_make_is_trusted)
+START_TEST(only_the_owner_of_a_protected_folder_is_trusted)
 {
 	modes[0] = S_IFDIR | 0755;
 	ck_assert(!is_owner(0, GPUSHM));
@@ -65,7 +65,7 @@ START_TEST(the_owner_of_a_folder_that_others_can_make_is_trusted)
 }
 END_TEST
 
-START_TEST(each_attach_reads_the_user_database)
+START_TEST(a_user_once_found_is_remembered)
 {
 	ck_assert(!is_owner(0, GPUSHM));
 	there = true; /* a package has created the user meanwhile */
@@ -80,7 +80,7 @@ START_TEST(each_attach_reads_the_user_database)
 }
 END_TEST
 
-START_TEST(a_file_of_another_user_is_taken_for_the_daemons)
+START_TEST(only_a_file_of_the_daemons_user_is_the_daemons)
 {
 	ck_assert(is_owner(1000, 1000));
 	ck_assert(!is_owner(1000, 0));
@@ -94,8 +94,8 @@ int main(void)
 {
 	TCase *tc = tcase_create("endpoint");
 
-	tcase_add_test(tc, the_owner_of_a_folder_that_others_can_make_is_trusted);
-	tcase_add_test(tc, each_attach_reads_the_user_database);
-	tcase_add_test(tc, a_file_of_another_user_is_taken_for_the_daemons);
+	tcase_add_test(tc, only_the_owner_of_a_protected_folder_is_trusted);
+	tcase_add_test(tc, a_user_once_found_is_remembered);
+	tcase_add_test(tc, only_a_file_of_the_daemons_user_is_the_daemons);
 	return suite_run("endpoint", tc, NULL);
 }

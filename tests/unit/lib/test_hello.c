@@ -13,7 +13,7 @@
 
 /* ---- finding the server ---- */
 
-START_TEST(a_missing_daemon_is_connected_to)
+START_TEST(connecting_to_a_missing_daemon_fails)
 {
 	ck_assert_int_eq(gpushm_connect("/nonexistent/gpushmd.sock", &c), -ENOENT);
 	says("/nonexistent/gpushmd.sock");
@@ -22,7 +22,7 @@ START_TEST(a_missing_daemon_is_connected_to)
 }
 END_TEST
 
-START_TEST(a_socket_without_a_listener_reads_as_a_missing_one)
+START_TEST(a_socket_without_a_listener_is_told_from_a_missing_one)
 {
 	char path[128];
 
@@ -44,7 +44,7 @@ START_TEST(a_socket_without_a_listener_reads_as_a_missing_one)
 }
 END_TEST
 
-START_TEST(a_socket_of_another_type_is_accepted)
+START_TEST(a_socket_of_another_type_is_refused)
 {
 	_cleanup_(close_fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -58,7 +58,7 @@ START_TEST(a_socket_of_another_type_is_accepted)
 }
 END_TEST
 
-START_TEST(a_path_that_is_too_long_is_cut_to_another_socket)
+START_TEST(a_path_that_is_too_long_is_refused)
 {
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
 
@@ -69,7 +69,7 @@ START_TEST(a_path_that_is_too_long_is_cut_to_another_socket)
 }
 END_TEST
 
-START_TEST(the_environment_is_ignored)
+START_TEST(the_environment_names_the_socket)
 {
 	setenv("GPUSHM_SOCKET", canned_path(server), 1);
 	canned_hello(server);
@@ -78,7 +78,7 @@ START_TEST(the_environment_is_ignored)
 }
 END_TEST
 
-START_TEST(the_runtime_folder_is_ignored)
+START_TEST(the_socket_in_the_runtime_folder_is_found)
 {
 	char folder[128], path[160], *slash;
 
@@ -116,7 +116,7 @@ static void *listen_as_nobody(void *path)
 	return (void *)(intptr_t)fd;
 }
 
-START_TEST(a_server_of_another_user_is_trusted)
+START_TEST(a_server_of_another_user_is_refused)
 {
 	_cleanup_(close_fd) int fd = -1;
 	char path[128];
@@ -141,7 +141,7 @@ END_TEST
 
 /* ---- a socket without a daemon ---- */
 
-START_TEST(connect_waits_for_ever_for_a_daemon_that_never_replies)
+START_TEST(connect_gives_up_on_a_daemon_that_never_replies)
 {
 	setenv("GPUSHM_RECONNECT_MS", "0", 1);
 	ck_assert_int_eq(gpushm_connect(canned_path(server), &c), -ECONNREFUSED);
@@ -169,7 +169,7 @@ static size_t fill_queue(int *fds, size_t size)
 	return n;
 }
 
-START_TEST(connect_waits_for_ever_for_a_daemon_that_accepts_no_connection)
+START_TEST(connect_gives_up_on_a_daemon_that_accepts_no_connection)
 {
 	int fds[16];
 	size_t n = fill_queue(fds, array_size(fds));
@@ -217,7 +217,7 @@ static int say_hello(void)
 	return connect_to_it();
 }
 
-START_TEST(hello_is_not_sent_or_its_reply_not_kept)
+START_TEST(hello_is_sent_and_its_reply_is_kept)
 {
 	const Gpushm__Proto__Request *r;
 
@@ -244,7 +244,7 @@ START_TEST(hello_is_not_sent_or_its_reply_not_kept)
 }
 END_TEST
 
-START_TEST(a_pool_of_a_later_kind_breaks_hello)
+START_TEST(hello_leaves_out_a_pool_of_a_later_kind)
 {
 	Gpushm__Proto__Pool later;
 
@@ -261,7 +261,7 @@ START_TEST(a_pool_of_a_later_kind_breaks_hello)
 }
 END_TEST
 
-START_TEST(a_daemon_of_another_version_is_accepted)
+START_TEST(a_daemon_of_another_version_is_refused)
 {
 	a_hello();
 	hello.version = 2;
@@ -322,7 +322,7 @@ static void (*const spoil_hello[])(void) = {
 	no_pool_name, empty_pool_name, pool_name_with_a_nul, pool_name_of_64, too_many_pools,
 };
 
-START_TEST(an_inconsistent_hello_is_accepted)
+START_TEST(an_inconsistent_hello_is_refused)
 {
 	a_hello();
 	spoil_hello[_i]();
@@ -337,18 +337,18 @@ int main(void)
 	TCase *tc = tcase_create("hello");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_missing_daemon_is_connected_to);
-	tcase_add_test(tc, a_socket_without_a_listener_reads_as_a_missing_one);
-	tcase_add_test(tc, a_socket_of_another_type_is_accepted);
-	tcase_add_test(tc, a_path_that_is_too_long_is_cut_to_another_socket);
-	tcase_add_test(tc, the_environment_is_ignored);
-	tcase_add_test(tc, the_runtime_folder_is_ignored);
-	tcase_add_test(tc, a_server_of_another_user_is_trusted);
-	tcase_add_test(tc, connect_waits_for_ever_for_a_daemon_that_never_replies);
-	tcase_add_test(tc, connect_waits_for_ever_for_a_daemon_that_accepts_no_connection);
-	tcase_add_test(tc, hello_is_not_sent_or_its_reply_not_kept);
-	tcase_add_test(tc, a_pool_of_a_later_kind_breaks_hello);
-	tcase_add_test(tc, a_daemon_of_another_version_is_accepted);
-	tcase_add_loop_test(tc, an_inconsistent_hello_is_accepted, 0, (int)array_size(spoil_hello));
+	tcase_add_test(tc, connecting_to_a_missing_daemon_fails);
+	tcase_add_test(tc, a_socket_without_a_listener_is_told_from_a_missing_one);
+	tcase_add_test(tc, a_socket_of_another_type_is_refused);
+	tcase_add_test(tc, a_path_that_is_too_long_is_refused);
+	tcase_add_test(tc, the_environment_names_the_socket);
+	tcase_add_test(tc, the_socket_in_the_runtime_folder_is_found);
+	tcase_add_test(tc, a_server_of_another_user_is_refused);
+	tcase_add_test(tc, connect_gives_up_on_a_daemon_that_never_replies);
+	tcase_add_test(tc, connect_gives_up_on_a_daemon_that_accepts_no_connection);
+	tcase_add_test(tc, hello_is_sent_and_its_reply_is_kept);
+	tcase_add_test(tc, hello_leaves_out_a_pool_of_a_later_kind);
+	tcase_add_test(tc, a_daemon_of_another_version_is_refused);
+	tcase_add_loop_test(tc, an_inconsistent_hello_is_refused, 0, (int)array_size(spoil_hello));
 	return suite_run("hello", tc, NULL);
 }

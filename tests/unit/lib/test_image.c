@@ -97,7 +97,7 @@ static int find(unsigned i)
 	return r;
 }
 
-START_TEST(a_small_table_keeps_an_fd_or_follows_its_file)
+START_TEST(a_small_table_is_copied_and_keeps_no_fd)
 {
 	uint64_t bytes;
 	_cleanup_(close_fd) int fd = unsealed_table(SMALL, &bytes);
@@ -112,7 +112,7 @@ START_TEST(a_small_table_keeps_an_fd_or_follows_its_file)
 }
 END_TEST
 
-START_TEST(a_large_table_is_mapped_for_one_lookup_or_never)
+START_TEST(a_large_table_is_mapped_after_a_few_lookups)
 {
 	struct table_array a;
 	unsigned looks = 0;
@@ -139,7 +139,7 @@ START_TEST(a_large_table_is_mapped_for_one_lookup_or_never)
 }
 END_TEST
 
-START_TEST(a_table_that_can_change_is_mapped)
+START_TEST(a_table_that_can_change_is_read_but_not_mapped)
 {
 	uint64_t bytes;
 	int fd = unsealed_table(LARGE, &bytes);
@@ -156,7 +156,7 @@ START_TEST(a_table_that_can_change_is_mapped)
 }
 END_TEST
 
-START_TEST(a_table_of_another_user_is_mapped)
+START_TEST(mapping_a_table_of_another_user_is_refused)
 {
 	uint64_t bytes;
 	int fd = sealed_table(LARGE, &bytes);
@@ -172,7 +172,7 @@ START_TEST(a_table_of_another_user_is_mapped)
 }
 END_TEST
 
-START_TEST(many_tables_take_all_fds)
+START_TEST(many_tables_keep_a_limited_number_of_fds)
 {
 	enum { N = 200 };
 	static struct image all[N];
@@ -197,7 +197,7 @@ START_TEST(many_tables_take_all_fds)
 }
 END_TEST
 
-START_TEST(an_invalid_table_is_accepted)
+START_TEST(an_invalid_table_is_refused)
 {
 	static const uint64_t sizes[] = { 1, 4096, 1u << 20 };
 
@@ -219,11 +219,11 @@ int main(void)
 	TCase *tc = tcase_create("image");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_small_table_keeps_an_fd_or_follows_its_file);
-	tcase_add_test(tc, a_large_table_is_mapped_for_one_lookup_or_never);
-	tcase_add_test(tc, a_table_that_can_change_is_mapped);
-	tcase_add_test(tc, a_table_of_another_user_is_mapped);
-	tcase_add_test(tc, many_tables_take_all_fds);
-	tcase_add_test(tc, an_invalid_table_is_accepted);
+	tcase_add_test(tc, a_small_table_is_copied_and_keeps_no_fd);
+	tcase_add_test(tc, a_large_table_is_mapped_after_a_few_lookups);
+	tcase_add_test(tc, a_table_that_can_change_is_read_but_not_mapped);
+	tcase_add_test(tc, mapping_a_table_of_another_user_is_refused);
+	tcase_add_test(tc, many_tables_keep_a_limited_number_of_fds);
+	tcase_add_test(tc, an_invalid_table_is_refused);
 	return suite_run("image", tc, NULL);
 }

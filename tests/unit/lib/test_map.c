@@ -67,7 +67,7 @@ static bool is_mapped(const void *at)
 	return mincore((void *)at, BYTES, pages) == 0;
 }
 
-START_TEST(a_buffer_is_mapped_twice_or_unmapped_too_soon)
+START_TEST(a_buffer_is_mapped_once_until_its_last_release)
 {
 	struct map *a = acquire(1, false), *b = acquire(1, false);
 	void *at = a->host_ptr;
@@ -81,7 +81,7 @@ START_TEST(a_buffer_is_mapped_twice_or_unmapped_too_soon)
 }
 END_TEST
 
-START_TEST(different_maps_are_taken_for_one)
+START_TEST(different_maps_are_kept_apart)
 {
 	struct map *maps[4];
 
@@ -99,7 +99,7 @@ START_TEST(different_maps_are_taken_for_one)
 }
 END_TEST
 
-START_TEST(a_map_that_became_read_only_is_not_shared_with_readers)
+START_TEST(a_map_that_became_read_only_is_shared_with_readers)
 {
 	struct map *writer = acquire(1, true), *reader;
 
@@ -115,7 +115,7 @@ START_TEST(a_map_that_became_read_only_is_not_shared_with_readers)
 }
 END_TEST
 
-START_TEST(a_map_that_failed_stays_in_the_register)
+START_TEST(a_map_that_failed_is_not_registered)
 {
 	struct map_request r = request_of(1, true);
 	struct map *m = NULL;
@@ -128,7 +128,7 @@ START_TEST(a_map_that_failed_stays_in_the_register)
 }
 END_TEST
 
-START_TEST(a_pool_without_its_gpu_is_mapped)
+START_TEST(a_pool_without_its_gpu_is_refused)
 {
 	struct map_request r = request_of(1, true);
 	struct map *m = NULL;
@@ -148,7 +148,7 @@ START_TEST(a_pool_without_its_gpu_is_mapped)
 }
 END_TEST
 
-START_TEST(a_pointer_that_would_kill_its_importer_is_imported)
+START_TEST(a_pointer_that_would_kill_its_importer_is_refused)
 {
 	struct map_request r = request_of(1, true);
 	struct map *m = NULL;
@@ -187,7 +187,7 @@ static void *come_and_go(void *arg)
 	return NULL;
 }
 
-START_TEST(threads_unmap_each_others_memory)
+START_TEST(threads_keep_each_others_memory_mapped)
 {
 	pthread_t threads[THREADS];
 	struct map *m;
@@ -219,7 +219,7 @@ static int in_the_child(void *arg)
 	return map_release(m) < 0 || !is_mapped(parents->host_ptr) ? 3 : 0;
 }
 
-START_TEST(a_forked_child_inherits_maps_or_a_locked_register)
+START_TEST(a_forked_child_has_an_empty_and_unlocked_register)
 {
 	struct map *m = acquire(1, true);
 
@@ -238,7 +238,7 @@ static int another_generation(void *arg)
 	return mine == 0 || mine == generation || mine != process_generation();
 }
 
-START_TEST(a_forked_child_is_taken_for_its_parent)
+START_TEST(a_forked_child_has_a_generation_of_its_own)
 {
 	uint64_t generation = process_generation();
 
@@ -254,14 +254,14 @@ int main(void)
 
 	tcase_set_timeout(tc, 30);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_buffer_is_mapped_twice_or_unmapped_too_soon);
-	tcase_add_test(tc, different_maps_are_taken_for_one);
-	tcase_add_test(tc, a_map_that_became_read_only_is_not_shared_with_readers);
-	tcase_add_test(tc, a_map_that_failed_stays_in_the_register);
-	tcase_add_test(tc, a_pool_without_its_gpu_is_mapped);
-	tcase_add_test(tc, a_pointer_that_would_kill_its_importer_is_imported);
-	tcase_add_test(tc, threads_unmap_each_others_memory);
-	tcase_add_test(tc, a_forked_child_inherits_maps_or_a_locked_register);
-	tcase_add_test(tc, a_forked_child_is_taken_for_its_parent);
+	tcase_add_test(tc, a_buffer_is_mapped_once_until_its_last_release);
+	tcase_add_test(tc, different_maps_are_kept_apart);
+	tcase_add_test(tc, a_map_that_became_read_only_is_shared_with_readers);
+	tcase_add_test(tc, a_map_that_failed_is_not_registered);
+	tcase_add_test(tc, a_pool_without_its_gpu_is_refused);
+	tcase_add_test(tc, a_pointer_that_would_kill_its_importer_is_refused);
+	tcase_add_test(tc, threads_keep_each_others_memory_mapped);
+	tcase_add_test(tc, a_forked_child_has_an_empty_and_unlocked_register);
+	tcase_add_test(tc, a_forked_child_has_a_generation_of_its_own);
 	return suite_run("map", tc, NULL);
 }

@@ -60,7 +60,7 @@ static int ask(struct gpushm_metrics **ret)
 	return gpushm_metrics(c, ret);
 }
 
-START_TEST(codes_of_a_later_daemon_are_two_results)
+START_TEST(codes_of_a_later_daemon_are_one_result)
 {
 	struct gpushm_metrics *m = NULL;
 	const struct gpushm_verb_metrics *v;
@@ -85,7 +85,7 @@ START_TEST(codes_of_a_later_daemon_are_two_results)
 }
 END_TEST
 
-START_TEST(a_pool_of_a_later_kind_is_nonsense)
+START_TEST(a_pool_of_a_later_kind_is_left_out)
 {
 	struct gpushm_metrics *m = NULL;
 
@@ -96,7 +96,7 @@ START_TEST(a_pool_of_a_later_kind_is_nonsense)
 }
 END_TEST
 
-START_TEST(an_old_daemon_reads_as_a_broken_one)
+START_TEST(an_old_daemon_is_told_from_a_broken_one)
 {
 	struct gpushm_metrics *m = NULL;
 
@@ -146,7 +146,7 @@ static void (*const spoil[])(void) = {
 	call_with_a_nul, pool_with_a_nul, no_pool,
 };
 
-START_TEST(metrics_that_make_no_sense_are_accepted_or_leak)
+START_TEST(metrics_that_make_no_sense_are_refused_and_leak_nothing)
 {
 	struct gpushm_metrics *m = NULL;
 
@@ -161,10 +161,10 @@ int main(void)
 	TCase *tc = tcase_create("metrics");
 
 	tcase_add_checked_fixture(tc, prepare, teardown);
-	tcase_add_test(tc, codes_of_a_later_daemon_are_two_results);
-	tcase_add_test(tc, a_pool_of_a_later_kind_is_nonsense);
-	tcase_add_test(tc, an_old_daemon_reads_as_a_broken_one);
-	tcase_add_loop_test(tc, metrics_that_make_no_sense_are_accepted_or_leak, 0,
+	tcase_add_test(tc, codes_of_a_later_daemon_are_one_result);
+	tcase_add_test(tc, a_pool_of_a_later_kind_is_left_out);
+	tcase_add_test(tc, an_old_daemon_is_told_from_a_broken_one);
+	tcase_add_loop_test(tc, metrics_that_make_no_sense_are_refused_and_leak_nothing, 0,
 			    array_size(spoil));
 	return suite_run("metrics", tc, NULL);
 }

@@ -14,7 +14,7 @@ static void expect_too_old(int r)
 	says("upgrade");
 }
 
-START_TEST(an_old_daemon_ignores_a_field_in_silence)
+START_TEST(what_an_old_daemon_would_ignore_is_refused)
 {
 	const struct gpushm_attr attr = { "key", "value", 5 };
 	const void *value;
@@ -81,7 +81,7 @@ START_TEST(open_or_create_waits_for_a_free_name_at_an_old_daemon)
 }
 END_TEST
 
-START_TEST(open_or_create_has_no_end_at_an_old_daemon)
+START_TEST(open_or_create_ends_in_time_at_an_old_daemon)
 {
 	canned_old_hello(server);
 	canned_error(server, CODE_NOT_PUBLISHED, "");
@@ -94,7 +94,7 @@ START_TEST(open_or_create_has_no_end_at_an_old_daemon)
 }
 END_TEST
 
-START_TEST(an_old_daemon_has_streams)
+START_TEST(streams_are_refused_at_an_old_daemon)
 {
 	const struct gpushm_array_spec array = { .name = "a", .dtype = { 1, 8, 1, 0 } };
 	const struct gpushm_stream_spec spec = { .struct_size = sizeof(spec),
@@ -122,9 +122,9 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup_buffer, teardown_buffer);
 	tcase_set_timeout(t, 60);
-	tcase_add_test(t, an_old_daemon_ignores_a_field_in_silence);
+	tcase_add_test(t, what_an_old_daemon_would_ignore_is_refused);
 	tcase_add_test(t, open_or_create_waits_for_a_free_name_at_an_old_daemon);
-	tcase_add_test(t, open_or_create_has_no_end_at_an_old_daemon);
-	tcase_add_test(t, an_old_daemon_has_streams);
+	tcase_add_test(t, open_or_create_ends_in_time_at_an_old_daemon);
+	tcase_add_test(t, streams_are_refused_at_an_old_daemon);
 	return suite_run("old_daemon", t, NULL);
 }

@@ -38,7 +38,7 @@ static uint64_t wake(void)
 	return pace_wake(&p, at, SPIN_NS);
 }
 
-START_TEST(a_reader_sleeps_although_it_knows_no_pace)
+START_TEST(a_reader_spins_while_it_knows_no_pace)
 {
 	const struct pace unknown = { 0 };
 
@@ -51,7 +51,7 @@ START_TEST(a_reader_sleeps_although_it_knows_no_pace)
 }
 END_TEST
 
-START_TEST(a_reader_spins_although_no_frame_is_due)
+START_TEST(a_reader_sleeps_until_a_frame_is_almost_due)
 {
 	frames(2);
 	ck_assert_uint_eq(wake(), at + PERIOD_NS - EARLY_NS);
@@ -60,7 +60,7 @@ START_TEST(a_reader_spins_although_no_frame_is_due)
 }
 END_TEST
 
-START_TEST(a_reader_sleeps_although_a_frame_is_due)
+START_TEST(a_reader_spins_when_a_frame_is_due)
 {
 	frames(2);
 	ck_assert_uint_eq(pace_wake(&p, at + PERIOD_NS - EARLY_NS, SPIN_NS), 0);
@@ -68,7 +68,7 @@ START_TEST(a_reader_sleeps_although_a_frame_is_due)
 }
 END_TEST
 
-START_TEST(a_sleep_that_ends_late_ends_behind_its_frame)
+START_TEST(a_reader_wakes_earlier_if_its_sleeps_end_late)
 {
 	uint64_t early;
 
@@ -87,7 +87,7 @@ START_TEST(a_sleep_that_ends_late_ends_behind_its_frame)
 }
 END_TEST
 
-START_TEST(a_fast_stream_makes_a_reader_sleep)
+START_TEST(a_reader_of_a_fast_stream_spins)
 {
 	for (int i = 0; i < 10; i++)
 		frame_after(EARLY_NS);
@@ -95,7 +95,7 @@ START_TEST(a_fast_stream_makes_a_reader_sleep)
 }
 END_TEST
 
-START_TEST(a_frame_that_is_missing_is_counted_as_a_slow_pace)
+START_TEST(a_missing_frame_leaves_the_pace_as_it_is)
 {
 	frames(2);
 	seq += 3;
@@ -107,7 +107,7 @@ START_TEST(a_frame_that_is_missing_is_counted_as_a_slow_pace)
 }
 END_TEST
 
-START_TEST(a_late_frame_is_taken_for_a_new_pace)
+START_TEST(a_late_frame_leaves_the_pace_as_it_is)
 {
 	frames(2);
 	frame_after(PERIOD_NS + SPIN_NS);
@@ -119,7 +119,7 @@ START_TEST(a_late_frame_is_taken_for_a_new_pace)
 }
 END_TEST
 
-START_TEST(a_new_pace_is_not_noticed)
+START_TEST(a_new_pace_is_noticed)
 {
 	frames(2);
 	for (unsigned i = 0; i <= PACE_TRIES; i++)
@@ -128,7 +128,7 @@ START_TEST(a_new_pace_is_not_noticed)
 }
 END_TEST
 
-START_TEST(jitter_is_taken_for_the_pace)
+START_TEST(jitter_is_averaged_out_of_the_pace)
 {
 	frames(2);
 	for (int i = 0; i < 100; i++)
@@ -146,7 +146,7 @@ START_TEST(jitter_is_taken_for_the_pace)
 }
 END_TEST
 
-START_TEST(a_frame_out_of_order_changes_the_pace)
+START_TEST(a_frame_out_of_order_leaves_the_pace_as_it_is)
 {
 	frames(2);
 	pace_note(&p, seq - 1, at + 5, SPIN_NS);
@@ -156,7 +156,7 @@ START_TEST(a_frame_out_of_order_changes_the_pace)
 END_TEST
 
 /* The producer's clock may be another one, or its page may hold rubbish. */
-START_TEST(another_clock_makes_a_reader_sleep)
+START_TEST(a_reader_spins_if_the_producers_clock_is_another)
 {
 	uint64_t now = at;
 
@@ -185,16 +185,16 @@ int main(void)
 	TCase *tc = tcase_create("pace");
 
 	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_add_test(tc, a_reader_sleeps_although_it_knows_no_pace);
-	tcase_add_test(tc, a_reader_spins_although_no_frame_is_due);
-	tcase_add_test(tc, a_reader_sleeps_although_a_frame_is_due);
-	tcase_add_test(tc, a_sleep_that_ends_late_ends_behind_its_frame);
-	tcase_add_test(tc, a_fast_stream_makes_a_reader_sleep);
-	tcase_add_test(tc, a_frame_that_is_missing_is_counted_as_a_slow_pace);
-	tcase_add_test(tc, a_late_frame_is_taken_for_a_new_pace);
-	tcase_add_test(tc, a_new_pace_is_not_noticed);
-	tcase_add_test(tc, jitter_is_taken_for_the_pace);
-	tcase_add_test(tc, a_frame_out_of_order_changes_the_pace);
-	tcase_add_test(tc, another_clock_makes_a_reader_sleep);
+	tcase_add_test(tc, a_reader_spins_while_it_knows_no_pace);
+	tcase_add_test(tc, a_reader_sleeps_until_a_frame_is_almost_due);
+	tcase_add_test(tc, a_reader_spins_when_a_frame_is_due);
+	tcase_add_test(tc, a_reader_wakes_earlier_if_its_sleeps_end_late);
+	tcase_add_test(tc, a_reader_of_a_fast_stream_spins);
+	tcase_add_test(tc, a_missing_frame_leaves_the_pace_as_it_is);
+	tcase_add_test(tc, a_late_frame_leaves_the_pace_as_it_is);
+	tcase_add_test(tc, a_new_pace_is_noticed);
+	tcase_add_test(tc, jitter_is_averaged_out_of_the_pace);
+	tcase_add_test(tc, a_frame_out_of_order_leaves_the_pace_as_it_is);
+	tcase_add_test(tc, a_reader_spins_if_the_producers_clock_is_another);
 	return suite_run("pace", tc, NULL);
 }

@@ -62,7 +62,7 @@ static void reply_stat(void)
 	canned_reply(server, &reply, NULL, 0);
 }
 
-START_TEST(a_list_of_pages_is_cut_or_requested_twice)
+START_TEST(a_list_of_several_pages_is_whole)
 {
 	struct gpushm_stat *stats = NULL;
 	size_t n = 0;
@@ -90,7 +90,7 @@ START_TEST(a_list_of_pages_is_cut_or_requested_twice)
 }
 END_TEST
 
-START_TEST(an_empty_list_reads_as_an_error)
+START_TEST(an_empty_list_succeeds)
 {
 	struct gpushm_stat *stats = NULL;
 	size_t n = 9;
@@ -114,7 +114,7 @@ static void list_is_refused(const char *why)
 	ck_assert_ptr_null(stats);
 }
 
-START_TEST(a_list_without_progress_is_requested_for_ever)
+START_TEST(a_list_without_progress_is_refused)
 {
 	some_buffers();
 	canned_hello(server);
@@ -124,7 +124,7 @@ START_TEST(a_list_without_progress_is_requested_for_ever)
 }
 END_TEST
 
-START_TEST(a_page_without_buffers_is_requested_for_ever)
+START_TEST(a_page_without_buffers_is_refused)
 {
 	some_buffers();
 	canned_hello(server);
@@ -134,7 +134,7 @@ START_TEST(a_page_without_buffers_is_requested_for_ever)
 }
 END_TEST
 
-START_TEST(a_list_that_fails_leaks_its_first_page)
+START_TEST(a_list_that_fails_frees_its_first_page)
 {
 	struct gpushm_stat *stats = NULL;
 	size_t n = 0;
@@ -163,7 +163,7 @@ static void two_attrs(void)
 	buffers[0].attrs = attr_pointers;
 }
 
-START_TEST(a_stat_loses_an_attribute_or_its_bytes)
+START_TEST(a_stat_keeps_all_attributes_and_their_bytes)
 {
 	struct gpushm_stat *s = NULL;
 
@@ -218,7 +218,7 @@ static void (*const spoil[])(void) = {
 	long_command, unknown_access, unknown_state, name_with_a_nul, long_name, key_with_a_nul,
 };
 
-START_TEST(an_inconsistent_stat_is_accepted_or_leaks)
+START_TEST(an_inconsistent_stat_is_refused_and_leaks_nothing)
 {
 	struct gpushm_stat *s = NULL;
 
@@ -233,7 +233,7 @@ START_TEST(an_inconsistent_stat_is_accepted_or_leaks)
 }
 END_TEST
 
-START_TEST(a_wait_ends_while_the_buffer_is_being_filled)
+START_TEST(a_wait_succeeds_only_for_a_published_buffer)
 {
 	some_buffers();
 	canned_hello(server);
@@ -263,7 +263,7 @@ static void reply_pools(Gpushm__Proto__Pool **pools, size_t n)
 	canned_reply(server, &reply, NULL, 0);
 }
 
-START_TEST(a_pool_of_a_later_kind_is_reported_as_another)
+START_TEST(a_pool_of_a_later_kind_is_left_out)
 {
 	Gpushm__Proto__Pool known = GPUSHM__PROTO__POOL__INIT, later = GPUSHM__PROTO__POOL__INIT;
 	Gpushm__Proto__Pool *both[] = { &later, &known };
@@ -292,7 +292,7 @@ START_TEST(a_pool_of_a_later_kind_is_reported_as_another)
 }
 END_TEST
 
-START_TEST(a_status_loses_its_users_or_leaks_them)
+START_TEST(a_status_has_all_its_users_and_frees_them)
 {
 	Gpushm__Proto__Usage usage = GPUSHM__PROTO__USAGE__INIT, *users[] = { &usage, &usage };
 	Gpushm__Proto__StatusReply status = GPUSHM__PROTO__STATUS_REPLY__INIT;
@@ -328,16 +328,16 @@ int main(void)
 	TCase *tc = tcase_create("query");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_list_of_pages_is_cut_or_requested_twice);
-	tcase_add_test(tc, an_empty_list_reads_as_an_error);
-	tcase_add_test(tc, a_list_without_progress_is_requested_for_ever);
-	tcase_add_test(tc, a_page_without_buffers_is_requested_for_ever);
-	tcase_add_test(tc, a_list_that_fails_leaks_its_first_page);
-	tcase_add_test(tc, a_stat_loses_an_attribute_or_its_bytes);
-	tcase_add_loop_test(tc, an_inconsistent_stat_is_accepted_or_leaks, 0,
+	tcase_add_test(tc, a_list_of_several_pages_is_whole);
+	tcase_add_test(tc, an_empty_list_succeeds);
+	tcase_add_test(tc, a_list_without_progress_is_refused);
+	tcase_add_test(tc, a_page_without_buffers_is_refused);
+	tcase_add_test(tc, a_list_that_fails_frees_its_first_page);
+	tcase_add_test(tc, a_stat_keeps_all_attributes_and_their_bytes);
+	tcase_add_loop_test(tc, an_inconsistent_stat_is_refused_and_leaks_nothing, 0,
 			    (int)array_size(spoil));
-	tcase_add_test(tc, a_wait_ends_while_the_buffer_is_being_filled);
-	tcase_add_test(tc, a_pool_of_a_later_kind_is_reported_as_another);
-	tcase_add_test(tc, a_status_loses_its_users_or_leaks_them);
+	tcase_add_test(tc, a_wait_succeeds_only_for_a_published_buffer);
+	tcase_add_test(tc, a_pool_of_a_later_kind_is_left_out);
+	tcase_add_test(tc, a_status_has_all_its_users_and_frees_them);
 	return suite_run("query", tc, NULL);
 }

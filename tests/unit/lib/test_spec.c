@@ -31,7 +31,7 @@ static struct gpushm_array_spec spec_of(int ndim, const int64_t *shape)
 	};
 }
 
-START_TEST(arrays_overlap_or_are_not_aligned)
+START_TEST(a_layout_aligns_arrays_without_overlap)
 {
 	const int64_t a[] = { 3, 5 }, none[] = { 0, 7 }, seven[] = { 7 };
 	struct gpushm_array_spec specs[] = { spec_of(2, a), spec_of(2, none), spec_of(0, NULL),
@@ -49,7 +49,7 @@ START_TEST(arrays_overlap_or_are_not_aligned)
 }
 END_TEST
 
-START_TEST(an_array_with_negative_strides_starts_before_its_buffer)
+START_TEST(an_array_with_negative_strides_lies_within_its_buffer)
 {
 	const int64_t shape[] = { 4 }, strides[] = { -4 };
 	struct gpushm_array_spec specs[] = { spec_of(1, shape), spec_of(1, shape) };
@@ -62,7 +62,7 @@ START_TEST(an_array_with_negative_strides_starts_before_its_buffer)
 }
 END_TEST
 
-START_TEST(a_layout_without_arrays_makes_a_buffer_of_no_bytes)
+START_TEST(a_layout_without_arrays_has_one_byte)
 {
 	uint64_t n = 0;
 
@@ -71,7 +71,7 @@ START_TEST(a_layout_without_arrays_makes_a_buffer_of_no_bytes)
 }
 END_TEST
 
-START_TEST(a_layout_overflows_without_an_error)
+START_TEST(a_layout_that_overflows_is_refused)
 {
 	const int64_t huge[] = { INT64_MAX / 4, 3 }, most[] = { INT64_MAX / 4 - 100 };
 	const int64_t half[] = { INT64_MAX / 4 }, one[] = { 1 };
@@ -90,7 +90,7 @@ START_TEST(a_layout_overflows_without_an_error)
 }
 END_TEST
 
-START_TEST(an_invalid_spec_is_laid_out)
+START_TEST(an_invalid_spec_is_refused)
 {
 	const int64_t negative[] = { 2, -1 }, two[] = { 2 };
 	struct gpushm_array_spec s = spec_of(2, negative);
@@ -118,7 +118,7 @@ START_TEST(an_invalid_spec_is_laid_out)
 }
 END_TEST
 
-START_TEST(the_name_of_a_dtype_is_unknown)
+START_TEST(names_of_dtypes_are_parsed_and_formatted)
 {
 	struct gpushm_dtype t;
 	char name[32];
@@ -143,7 +143,7 @@ END_TEST
 
 /* ---- options ---- */
 
-START_TEST(options_of_an_older_header_are_read_beyond_their_end)
+START_TEST(options_of_an_older_header_are_read_to_their_end)
 {
 	struct gpushm_options from, o;
 
@@ -160,7 +160,7 @@ START_TEST(options_of_an_older_header_are_read_beyond_their_end)
 }
 END_TEST
 
-START_TEST(options_of_a_newer_header_are_refused_or_ignored)
+START_TEST(options_of_a_newer_header_are_refused_only_if_set)
 {
 	struct {
 		struct gpushm_options known;
@@ -176,7 +176,7 @@ START_TEST(options_of_a_newer_header_are_refused_or_ignored)
 }
 END_TEST
 
-START_TEST(unknown_options_are_ignored)
+START_TEST(unknown_options_are_refused)
 {
 	struct gpushm_options from = { .struct_size = sizeof(from) }, o;
 
@@ -224,7 +224,7 @@ static void *fail_elsewhere(void *arg)
 	return NULL;
 }
 
-START_TEST(an_error_of_another_thread_is_returned)
+START_TEST(each_thread_has_its_own_error)
 {
 	pthread_t thread;
 	void *wrong;
@@ -239,7 +239,7 @@ START_TEST(an_error_of_another_thread_is_returned)
 }
 END_TEST
 
-START_TEST(a_long_error_overflows_its_buffer)
+START_TEST(a_long_error_is_cut_to_its_buffer)
 {
 	static char text[4096];
 
@@ -258,16 +258,16 @@ int main(void)
 	TCase *tc = tcase_create("spec");
 
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
-	tcase_add_test(tc, arrays_overlap_or_are_not_aligned);
-	tcase_add_test(tc, an_array_with_negative_strides_starts_before_its_buffer);
-	tcase_add_test(tc, a_layout_without_arrays_makes_a_buffer_of_no_bytes);
-	tcase_add_test(tc, a_layout_overflows_without_an_error);
-	tcase_add_test(tc, an_invalid_spec_is_laid_out);
-	tcase_add_test(tc, the_name_of_a_dtype_is_unknown);
-	tcase_add_test(tc, options_of_an_older_header_are_read_beyond_their_end);
-	tcase_add_test(tc, unknown_options_are_ignored);
-	tcase_add_test(tc, options_of_a_newer_header_are_refused_or_ignored);
-	tcase_add_test(tc, an_error_of_another_thread_is_returned);
-	tcase_add_test(tc, a_long_error_overflows_its_buffer);
+	tcase_add_test(tc, a_layout_aligns_arrays_without_overlap);
+	tcase_add_test(tc, an_array_with_negative_strides_lies_within_its_buffer);
+	tcase_add_test(tc, a_layout_without_arrays_has_one_byte);
+	tcase_add_test(tc, a_layout_that_overflows_is_refused);
+	tcase_add_test(tc, an_invalid_spec_is_refused);
+	tcase_add_test(tc, names_of_dtypes_are_parsed_and_formatted);
+	tcase_add_test(tc, options_of_an_older_header_are_read_to_their_end);
+	tcase_add_test(tc, unknown_options_are_refused);
+	tcase_add_test(tc, options_of_a_newer_header_are_refused_only_if_set);
+	tcase_add_test(tc, each_thread_has_its_own_error);
+	tcase_add_test(tc, a_long_error_is_cut_to_its_buffer);
 	return suite_run("spec", tc, NULL);
 }

@@ -38,7 +38,7 @@ static void refused(int fd, const char *words)
 	ck_assert_ptr_null(pages);
 }
 
-START_TEST(another_file_is_mapped_as_a_status_page)
+START_TEST(another_file_is_refused_as_a_status_page)
 {
 	_cleanup_(close_fd) int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	_cleanup_(close_fd) int fd = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -58,7 +58,7 @@ START_TEST(another_file_is_mapped_as_a_status_page)
 }
 END_TEST
 
-START_TEST(a_status_page_is_mapped_again_with_each_reconnection)
+START_TEST(a_status_page_is_mapped_once_over_reconnections)
 {
 	struct status_page next = STATUS_PAGE_CLOSED;
 	struct status_map *first;
@@ -77,7 +77,7 @@ START_TEST(a_status_page_is_mapped_again_with_each_reconnection)
 }
 END_TEST
 
-START_TEST(a_cell_beyond_the_page_is_read)
+START_TEST(a_cell_beyond_the_page_is_null)
 {
 	ck_assert_ptr_null(status_map_cell(NULL, 0));
 	ck_assert_int_eq(status_map_add(b.fd_read_only, geteuid(), &pages), 0);
@@ -94,8 +94,8 @@ int main(void)
 	TCase *t = tcase_create("status map");
 
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, another_file_is_mapped_as_a_status_page);
-	tcase_add_test(t, a_status_page_is_mapped_again_with_each_reconnection);
-	tcase_add_test(t, a_cell_beyond_the_page_is_read);
+	tcase_add_test(t, another_file_is_refused_as_a_status_page);
+	tcase_add_test(t, a_status_page_is_mapped_once_over_reconnections);
+	tcase_add_test(t, a_cell_beyond_the_page_is_null);
 	return suite_run("status map", t, NULL);
 }

@@ -104,7 +104,7 @@ static void send_page(const struct wrong *w)
 
 static const uint32_t right_pages[] = { STREAM_PAGE_HEAD, STREAM_PAGE_GROUP, 9 };
 
-START_TEST(a_right_page_is_refused)
+START_TEST(a_right_page_is_mapped)
 {
 	send_page(&(struct wrong){ .page = right_pages[_i] });
 	canned_done(server);
@@ -186,7 +186,7 @@ static const struct wrong wrongs[] = {
 	{ "other file descriptors", EPROTO, STREAM_PAGE_HEAD, .fds = 1 },
 };
 
-START_TEST(a_wrong_page_is_mapped)
+START_TEST(a_wrong_page_is_refused)
 {
 	const struct wrong *w = &wrongs[_i];
 
@@ -198,7 +198,7 @@ START_TEST(a_wrong_page_is_mapped)
 }
 END_TEST
 
-START_TEST(a_seat_that_does_not_exist_is_taken)
+START_TEST(a_seat_that_does_not_exist_is_refused)
 {
 	Gpushm__Proto__JoinReply m = GPUSHM__PROTO__JOIN_REPLY__INIT;
 	Gpushm__Proto__Reply reply = GPUSHM__PROTO__REPLY__INIT;
@@ -223,8 +223,8 @@ int main(void)
 
 	tcase_add_checked_fixture(t, begin, end);
 	tcase_set_timeout(t, 60);
-	tcase_add_loop_test(t, a_right_page_is_refused, 0, (int)array_size(right_pages));
-	tcase_add_loop_test(t, a_wrong_page_is_mapped, 0, (int)array_size(wrongs));
-	tcase_add_loop_test(t, a_seat_that_does_not_exist_is_taken, 0, 2);
+	tcase_add_loop_test(t, a_right_page_is_mapped, 0, (int)array_size(right_pages));
+	tcase_add_loop_test(t, a_wrong_page_is_refused, 0, (int)array_size(wrongs));
+	tcase_add_loop_test(t, a_seat_that_does_not_exist_is_refused, 0, 2);
 	return suite_run("stream_pages", t, NULL);
 }

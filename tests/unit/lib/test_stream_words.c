@@ -239,7 +239,7 @@ START_TEST(frames_are_whole_for_all_kinds_of_readers)
 }
 END_TEST
 
-START_TEST(two_slots_and_latest_readers)
+START_TEST(latest_readers_get_whole_frames_from_two_slots)
 {
 	struct member m[3] = { { .follow = STREAM_LATEST },
 			       { .follow = STREAM_LATEST },
@@ -252,7 +252,7 @@ START_TEST(two_slots_and_latest_readers)
 }
 END_TEST
 
-START_TEST(numbers_wrap)
+START_TEST(frames_are_whole_when_their_numbers_wrap)
 {
 	struct member m[2] = { { .follow = STREAM_EVERY }, { .follow = STREAM_SHARE } };
 	struct fixture f;
@@ -266,7 +266,7 @@ START_TEST(numbers_wrap)
 }
 END_TEST
 
-START_TEST(sixty_four_readers)
+START_TEST(sixty_four_readers_get_their_frames)
 {
 	struct member m[STREAM_READERS_MAX] = { 0 };
 	struct fixture f;
@@ -326,7 +326,7 @@ static void expect(struct reader *r, int wanted, struct reader_frame *ret)
 	ck_assert_int_eq(reader_take(r, ret, &wake), wanted);
 }
 
-START_TEST(a_member_ends_before_a_dead_ones_frame_comes_back)
+START_TEST(a_member_waits_for_the_frame_of_a_dead_one)
 {
 	struct stream_reader_page *pages[STREAM_READERS_MAX] = { NULL };
 	struct reader dead, living;
@@ -358,7 +358,7 @@ START_TEST(a_member_ends_before_a_dead_ones_frame_comes_back)
 }
 END_TEST
 
-START_TEST(a_member_waits_for_itself_or_for_a_frame_that_is_done)
+START_TEST(a_member_waits_only_for_unfinished_frames_of_others)
 {
 	struct stream_reader_page *pages[STREAM_READERS_MAX] = { NULL };
 	struct reader_frame frame;
@@ -382,7 +382,7 @@ START_TEST(a_member_waits_for_itself_or_for_a_frame_that_is_done)
 END_TEST
 
 /* A child of the producer before may have its page still, and write to it. */
-START_TEST(a_producer_believes_what_a_head_says_later)
+START_TEST(a_producer_ignores_later_changes_of_the_head)
 {
 	struct writer_blocker blocker;
 	struct writer_slot slot;
@@ -412,13 +412,13 @@ int main(void)
 	int failed;
 
 	tcase_add_test(t, frames_are_whole_for_all_kinds_of_readers);
-	tcase_add_test(t, two_slots_and_latest_readers);
-	tcase_add_test(t, numbers_wrap);
-	tcase_add_test(t, sixty_four_readers);
+	tcase_add_test(t, latest_readers_get_whole_frames_from_two_slots);
+	tcase_add_test(t, frames_are_whole_when_their_numbers_wrap);
+	tcase_add_test(t, sixty_four_readers_get_their_frames);
 	tcase_add_test(t, readers_join_and_leave_under_load);
-	tcase_add_test(t, a_member_ends_before_a_dead_ones_frame_comes_back);
-	tcase_add_test(t, a_member_waits_for_itself_or_for_a_frame_that_is_done);
-	tcase_add_test(t, a_producer_believes_what_a_head_says_later);
+	tcase_add_test(t, a_member_waits_for_the_frame_of_a_dead_one);
+	tcase_add_test(t, a_member_waits_only_for_unfinished_frames_of_others);
+	tcase_add_test(t, a_producer_ignores_later_changes_of_the_head);
 	suite_add_tcase(s, t);
 	srunner_run_all(r, CK_NORMAL);
 	failed = srunner_ntests_failed(r);

@@ -163,7 +163,7 @@ static void random_side(unsigned char *memory, int ndim, const int64_t *shape, i
 	}
 }
 
-START_TEST(a_strided_transfer_moves_other_bytes_than_the_slow_reference)
+START_TEST(a_strided_transfer_moves_the_same_bytes_as_the_slow_reference)
 {
 	static const int64_t itemsizes[] = { 1, 2, 3, 4, 8, 16, 37 };
 
@@ -210,7 +210,7 @@ static struct cost cost_of(int ndim, const int64_t *shape, const struct side *d,
 	return cost;
 }
 
-START_TEST(rows_that_are_dense_on_the_device_cost_a_call_each)
+START_TEST(rows_that_are_dense_on_the_device_cost_one_copy)
 {
 	struct side d = { device, { 4096, 4 } }, h = { host, { 4, 4000 } };
 	struct cost c = cost_of(2, SHAPE(1000, 1024), &d, &h);
@@ -221,7 +221,7 @@ START_TEST(rows_that_are_dense_on_the_device_cost_a_call_each)
 }
 END_TEST
 
-START_TEST(rows_with_a_pitch_cost_more_than_one_call)
+START_TEST(rows_with_a_pitch_cost_one_call)
 {
 	struct side d = { device, { 8192, 4 } }, h = { host, { 4096, 4 } };
 	struct cost c = cost_of(2, SHAPE(1000, 1024), &d, &h);
@@ -231,7 +231,7 @@ START_TEST(rows_with_a_pitch_cost_more_than_one_call)
 }
 END_TEST
 
-START_TEST(large_rows_that_are_backwards_go_through_the_buffer)
+START_TEST(large_rows_that_are_backwards_are_copied_directly)
 {
 	struct side d = { device + 7 * (1 << 20), { -(1 << 20), 4 } };
 	struct side h = { host, { 1 << 20, 4 } };
@@ -242,7 +242,7 @@ START_TEST(large_rows_that_are_backwards_go_through_the_buffer)
 }
 END_TEST
 
-START_TEST(elements_that_are_backwards_cost_a_call_each)
+START_TEST(elements_that_are_backwards_cost_one_copy)
 {
 	struct side d = { device + 4 * 9999, { -4 } }, h = { host, { 4 } };
 	struct cost c = cost_of(1, SHAPE(10000), &d, &h);
@@ -254,7 +254,7 @@ END_TEST
 
 /* More than the buffer holds: the transfer copies it in parts, and waits for each before it uses
  * the buffer again. */
-START_TEST(a_transfer_larger_than_the_buffer_overwrites_its_own_parts)
+START_TEST(a_transfer_larger_than_the_buffer_moves_the_right_bytes)
 {
 	const int64_t n = DEVICE_BYTES / 4, half = n / 2;
 	struct side d = { device, { 4 } }, h = { host + DEVICE_BYTES - 4, { -4 } };
@@ -274,7 +274,7 @@ START_TEST(a_transfer_larger_than_the_buffer_overwrites_its_own_parts)
 }
 END_TEST
 
-START_TEST(elements_far_apart_are_copied_with_all_bytes_between_them)
+START_TEST(elements_far_apart_are_copied_without_the_bytes_between)
 {
 	struct side d = { device + 3 * (5 << 20), { -(5 << 20), 4 } }, h = { host, { 8, 4 } };
 	struct cost c = cost_of(2, SHAPE(4, 2), &d, &h);
@@ -318,7 +318,7 @@ static uint64_t fail_each_call(const struct side *d, const struct side *h, int64
 	}
 }
 
-START_TEST(a_failed_driver_call_is_ignored_or_leaks_the_buffer)
+START_TEST(a_failed_driver_call_is_reported_and_leaks_nothing)
 {
 	const int64_t n = DEVICE_BYTES / 4;
 	struct side d = { device, { 4 } }, h = { host + DEVICE_BYTES - 4, { -4 } };
@@ -330,7 +330,7 @@ START_TEST(a_failed_driver_call_is_ignored_or_leaks_the_buffer)
 }
 END_TEST
 
-START_TEST(a_failed_call_leaves_others_that_read_freed_memory)
+START_TEST(calls_left_by_a_failed_one_read_only_the_callers_memory)
 {
 	const int64_t shape[] = { 3, 100000 };
 	const int64_t to[] = { 1 << 20, 8 }, from[] = { 400000, -4 };
@@ -356,14 +356,14 @@ int main(void)
 
 	tcase_set_timeout(tc, 300);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_strided_transfer_moves_other_bytes_than_the_slow_reference);
-	tcase_add_test(tc, rows_that_are_dense_on_the_device_cost_a_call_each);
-	tcase_add_test(tc, rows_with_a_pitch_cost_more_than_one_call);
-	tcase_add_test(tc, large_rows_that_are_backwards_go_through_the_buffer);
-	tcase_add_test(tc, elements_that_are_backwards_cost_a_call_each);
-	tcase_add_test(tc, a_transfer_larger_than_the_buffer_overwrites_its_own_parts);
-	tcase_add_test(tc, elements_far_apart_are_copied_with_all_bytes_between_them);
-	tcase_add_test(tc, a_failed_driver_call_is_ignored_or_leaks_the_buffer);
-	tcase_add_test(tc, a_failed_call_leaves_others_that_read_freed_memory);
+	tcase_add_test(tc, a_strided_transfer_moves_the_same_bytes_as_the_slow_reference);
+	tcase_add_test(tc, rows_that_are_dense_on_the_device_cost_one_copy);
+	tcase_add_test(tc, rows_with_a_pitch_cost_one_call);
+	tcase_add_test(tc, large_rows_that_are_backwards_are_copied_directly);
+	tcase_add_test(tc, elements_that_are_backwards_cost_one_copy);
+	tcase_add_test(tc, a_transfer_larger_than_the_buffer_moves_the_right_bytes);
+	tcase_add_test(tc, elements_far_apart_are_copied_without_the_bytes_between);
+	tcase_add_test(tc, a_failed_driver_call_is_reported_and_leaks_nothing);
+	tcase_add_test(tc, calls_left_by_a_failed_one_read_only_the_callers_memory);
 	return suite_run("transfer", tc, NULL);
 }

@@ -223,7 +223,7 @@ static struct gpushm_array *random_array(void)
 	return array_of(&s, dtype, ndim, shape, dense ? NULL : strides, BYTES / 2);
 }
 
-START_TEST(a_chain_of_views_reaches_other_elements_than_the_slow_reference)
+START_TEST(a_chain_of_views_reaches_the_elements_of_the_slow_reference)
 {
 	static void (*const steps[])(struct gpushm_array **, struct reference *) = {
 		random_slice, random_index,   random_transpose, random_reshape,
@@ -255,6 +255,6 @@ int main(void)
 
 	tcase_set_timeout(tc, 300);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_chain_of_views_reaches_other_elements_than_the_slow_reference);
+	tcase_add_test(tc, a_chain_of_views_reaches_the_elements_of_the_slow_reference);
 	return suite_run("view chain", tc, NULL);
 }

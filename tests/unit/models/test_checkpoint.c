@@ -56,7 +56,7 @@ static void expect_files(const char *source, int error, const char *wanted)
 
 /* ---- folders ---- */
 
-START_TEST(a_folder_is_read_in_another_order_than_the_hub_means)
+START_TEST(a_folder_is_read_as_the_hub_means_it)
 {
 	expect_files(model_file(""), ENOENT, "has no file *.safetensors");
 	model_write("b.safetensors", "b", "1");
@@ -80,7 +80,7 @@ START_TEST(a_folder_is_read_in_another_order_than_the_hub_means)
 END_TEST
 
 /* A snapshot of the Hub's cache is a folder of links to blobs. */
-START_TEST(a_folder_of_links_can_not_be_loaded)
+START_TEST(a_folder_of_links_can_be_loaded)
 {
 	ck_assert_int_eq(mkdir(model_file("blobs"), 0755), 0);
 	ck_assert_int_eq(mkdir(model_file("snapshot"), 0755), 0);
@@ -125,7 +125,7 @@ static const struct {
 	{ "", EBADMSG, "not valid JSON" },
 };
 
-START_TEST(an_index_lies)
+START_TEST(an_index_must_agree_with_its_shards)
 {
 	model_write("1.safetensors", "a", "1");
 	model_write_two("2.safetensors", "b", "1", "c", "1");
@@ -134,7 +134,7 @@ START_TEST(an_index_lies)
 }
 END_TEST
 
-START_TEST(an_index_without_a_folder_is_looked_for_elsewhere)
+START_TEST(an_index_without_a_folder_is_found_in_the_current_one)
 {
 	int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	const char *source = "m.index.json";
@@ -154,7 +154,7 @@ END_TEST
 
 /* ---- files ---- */
 
-START_TEST(a_file_of_another_format_is_read)
+START_TEST(a_file_of_another_format_is_refused)
 {
 	static const struct {
 		const char *bytes;
@@ -181,7 +181,7 @@ START_TEST(a_file_of_another_format_is_read)
 }
 END_TEST
 
-START_TEST(a_source_that_is_no_file_is_read)
+START_TEST(a_source_that_is_no_file_is_refused)
 {
 	const char *none = NULL, *two[] = { "-", "-" };
 	struct checkpoint cp;
@@ -195,7 +195,7 @@ START_TEST(a_source_that_is_no_file_is_read)
 }
 END_TEST
 
-START_TEST(a_process_with_few_descriptors_leaks_some)
+START_TEST(a_process_with_few_descriptors_leaks_none)
 {
 	struct rlimit limit, few;
 	char name[32], map[4096] = "";
@@ -226,7 +226,7 @@ static void key(const char *source, const struct gpushm_load_options *load, char
 	checkpoint_close(&cp);
 }
 
-START_TEST(files_that_differ_have_the_same_key)
+START_TEST(files_that_differ_have_different_keys)
 {
 	const char *patterns[] = { "a*" }, *path = model_write("1.safetensors", "a", "5");
 	struct gpushm_load_options only = { .only = patterns, .n_only = 1 },
@@ -259,7 +259,7 @@ START_TEST(files_that_differ_have_the_same_key)
 }
 END_TEST
 
-START_TEST(a_key_needs_a_connection)
+START_TEST(a_key_needs_no_connection)
 {
 	const char *source = model_write("1.safetensors", "a", "5");
 	struct gpushm_load_options load = { .struct_size = sizeof(load) };
@@ -275,7 +275,7 @@ START_TEST(a_key_needs_a_connection)
 }
 END_TEST
 
-START_TEST(a_stream_gets_a_key)
+START_TEST(the_key_of_a_stream_is_refused)
 {
 	static const char bytes[] = "\2\0\0\0\0\0\0\0{}";
 	char path[32], key_of[65];
@@ -318,7 +318,7 @@ static const struct {
 	{ "SHA256 (1.safetensors) = " HEX "\n", EINVAL, "line 1 is not a checksum" },
 };
 
-START_TEST(a_checksum_of_another_file_is_taken)
+START_TEST(a_checksum_is_taken_for_its_own_file_only)
 {
 	const char *source = model_write("1.safetensors", "a", "5");
 	const char *path = model_write_text("SHA256SUMS", "%s", sums[_i].text);
@@ -336,7 +336,7 @@ START_TEST(a_checksum_of_another_file_is_taken)
 }
 END_TEST
 
-START_TEST(an_escaped_name_in_a_file_of_checksums_is_not_found)
+START_TEST(an_escaped_name_in_a_file_of_checksums_is_found)
 {
 	const char *source = model_write("a\\n\nb", "a", "5");
 	const char *path = model_write_text("SHA256SUMS", "\\%s  a\\\\n\\nb\n", HEX);
@@ -356,17 +356,17 @@ int main(void)
 	TCase *tc = tcase_create("checkpoint");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_folder_is_read_in_another_order_than_the_hub_means);
-	tcase_add_test(tc, a_folder_of_links_can_not_be_loaded);
-	tcase_add_loop_test(tc, an_index_lies, 0, array_size(indexes));
-	tcase_add_test(tc, an_index_without_a_folder_is_looked_for_elsewhere);
-	tcase_add_test(tc, a_file_of_another_format_is_read);
-	tcase_add_test(tc, a_source_that_is_no_file_is_read);
-	tcase_add_test(tc, a_process_with_few_descriptors_leaks_some);
-	tcase_add_test(tc, files_that_differ_have_the_same_key);
-	tcase_add_test(tc, a_key_needs_a_connection);
-	tcase_add_test(tc, a_stream_gets_a_key);
-	tcase_add_loop_test(tc, a_checksum_of_another_file_is_taken, 0, array_size(sums));
-	tcase_add_test(tc, an_escaped_name_in_a_file_of_checksums_is_not_found);
+	tcase_add_test(tc, a_folder_is_read_as_the_hub_means_it);
+	tcase_add_test(tc, a_folder_of_links_can_be_loaded);
+	tcase_add_loop_test(tc, an_index_must_agree_with_its_shards, 0, array_size(indexes));
+	tcase_add_test(tc, an_index_without_a_folder_is_found_in_the_current_one);
+	tcase_add_test(tc, a_file_of_another_format_is_refused);
+	tcase_add_test(tc, a_source_that_is_no_file_is_refused);
+	tcase_add_test(tc, a_process_with_few_descriptors_leaks_none);
+	tcase_add_test(tc, files_that_differ_have_different_keys);
+	tcase_add_test(tc, a_key_needs_no_connection);
+	tcase_add_test(tc, the_key_of_a_stream_is_refused);
+	tcase_add_loop_test(tc, a_checksum_is_taken_for_its_own_file_only, 0, array_size(sums));
+	tcase_add_test(tc, an_escaped_name_in_a_file_of_checksums_is_found);
 	return suite_run("checkpoint", tc, NULL);
 }

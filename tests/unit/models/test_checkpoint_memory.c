@@ -60,7 +60,7 @@ static unsigned fail_each(const char *source, const char *sums, size_t arrays)
 	ck_abort_msg("it never ends");
 }
 
-START_TEST(a_source_without_memory_leaks_or_crashes)
+START_TEST(a_source_without_memory_fails_and_leaks_nothing)
 {
 	static const struct safetensors_tensor t[] = { { "a", "U8", "3" }, { "b", "F32", "2,2" } };
 	char metadata[3000] = "{\"tied\":\"a\",\"x\":\"";
@@ -84,6 +84,6 @@ int main(void)
 	TCase *tc = tcase_create("checkpoint_memory");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_source_without_memory_leaks_or_crashes);
+	tcase_add_test(tc, a_source_without_memory_fails_and_leaks_nothing);
 	return suite_run("checkpoint_memory", tc, NULL);
 }

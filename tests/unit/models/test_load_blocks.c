@@ -49,7 +49,7 @@ static struct plan make_plan(void)
 	return plan;
 }
 
-START_TEST(blocks_lose_or_repeat_a_byte)
+START_TEST(blocks_cover_each_byte_once)
 {
 	struct plan plan = make_plan();
 	size_t at = 0;
@@ -84,7 +84,7 @@ START_TEST(blocks_lose_or_repeat_a_byte)
 }
 END_TEST
 
-START_TEST(parts_are_joined_over_a_gap)
+START_TEST(parts_are_joined_up_to_a_gap)
 {
 	struct plan plan = make_plan();
 	struct cursor c = { .run = runs, .left = plan.bytes };
@@ -110,7 +110,7 @@ START_TEST(parts_are_joined_over_a_gap)
 }
 END_TEST
 
-START_TEST(a_plan_without_bytes_has_a_block)
+START_TEST(a_plan_without_bytes_has_no_blocks)
 {
 	struct plan plan = { 0 };
 	struct blocks b;
@@ -138,7 +138,7 @@ static uint64_t hash_with(const struct block_hash_code *code, const char *bytes,
 	return hash;
 }
 
-START_TEST(a_set_of_instructions_hashes_otherwise)
+START_TEST(all_sets_of_instructions_hash_alike)
 {
 	static const size_t sizes[] = { 0, 1, 8, 240, 241, 4096, BLOCK_BYTES };
 	static const size_t pieces[] = { 1000, 65537, BLOCK_BYTES };
@@ -160,7 +160,7 @@ START_TEST(a_set_of_instructions_hashes_otherwise)
 }
 END_TEST
 
-START_TEST(the_digest_depends_on_the_order_in_which_hashes_come)
+START_TEST(the_digest_is_the_same_whichever_hash_comes_first)
 {
 	uint64_t hashes[3] = { 7, 8, 9 };
 	char text[DIGEST_TEXT], expected[DIGEST_TEXT];
@@ -227,7 +227,7 @@ static void read_at(struct source *s, uint64_t offset, size_t n)
 	free(room);
 }
 
-START_TEST(a_direct_read_that_is_not_aligned_gives_other_bytes)
+START_TEST(a_direct_read_that_is_not_aligned_gives_the_right_bytes)
 {
 	struct load_files files;
 	struct source s;
@@ -251,7 +251,7 @@ START_TEST(a_direct_read_that_is_not_aligned_gives_other_bytes)
 }
 END_TEST
 
-START_TEST(a_direct_read_beyond_the_end_succeeds)
+START_TEST(a_direct_read_beyond_the_end_fails)
 {
 	struct load_files files;
 	struct source s;
@@ -270,7 +270,7 @@ START_TEST(a_direct_read_beyond_the_end_succeeds)
 }
 END_TEST
 
-START_TEST(a_cached_file_is_read_past_the_cache)
+START_TEST(a_cached_file_is_read_through_the_cache)
 {
 	struct load_files files;
 	struct source s;
@@ -304,7 +304,7 @@ static bool is_known_to_be_cold(int fd)
 	return !in_cache && preadv2(fd, &to, 1, FILE_BYTES - 1, RWF_NOWAIT) < 0 && errno == EAGAIN;
 }
 
-START_TEST(a_cold_file_is_read_through_the_cache)
+START_TEST(a_cold_file_is_read_directly)
 {
 	struct load_files files;
 	struct source s;
@@ -353,7 +353,7 @@ static int take_all(struct crew *crew, unsigned thread, void *user)
 	return 0;
 }
 
-START_TEST(a_block_is_taken_twice_or_never)
+START_TEST(each_block_is_taken_once)
 {
 	struct crew_work work = { .threads = 7, .blocks = BLOCKS, .run = take_all };
 	uint64_t ns;
@@ -376,7 +376,7 @@ static int fail_at_ten(struct crew *crew, unsigned thread, void *user)
 	return 0;
 }
 
-START_TEST(an_error_of_a_thread_does_not_stop_the_others)
+START_TEST(an_error_of_a_thread_stops_the_others)
 {
 	struct crew_work work = { .threads = 4, .blocks = UINT64_MAX, .run = fail_at_ten };
 	uint64_t ns;
@@ -406,7 +406,7 @@ static int cancel(void *user, const struct gpushm_load_progress *p)
 	return ++*calls == 3;
 }
 
-START_TEST(progress_can_not_cancel)
+START_TEST(progress_can_cancel)
 {
 	unsigned calls = 0;
 	struct crew_work work = { .threads = 2,
@@ -429,7 +429,7 @@ static int note(void *user, const struct gpushm_load_progress *p)
 	return 0;
 }
 
-START_TEST(the_last_progress_is_not_the_whole)
+START_TEST(the_last_progress_is_the_whole)
 {
 	struct gpushm_load_progress last = { 0 };
 	struct crew_work work = { .threads = 3,
@@ -452,18 +452,18 @@ int main(void)
 	TCase *t = tcase_create("load_blocks");
 
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
-	tcase_add_test(t, blocks_lose_or_repeat_a_byte);
-	tcase_add_test(t, parts_are_joined_over_a_gap);
-	tcase_add_test(t, a_plan_without_bytes_has_a_block);
-	tcase_add_test(t, a_set_of_instructions_hashes_otherwise);
-	tcase_add_test(t, the_digest_depends_on_the_order_in_which_hashes_come);
-	tcase_add_test(t, a_direct_read_that_is_not_aligned_gives_other_bytes);
-	tcase_add_test(t, a_direct_read_beyond_the_end_succeeds);
-	tcase_add_test(t, a_cached_file_is_read_past_the_cache);
-	tcase_add_test(t, a_cold_file_is_read_through_the_cache);
-	tcase_add_test(t, a_block_is_taken_twice_or_never);
-	tcase_add_test(t, an_error_of_a_thread_does_not_stop_the_others);
-	tcase_add_test(t, progress_can_not_cancel);
-	tcase_add_test(t, the_last_progress_is_not_the_whole);
+	tcase_add_test(t, blocks_cover_each_byte_once);
+	tcase_add_test(t, parts_are_joined_up_to_a_gap);
+	tcase_add_test(t, a_plan_without_bytes_has_no_blocks);
+	tcase_add_test(t, all_sets_of_instructions_hash_alike);
+	tcase_add_test(t, the_digest_is_the_same_whichever_hash_comes_first);
+	tcase_add_test(t, a_direct_read_that_is_not_aligned_gives_the_right_bytes);
+	tcase_add_test(t, a_direct_read_beyond_the_end_fails);
+	tcase_add_test(t, a_cached_file_is_read_through_the_cache);
+	tcase_add_test(t, a_cold_file_is_read_directly);
+	tcase_add_test(t, each_block_is_taken_once);
+	tcase_add_test(t, an_error_of_a_thread_stops_the_others);
+	tcase_add_test(t, progress_can_cancel);
+	tcase_add_test(t, the_last_progress_is_the_whole);
 	return suite_run("load_blocks", t, NULL);
 }

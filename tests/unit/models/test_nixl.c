@@ -134,7 +134,7 @@ static int pair_read(struct pair *p)
 	return r < 0 ? r : 0;
 }
 
-START_TEST(a_read_brings_other_bytes)
+START_TEST(a_read_brings_the_right_bytes)
 {
 	struct pair p;
 
@@ -147,7 +147,7 @@ START_TEST(a_read_brings_other_bytes)
 }
 END_TEST
 
-START_TEST(a_call_that_fails_leaks_or_says_nothing)
+START_TEST(a_failed_call_is_named_and_leaks_nothing)
 {
 	int n = 1, r;
 
@@ -172,7 +172,7 @@ START_TEST(a_call_that_fails_leaks_or_says_nothing)
 }
 END_TEST
 
-START_TEST(a_peer_that_has_gone_is_waited_for)
+START_TEST(a_read_from_a_peer_that_has_gone_fails)
 {
 	struct pair p;
 
@@ -186,7 +186,7 @@ START_TEST(a_peer_that_has_gone_is_waited_for)
 }
 END_TEST
 
-START_TEST(a_read_that_is_given_up_outlives_the_agent)
+START_TEST(a_read_can_be_given_up_and_leaks_nothing)
 {
 	struct pair p;
 	struct nixl_part part;
@@ -204,7 +204,7 @@ START_TEST(a_read_that_is_given_up_outlives_the_agent)
 }
 END_TEST
 
-START_TEST(metadata_of_something_else_are_taken)
+START_TEST(metadata_of_something_else_are_refused)
 {
 	struct pair p;
 
@@ -239,7 +239,7 @@ static int read_unregistered(void *arg)
 	return 0;
 }
 
-START_TEST(misuse_is_not_found)
+START_TEST(the_fake_library_aborts_on_misuse)
 {
 	struct pair p;
 
@@ -261,7 +261,7 @@ static const char grant_text[] =
 	"\"address\":139637976727552,\"bytes\":4096},"
 	"\"pieces\":[[200,300,0],[500,400,512],[900,100,1024]]}";
 
-START_TEST(a_grant_changes_when_it_is_written_and_read)
+START_TEST(a_grant_stays_the_same_when_it_is_read_and_written)
 {
 	struct nixl_part *parts;
 	struct grant g;
@@ -317,7 +317,7 @@ static const struct {
 	{ "}", "" },
 };
 
-START_TEST(a_grant_that_lies_is_taken)
+START_TEST(a_grant_that_lies_is_refused)
 {
 	const char *was = lies[_i].was, *is = lies[_i].is, *at = strstr(grant_text, was);
 	char text[2 * sizeof(grant_text)];
@@ -373,7 +373,7 @@ static void remove_packages(const char *folder)
 	rmdir(folder);
 }
 
-START_TEST(the_library_of_a_wheel_is_not_found)
+START_TEST(the_library_of_a_wheel_is_found)
 {
 	char folder[] = "/tmp/gpushm-nixl-XXXXXX", other[] = "/tmp/gpushm-nixl-XXXXXX";
 	char missing[] = "/nonexistent/libnixl_capi.so", text[] = "/proc/self/status";
@@ -397,15 +397,16 @@ int main(void)
 
 	find_fake();
 	tcase_add_checked_fixture(agents, open_fake, NULL);
-	tcase_add_test(agents, a_read_brings_other_bytes);
-	tcase_add_test(agents, a_call_that_fails_leaks_or_says_nothing);
-	tcase_add_test(agents, a_peer_that_has_gone_is_waited_for);
-	tcase_add_test(agents, a_read_that_is_given_up_outlives_the_agent);
-	tcase_add_test(agents, metadata_of_something_else_are_taken);
-	tcase_add_test(agents, misuse_is_not_found);
-	tcase_add_test(library, the_library_of_a_wheel_is_not_found);
+	tcase_add_test(agents, a_read_brings_the_right_bytes);
+	tcase_add_test(agents, a_failed_call_is_named_and_leaks_nothing);
+	tcase_add_test(agents, a_read_from_a_peer_that_has_gone_fails);
+	tcase_add_test(agents, a_read_can_be_given_up_and_leaks_nothing);
+	tcase_add_test(agents, metadata_of_something_else_are_refused);
+	tcase_add_test(agents, the_fake_library_aborts_on_misuse);
+	tcase_add_test(library, the_library_of_a_wheel_is_found);
 	tcase_add_checked_fixture(grants, fds_mark, fds_check);
-	tcase_add_test(grants, a_grant_changes_when_it_is_written_and_read);
-	tcase_add_loop_test(grants, a_grant_that_lies_is_taken, 0, sizeof(lies) / sizeof(lies[0]));
+	tcase_add_test(grants, a_grant_stays_the_same_when_it_is_read_and_written);
+	tcase_add_loop_test(grants, a_grant_that_lies_is_refused, 0,
+			    sizeof(lies) / sizeof(lies[0]));
 	return suite_run("nixl", agents, library, grants, NULL);
 }

@@ -42,7 +42,7 @@ static const struct {
 	{ "http://h/\xc3\xa4", "http://h/%C3%A4", "http://h/%C3%A4", "http://h:80", false },
 };
 
-START_TEST(a_url_is_understood_in_another_way_than_libcurl_does)
+START_TEST(a_url_is_understood_as_libcurl_does)
 {
 	struct url u = { 0 };
 
@@ -118,7 +118,7 @@ static void compare_hosts(const char *text)
 	url_clear(&u);
 }
 
-START_TEST(libcurl_connects_to_another_host)
+START_TEST(libcurl_connects_to_the_same_host)
 {
 	static const char *const parts[] = {
 		"http:/", "/",	  "HTTPS://", "a",     "b.c",	"@",   ":",	     "u:p@",
@@ -173,7 +173,7 @@ static const char *const bad_urls[] = {
 	"https://\xc3\xa4/",
 };
 
-START_TEST(a_strange_url_is_taken_or_shown)
+START_TEST(a_strange_url_is_refused_and_its_secrets_are_not_shown)
 {
 	struct url u = { 0 };
 
@@ -183,7 +183,7 @@ START_TEST(a_strange_url_is_taken_or_shown)
 }
 END_TEST
 
-START_TEST(what_is_no_url_is_taken_for_one)
+START_TEST(what_is_no_url_is_recognised)
 {
 	ck_assert(!url_is("ftp://h/x"));
 	ck_assert(!url_is("model.safetensors"));
@@ -211,7 +211,7 @@ static const struct {
 	{ "https://h/a/b", "https://evil/c", NULL },
 };
 
-START_TEST(a_sibling_leaves_its_folder)
+START_TEST(a_sibling_stays_in_its_folder)
 {
 	char *ret = NULL;
 	int r = url_sibling(siblings[_i].url, siblings[_i].name, &ret);
@@ -241,7 +241,7 @@ static void read_head(struct head *h, const char *text)
 	}
 }
 
-START_TEST(the_head_of_a_part_is_misread)
+START_TEST(the_head_of_a_part_is_read_correctly)
 {
 	struct head h = { 0 };
 
@@ -279,7 +279,7 @@ static const char *const bad_ranges[] = {
 	"",
 };
 
-START_TEST(a_broken_content_range_counts)
+START_TEST(a_broken_content_range_is_ignored)
 {
 	char text[128];
 	struct head h = { 0 };
@@ -296,7 +296,7 @@ static const char *const bad_etags[] = {
 	"a", "\"a", "a\"", "\"a\"b", "\"a b\"", "\"a\tb\"", "w/", "W/a", "\"\x01\"", "",
 };
 
-START_TEST(an_etag_that_can_not_be_sent_back_counts)
+START_TEST(an_etag_that_can_not_be_sent_back_is_ignored)
 {
 	char text[128];
 	struct head h = { 0 };
@@ -324,7 +324,7 @@ static const struct {
 	{ "soon", false, 0 },
 };
 
-START_TEST(a_retry_after_is_misread)
+START_TEST(a_retry_after_is_read_correctly)
 {
 	char text[128];
 	struct head h = { 0 };
@@ -354,7 +354,7 @@ static const struct {
 	{ "<https://b/x>; rel=\"duplicate", NULL, NULL },
 };
 
-START_TEST(a_link_is_misread)
+START_TEST(a_link_is_read_correctly)
 {
 	char text[256];
 	struct head h = { 0 };
@@ -370,7 +370,7 @@ START_TEST(a_link_is_misread)
 }
 END_TEST
 
-START_TEST(a_server_names_more_places_than_are_kept)
+START_TEST(the_places_that_a_server_names_are_limited)
 {
 	struct head h = { 0 };
 
@@ -443,7 +443,7 @@ static void assert_token(const char *url, const struct gpushm_remote_options *o,
 	ck_assert_str_eq(got, token);
 }
 
-START_TEST(a_token_is_sent_to_somebody_else)
+START_TEST(a_token_is_sent_only_to_those_who_may_have_it)
 {
 	struct gpushm_remote_options o = { .struct_size = sizeof(o) };
 
@@ -468,7 +468,7 @@ END_TEST
 
 static const char *const bad_tokens[] = { "", "\n", "  \nx", "a b", "a\tb", "a\x7f", "\xc3\xa4" };
 
-START_TEST(what_is_no_token_is_sent)
+START_TEST(what_is_no_token_is_refused)
 {
 	struct gpushm_remote_options o = { .struct_size = sizeof(o),
 					   .token_file = file_of(bad_tokens[_i]) };
@@ -479,7 +479,7 @@ START_TEST(what_is_no_token_is_sent)
 }
 END_TEST
 
-START_TEST(a_token_of_any_length_is_read)
+START_TEST(a_token_that_is_too_long_is_refused)
 {
 	char *text = malloc(TOKEN_BYTES_MAX + 2);
 	struct gpushm_remote_options o = { .struct_size = sizeof(o) };
@@ -495,7 +495,7 @@ START_TEST(a_token_of_any_length_is_read)
 }
 END_TEST
 
-START_TEST(options_of_a_newer_library_are_ignored)
+START_TEST(options_of_a_newer_library_are_refused)
 {
 	struct {
 		struct gpushm_remote_options o;
@@ -516,7 +516,7 @@ static int wait_with(const struct gpushm_remote_options *o)
 	return gpushm_pull_wait("https://127.0.0.1:1/v1/buffers/m", NULL, o, 0, NULL, NULL);
 }
 
-START_TEST(a_wait_for_a_buffer_takes_options_that_others_refuse)
+START_TEST(a_wait_for_a_buffer_checks_its_options)
 {
 	struct {
 		struct gpushm_remote_options o;
@@ -558,7 +558,7 @@ static struct place *take(struct places *p, const struct place *avoid, char *ret
 	return place;
 }
 
-START_TEST(a_place_gets_all_readers)
+START_TEST(readers_are_spread_over_places)
 {
 	struct place *a, *b, *c;
 	struct places p;
@@ -585,7 +585,7 @@ START_TEST(a_place_gets_all_readers)
 }
 END_TEST
 
-START_TEST(a_busy_place_is_asked)
+START_TEST(a_busy_place_is_left_alone)
 {
 	struct url u = { 0 };
 	struct place *a;
@@ -606,7 +606,7 @@ START_TEST(a_busy_place_is_asked)
 }
 END_TEST
 
-START_TEST(where_redirects_lead_to_is_forgotten)
+START_TEST(where_redirects_lead_to_is_remembered)
 {
 	struct url target = { 0 };
 	struct place *a;
@@ -633,25 +633,26 @@ int main(void)
 	TCase *tc = tcase_create("remote");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_loop_test(tc, a_url_is_understood_in_another_way_than_libcurl_does, 0,
-			    array_size(urls));
-	tcase_add_test(tc, libcurl_connects_to_another_host);
-	tcase_add_loop_test(tc, a_strange_url_is_taken_or_shown, 0, array_size(bad_urls));
-	tcase_add_test(tc, what_is_no_url_is_taken_for_one);
-	tcase_add_loop_test(tc, a_sibling_leaves_its_folder, 0, array_size(siblings));
-	tcase_add_test(tc, the_head_of_a_part_is_misread);
-	tcase_add_loop_test(tc, a_broken_content_range_counts, 0, array_size(bad_ranges));
-	tcase_add_loop_test(tc, an_etag_that_can_not_be_sent_back_counts, 0, array_size(bad_etags));
-	tcase_add_loop_test(tc, a_retry_after_is_misread, 0, array_size(retries));
-	tcase_add_loop_test(tc, a_link_is_misread, 0, array_size(links));
-	tcase_add_test(tc, a_server_names_more_places_than_are_kept);
-	tcase_add_test(tc, a_token_is_sent_to_somebody_else);
-	tcase_add_loop_test(tc, what_is_no_token_is_sent, 0, array_size(bad_tokens));
-	tcase_add_test(tc, a_token_of_any_length_is_read);
-	tcase_add_test(tc, options_of_a_newer_library_are_ignored);
-	tcase_add_test(tc, a_wait_for_a_buffer_takes_options_that_others_refuse);
-	tcase_add_test(tc, a_place_gets_all_readers);
-	tcase_add_test(tc, a_busy_place_is_asked);
-	tcase_add_test(tc, where_redirects_lead_to_is_forgotten);
+	tcase_add_loop_test(tc, a_url_is_understood_as_libcurl_does, 0, array_size(urls));
+	tcase_add_test(tc, libcurl_connects_to_the_same_host);
+	tcase_add_loop_test(tc, a_strange_url_is_refused_and_its_secrets_are_not_shown, 0,
+			    array_size(bad_urls));
+	tcase_add_test(tc, what_is_no_url_is_recognised);
+	tcase_add_loop_test(tc, a_sibling_stays_in_its_folder, 0, array_size(siblings));
+	tcase_add_test(tc, the_head_of_a_part_is_read_correctly);
+	tcase_add_loop_test(tc, a_broken_content_range_is_ignored, 0, array_size(bad_ranges));
+	tcase_add_loop_test(tc, an_etag_that_can_not_be_sent_back_is_ignored, 0,
+			    array_size(bad_etags));
+	tcase_add_loop_test(tc, a_retry_after_is_read_correctly, 0, array_size(retries));
+	tcase_add_loop_test(tc, a_link_is_read_correctly, 0, array_size(links));
+	tcase_add_test(tc, the_places_that_a_server_names_are_limited);
+	tcase_add_test(tc, a_token_is_sent_only_to_those_who_may_have_it);
+	tcase_add_loop_test(tc, what_is_no_token_is_refused, 0, array_size(bad_tokens));
+	tcase_add_test(tc, a_token_that_is_too_long_is_refused);
+	tcase_add_test(tc, options_of_a_newer_library_are_refused);
+	tcase_add_test(tc, a_wait_for_a_buffer_checks_its_options);
+	tcase_add_test(tc, readers_are_spread_over_places);
+	tcase_add_test(tc, a_busy_place_is_left_alone);
+	tcase_add_test(tc, where_redirects_lead_to_is_remembered);
 	return suite_run("remote", tc, NULL);
 }

@@ -274,7 +274,7 @@ static int read_file(void)
 	return error;
 }
 
-START_TEST(a_file_of_a_server_leaks_or_is_wrong)
+START_TEST(reading_a_file_without_memory_fails_and_leaks_nothing)
 {
 	start_server();
 	if (has_remote())
@@ -301,7 +301,7 @@ static int request(void)
 	return error;
 }
 
-START_TEST(a_request_leaks_or_is_wrong)
+START_TEST(a_request_without_memory_fails_and_leaks_nothing)
 {
 	start_server();
 	if (has_remote())
@@ -315,7 +315,7 @@ static int wait_for_buffer(void)
 	return gpushm_pull_wait(url_of("/v1/buffers/a"), NULL, &options, 60000, NULL, NULL);
 }
 
-START_TEST(a_wait_for_a_buffer_leaks)
+START_TEST(a_wait_without_memory_fails_and_leaks_nothing)
 {
 	start_server();
 	if (has_remote())
@@ -459,7 +459,7 @@ static int pull_for_others(void)
 	return pull_by(&observer);
 }
 
-START_TEST(a_pull_without_memory_leaves_something)
+START_TEST(a_pull_without_memory_leaves_nothing)
 {
 	static int (*const ways[])(void) = { pull, pull_for_others };
 
@@ -566,7 +566,7 @@ static int write_ring(void)
 	return write_grant(2);
 }
 
-START_TEST(a_text_that_is_written_lacks_something)
+START_TEST(a_text_written_without_memory_is_whole_or_fails)
 {
 	int (*const write[])(void) = { write_manifest, write_pieces, write_ring };
 
@@ -596,7 +596,7 @@ static int parse_grant(void)
 	return r;
 }
 
-START_TEST(a_text_that_can_not_be_read_for_want_of_memory_is_broken)
+START_TEST(reading_a_text_without_memory_reports_out_of_memory)
 {
 	fds_mark();
 	right = strdup(manifest);
@@ -616,11 +616,11 @@ int main(void)
 	TCase *tc = tcase_create("remote_memory");
 
 	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, a_file_of_a_server_leaks_or_is_wrong);
-	tcase_add_test(tc, a_request_leaks_or_is_wrong);
-	tcase_add_test(tc, a_wait_for_a_buffer_leaks);
-	tcase_add_loop_test(tc, a_pull_without_memory_leaves_something, 0, 2);
-	tcase_add_loop_test(tc, a_text_that_is_written_lacks_something, 0, 3);
-	tcase_add_test(tc, a_text_that_can_not_be_read_for_want_of_memory_is_broken);
+	tcase_add_test(tc, reading_a_file_without_memory_fails_and_leaks_nothing);
+	tcase_add_test(tc, a_request_without_memory_fails_and_leaks_nothing);
+	tcase_add_test(tc, a_wait_without_memory_fails_and_leaks_nothing);
+	tcase_add_loop_test(tc, a_pull_without_memory_leaves_nothing, 0, 2);
+	tcase_add_loop_test(tc, a_text_written_without_memory_is_whole_or_fails, 0, 3);
+	tcase_add_test(tc, reading_a_text_without_memory_reports_out_of_memory);
 	return suite_run("remote_memory", tc, NULL);
 }

@@ -81,7 +81,7 @@ static void expect_slots(const struct ring_piece *pieces, size_t n)
 	}
 }
 
-START_TEST(threads_find_too_few_slots)
+START_TEST(threads_find_enough_slots)
 {
 	for (unsigned threads = 1; threads <= RING_THREADS_MAX; threads++)
 		for (unsigned most = 1; most <= RING_BLOCKS_MAX; most++) {
@@ -100,7 +100,7 @@ START_TEST(threads_find_too_few_slots)
 END_TEST
 
 /* What the loader has on most machines: 12 threads, six slots of 16 MiB. */
-START_TEST(twelve_threads_copy_single_blocks)
+START_TEST(twelve_threads_get_six_slots_of_four_blocks)
 {
 	cut(12, RING_BLOCKS_MAX);
 	ck_assert_uint_eq(ring.blocks, 4);
@@ -109,7 +109,7 @@ START_TEST(twelve_threads_copy_single_blocks)
 END_TEST
 
 /* A save takes more memory for a larger part. */
-START_TEST(a_slot_lies_in_two_pieces)
+START_TEST(a_slot_lies_in_one_piece)
 {
 	const struct ring_piece pieces[] = {
 		{ .memory = (char *)0x100000000, .bytes = RING_BYTES(1) },
@@ -127,7 +127,7 @@ END_TEST
 
 /* ---- slots ---- */
 
-START_TEST(threads_of_one_group_get_two_slots)
+START_TEST(threads_of_one_group_share_a_slot)
 {
 	struct slot *a, *b;
 
@@ -144,7 +144,7 @@ START_TEST(threads_of_one_group_get_two_slots)
 }
 END_TEST
 
-START_TEST(a_slot_comes_before_one_that_was_given_back_earlier)
+START_TEST(slots_come_in_the_order_in_which_they_were_given_back)
 {
 	struct slot *s[6];
 
@@ -203,7 +203,7 @@ static void *fill_slots(void *arg)
 	return NULL;
 }
 
-START_TEST(a_slot_has_blocks_of_two_groups)
+START_TEST(a_slot_has_blocks_of_one_group)
 {
 	struct ring_piece piece = { .bytes = RING_BYTES(THREADS) };
 	pthread_t threads[THREADS];
@@ -254,7 +254,7 @@ static void start_waiter(struct waiter *w, uint64_t group)
 	ck_assert(!w->ended);
 }
 
-START_TEST(a_thread_waits_though_a_slot_was_given_back)
+START_TEST(a_waiting_thread_gets_a_slot_that_was_given_back)
 {
 	struct waiter w;
 
@@ -267,7 +267,7 @@ START_TEST(a_thread_waits_though_a_slot_was_given_back)
 END_TEST
 
 /* Two of one group wait; one slot is free for both. */
-START_TEST(a_thread_waits_though_its_group_has_a_slot)
+START_TEST(a_waiting_thread_gets_the_slot_of_its_group)
 {
 	struct waiter w, other = { .group = 77 };
 
@@ -282,7 +282,7 @@ START_TEST(a_thread_waits_though_its_group_has_a_slot)
 }
 END_TEST
 
-START_TEST(a_thread_waits_in_a_ring_that_was_stopped)
+START_TEST(a_stopped_ring_wakes_its_threads)
 {
 	struct waiter w;
 
@@ -301,14 +301,14 @@ int main(void)
 	TCase *t = tcase_create("ring");
 
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, threads_find_too_few_slots);
-	tcase_add_test(t, twelve_threads_copy_single_blocks);
-	tcase_add_test(t, a_slot_lies_in_two_pieces);
-	tcase_add_test(t, threads_of_one_group_get_two_slots);
-	tcase_add_test(t, a_slot_comes_before_one_that_was_given_back_earlier);
-	tcase_add_test(t, a_slot_has_blocks_of_two_groups);
-	tcase_add_test(t, a_thread_waits_though_a_slot_was_given_back);
-	tcase_add_test(t, a_thread_waits_though_its_group_has_a_slot);
-	tcase_add_test(t, a_thread_waits_in_a_ring_that_was_stopped);
+	tcase_add_test(t, threads_find_enough_slots);
+	tcase_add_test(t, twelve_threads_get_six_slots_of_four_blocks);
+	tcase_add_test(t, a_slot_lies_in_one_piece);
+	tcase_add_test(t, threads_of_one_group_share_a_slot);
+	tcase_add_test(t, slots_come_in_the_order_in_which_they_were_given_back);
+	tcase_add_test(t, a_slot_has_blocks_of_one_group);
+	tcase_add_test(t, a_waiting_thread_gets_a_slot_that_was_given_back);
+	tcase_add_test(t, a_waiting_thread_gets_the_slot_of_its_group);
+	tcase_add_test(t, a_stopped_ring_wakes_its_threads);
 	return suite_run("ring", t, NULL);
 }

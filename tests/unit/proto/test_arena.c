@@ -21,7 +21,7 @@ static void *take(struct arena *a, size_t n)
 	return a->allocator.alloc(a->allocator.allocator_data, n);
 }
 
-START_TEST(pieces_overlap_or_are_not_aligned)
+START_TEST(pieces_are_aligned_and_do_not_overlap)
 {
 	struct arena a;
 	char *last = NULL;
@@ -41,7 +41,7 @@ START_TEST(pieces_overlap_or_are_not_aligned)
 }
 END_TEST
 
-START_TEST(more_than_the_budget_is_handed_out)
+START_TEST(no_more_than_the_budget_is_handed_out)
 {
 	struct arena a;
 
@@ -58,7 +58,7 @@ START_TEST(more_than_the_budget_is_handed_out)
 }
 END_TEST
 
-START_TEST(a_budget_that_is_no_multiple_of_the_alignment_overflows)
+START_TEST(an_unaligned_budget_is_not_exceeded)
 {
 	struct arena a;
 
@@ -70,7 +70,7 @@ START_TEST(a_budget_that_is_no_multiple_of_the_alignment_overflows)
 }
 END_TEST
 
-START_TEST(reset_does_not_give_the_budget_back)
+START_TEST(reset_gives_the_budget_back)
 {
 	struct arena a;
 	void *first;
@@ -84,7 +84,7 @@ START_TEST(reset_does_not_give_the_budget_back)
 }
 END_TEST
 
-START_TEST(done_frees_twice)
+START_TEST(done_may_be_called_twice)
 {
 	struct arena a = { 0 };
 
@@ -97,7 +97,7 @@ START_TEST(done_frees_twice)
 END_TEST
 
 /* Request { describe { arrays: as many empty ones as fit } }: two bytes each. */
-START_TEST(a_hostile_frame_unpacks_beyond_its_budget)
+START_TEST(a_hostile_frame_is_refused_within_its_budget)
 {
 	unsigned char frame[FRAME_MAX] = { 0x1a, 0xfc, 0xff, 0x03 };
 	struct arena a;
@@ -148,7 +148,7 @@ static size_t describe_pack(size_t n, unsigned char *frame)
 	return gpushm__proto__request__pack(&request, frame);
 }
 
-START_TEST(a_full_frame_of_small_arrays_does_not_fit_the_budget)
+START_TEST(a_full_frame_of_small_arrays_fits_the_budget)
 {
 	unsigned char frame[FRAME_MAX];
 	size_t n = 1, len = 0;
@@ -173,12 +173,12 @@ int main(void)
 	TCase *tc = tcase_create("arena");
 
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
-	tcase_add_test(tc, pieces_overlap_or_are_not_aligned);
-	tcase_add_test(tc, more_than_the_budget_is_handed_out);
-	tcase_add_test(tc, a_budget_that_is_no_multiple_of_the_alignment_overflows);
-	tcase_add_test(tc, reset_does_not_give_the_budget_back);
-	tcase_add_test(tc, done_frees_twice);
-	tcase_add_test(tc, a_hostile_frame_unpacks_beyond_its_budget);
-	tcase_add_test(tc, a_full_frame_of_small_arrays_does_not_fit_the_budget);
+	tcase_add_test(tc, pieces_are_aligned_and_do_not_overlap);
+	tcase_add_test(tc, no_more_than_the_budget_is_handed_out);
+	tcase_add_test(tc, an_unaligned_budget_is_not_exceeded);
+	tcase_add_test(tc, reset_gives_the_budget_back);
+	tcase_add_test(tc, done_may_be_called_twice);
+	tcase_add_test(tc, a_hostile_frame_is_refused_within_its_budget);
+	tcase_add_test(tc, a_full_frame_of_small_arrays_fits_the_budget);
 	return suite_run("arena", tc, NULL);
 }

@@ -13,7 +13,7 @@
 #include <check.h>
 #include <string.h>
 
-START_TEST(a_code_of_the_protocol_has_no_name_or_errno)
+START_TEST(each_code_of_the_protocol_has_a_name_and_an_errno)
 {
 	const ProtobufCEnumDescriptor *d = &gpushm__proto__code__descriptor;
 
@@ -27,7 +27,7 @@ START_TEST(a_code_of_the_protocol_has_no_name_or_errno)
 }
 END_TEST
 
-START_TEST(the_errno_differs_from_what_the_protocol_says)
+START_TEST(the_errno_is_what_the_protocol_says)
 {
 	ck_assert_int_eq(code_to_errno(CODE_OK), 0);
 	ck_assert_int_eq(code_to_errno(CODE_BAD_REQUEST), EINVAL);
@@ -38,7 +38,7 @@ START_TEST(the_errno_differs_from_what_the_protocol_says)
 }
 END_TEST
 
-START_TEST(a_code_of_a_later_version_is_read_out_of_bounds)
+START_TEST(a_code_of_a_later_version_is_unknown)
 {
 	const int codes[] = { -1, CODE_COUNT, CODE_COUNT + 1, 0x7fffffff, -0x7fffffff - 1 };
 
@@ -49,7 +49,7 @@ START_TEST(a_code_of_a_later_version_is_read_out_of_bounds)
 }
 END_TEST
 
-START_TEST(a_fault_loses_its_code_or_its_text)
+START_TEST(a_fault_has_its_code_and_its_text)
 {
 	struct fault f;
 
@@ -60,7 +60,7 @@ START_TEST(a_fault_loses_its_code_or_its_text)
 }
 END_TEST
 
-START_TEST(a_long_fault_is_cut_inside_a_character)
+START_TEST(a_long_fault_is_cut_between_characters)
 {
 	struct fault f;
 	char text[1024];
@@ -81,10 +81,10 @@ int main(void)
 	TCase *tc = tcase_create("code");
 
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
-	tcase_add_test(tc, a_code_of_the_protocol_has_no_name_or_errno);
-	tcase_add_test(tc, the_errno_differs_from_what_the_protocol_says);
-	tcase_add_test(tc, a_code_of_a_later_version_is_read_out_of_bounds);
-	tcase_add_test(tc, a_fault_loses_its_code_or_its_text);
-	tcase_add_test(tc, a_long_fault_is_cut_inside_a_character);
+	tcase_add_test(tc, each_code_of_the_protocol_has_a_name_and_an_errno);
+	tcase_add_test(tc, the_errno_is_what_the_protocol_says);
+	tcase_add_test(tc, a_code_of_a_later_version_is_unknown);
+	tcase_add_test(tc, a_fault_has_its_code_and_its_text);
+	tcase_add_test(tc, a_long_fault_is_cut_between_characters);
 	return suite_run("code", tc, NULL);
 }

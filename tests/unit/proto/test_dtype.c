@@ -73,7 +73,7 @@ static void same_type(struct dtype a, struct dtype b)
 	ck_assert_uint_eq(a.itemsize, b.itemsize);
 }
 
-START_TEST(a_type_has_the_wrong_size_or_alignment)
+START_TEST(each_type_has_its_size_and_alignment)
 {
 	for (size_t i = 0; i < array_size(known); i++) {
 		ck_assert_msg(dtype_valid(known[i].type), "%s", known[i].name);
@@ -84,7 +84,7 @@ START_TEST(a_type_has_the_wrong_size_or_alignment)
 }
 END_TEST
 
-START_TEST(a_name_does_not_come_back_as_its_type)
+START_TEST(each_name_comes_back_as_its_type)
 {
 	struct dtype back;
 	char name[64];
@@ -98,7 +98,7 @@ START_TEST(a_name_does_not_come_back_as_its_type)
 }
 END_TEST
 
-START_TEST(a_typestr_does_not_come_back_as_its_type)
+START_TEST(each_typestr_comes_back_as_its_type)
 {
 	struct dtype back;
 	char typestr[16];
@@ -118,7 +118,7 @@ START_TEST(a_typestr_does_not_come_back_as_its_type)
 }
 END_TEST
 
-START_TEST(an_invalid_type_passes)
+START_TEST(an_invalid_type_is_refused)
 {
 	static const struct dtype types[] = {
 		{ 3, 64, 1, 0 },
@@ -152,7 +152,7 @@ END_TEST
 
 /* Every one of the 2^24 combinations of code, bits and lanes below 256: a valid one has a size
  * and a name. */
-START_TEST(a_valid_type_has_no_bits_or_no_name)
+START_TEST(every_valid_type_has_bits_and_a_name)
 {
 	struct dtype back;
 	char name[64];
@@ -172,7 +172,7 @@ START_TEST(a_valid_type_has_no_bits_or_no_name)
 }
 END_TEST
 
-START_TEST(an_invalid_name_of_a_type_is_parsed)
+START_TEST(an_invalid_name_of_a_type_is_refused)
 {
 	static const char *const names[] = {
 		"",
@@ -207,7 +207,7 @@ START_TEST(an_invalid_name_of_a_type_is_parsed)
 }
 END_TEST
 
-START_TEST(an_invalid_or_unsupported_typestr_is_parsed)
+START_TEST(an_invalid_or_unsupported_typestr_is_refused)
 {
 	static const char *const none[] = { "",	    "<",       "f4",  "<f",	     "<f04",
 					    "<f-4", "<f4 ",    "<x4", "?f4",	     "<V",
@@ -224,7 +224,7 @@ START_TEST(an_invalid_or_unsupported_typestr_is_parsed)
 }
 END_TEST
 
-START_TEST(another_byte_order_mark_changes_the_type)
+START_TEST(an_equivalent_byte_order_mark_gives_the_same_type)
 {
 	static const struct {
 		const char *typestr;
@@ -243,7 +243,7 @@ START_TEST(another_byte_order_mark_changes_the_type)
 }
 END_TEST
 
-START_TEST(a_name_is_written_past_its_buffer)
+START_TEST(a_name_is_cut_to_its_buffer)
 {
 	char buf[8];
 
@@ -265,14 +265,14 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
-	tcase_add_test(tc, a_type_has_the_wrong_size_or_alignment);
-	tcase_add_test(tc, a_name_does_not_come_back_as_its_type);
-	tcase_add_test(tc, a_typestr_does_not_come_back_as_its_type);
-	tcase_add_test(tc, an_invalid_type_passes);
-	tcase_add_test(tc, a_valid_type_has_no_bits_or_no_name);
-	tcase_add_test(tc, an_invalid_name_of_a_type_is_parsed);
-	tcase_add_test(tc, an_invalid_or_unsupported_typestr_is_parsed);
-	tcase_add_test(tc, another_byte_order_mark_changes_the_type);
-	tcase_add_test(tc, a_name_is_written_past_its_buffer);
+	tcase_add_test(tc, each_type_has_its_size_and_alignment);
+	tcase_add_test(tc, each_name_comes_back_as_its_type);
+	tcase_add_test(tc, each_typestr_comes_back_as_its_type);
+	tcase_add_test(tc, an_invalid_type_is_refused);
+	tcase_add_test(tc, every_valid_type_has_bits_and_a_name);
+	tcase_add_test(tc, an_invalid_name_of_a_type_is_refused);
+	tcase_add_test(tc, an_invalid_or_unsupported_typestr_is_refused);
+	tcase_add_test(tc, an_equivalent_byte_order_mark_gives_the_same_type);
+	tcase_add_test(tc, a_name_is_cut_to_its_buffer);
 	return suite_run("dtype", tc, NULL);
 }

@@ -40,7 +40,7 @@ static void insert_all(void)
 	}
 }
 
-START_TEST(a_table_that_grows_or_shrinks_loses_a_link)
+START_TEST(a_table_that_grows_or_shrinks_keeps_every_link)
 {
 	insert_all();
 	ck_assert_uint_eq(table.n, N);
@@ -56,7 +56,7 @@ START_TEST(a_table_that_grows_or_shrinks_loses_a_link)
 }
 END_TEST
 
-START_TEST(an_empty_table_keeps_the_buckets_of_a_full_one)
+START_TEST(an_emptied_table_gives_its_buckets_back)
 {
 	size_t empty;
 
@@ -73,7 +73,7 @@ START_TEST(an_empty_table_keeps_the_buckets_of_a_full_one)
 END_TEST
 
 /* A table that is resized at each insert and drop would be slow. */
-START_TEST(a_table_resizes_again_and_again_around_one_size)
+START_TEST(a_table_keeps_its_buckets_around_one_size)
 {
 	const void *buckets;
 
@@ -91,7 +91,7 @@ START_TEST(a_table_resizes_again_and_again_around_one_size)
 END_TEST
 
 /* Whoever has waited for a name for the longest time comes first. */
-START_TEST(links_of_one_hash_lose_their_order)
+START_TEST(links_of_one_hash_keep_their_order)
 {
 	struct hashtable_link same[64] = { 0 };
 	const struct hashtable_link *it;
@@ -151,7 +151,7 @@ static int hash_at_once(void *arg)
 	return wrong;
 }
 
-START_TEST(the_first_hashes_of_threads_differ)
+START_TEST(the_first_hashes_of_threads_agree)
 {
 	for (unsigned i = 0; i < 100; i++)
 		ck_assert_int_eq(forked(hash_at_once, NULL), 0);
@@ -163,10 +163,10 @@ int main(void)
 	TCase *t = tcase_create("hashtable");
 
 	tcase_set_timeout(t, 60); /* forks take their time under a sanitizer */
-	tcase_add_test(t, a_table_that_grows_or_shrinks_loses_a_link);
-	tcase_add_test(t, an_empty_table_keeps_the_buckets_of_a_full_one);
-	tcase_add_test(t, a_table_resizes_again_and_again_around_one_size);
-	tcase_add_test(t, links_of_one_hash_lose_their_order);
-	tcase_add_test(t, the_first_hashes_of_threads_differ);
+	tcase_add_test(t, a_table_that_grows_or_shrinks_keeps_every_link);
+	tcase_add_test(t, an_emptied_table_gives_its_buckets_back);
+	tcase_add_test(t, a_table_keeps_its_buckets_around_one_size);
+	tcase_add_test(t, links_of_one_hash_keep_their_order);
+	tcase_add_test(t, the_first_hashes_of_threads_agree);
 	return suite_run("hashtable", t, NULL);
 }

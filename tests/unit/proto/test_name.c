@@ -97,7 +97,7 @@ static const struct text wrong_components[] = {
 	T("./a"), T("../a"), T("a/."), T("a/.."), T("a/./b"), T("a/../b"),
 };
 
-START_TEST(a_valid_name_is_refused)
+START_TEST(a_valid_name_is_accepted)
 {
 	all_pass(name_check_buffer, right, array_size(right));
 	all_pass(name_check_array, right, array_size(right));
@@ -105,7 +105,7 @@ START_TEST(a_valid_name_is_refused)
 }
 END_TEST
 
-START_TEST(controls_or_malformed_utf8_pass)
+START_TEST(controls_and_malformed_utf8_are_refused)
 {
 	all_fail(name_check_buffer, wrong_bytes, array_size(wrong_bytes));
 	all_fail(name_check_array, wrong_bytes, array_size(wrong_bytes));
@@ -115,7 +115,7 @@ START_TEST(controls_or_malformed_utf8_pass)
 }
 END_TEST
 
-START_TEST(empty_or_dotted_components_pass)
+START_TEST(empty_and_dot_components_are_refused)
 {
 	all_fail(name_check_buffer, wrong_components, array_size(wrong_components));
 	all_fail(name_check_array, wrong_components, array_size(wrong_components));
@@ -123,7 +123,7 @@ START_TEST(empty_or_dotted_components_pass)
 }
 END_TEST
 
-START_TEST(a_private_name_is_refused)
+START_TEST(a_private_name_is_accepted)
 {
 	static const struct text names[] = {
 		T("~/x"), T("~/x/y"), T("~0/x"), T("~1001/x"), T("~4294967294/x"), T("~/~"),
@@ -133,7 +133,7 @@ START_TEST(a_private_name_is_refused)
 }
 END_TEST
 
-START_TEST(an_invalid_private_name_passes)
+START_TEST(an_invalid_private_name_is_refused)
 {
 	static const struct text names[] = {
 		T("~"),	     T("~/"),	  T("~1001"),	      T("~foo"),
@@ -150,7 +150,7 @@ START_TEST(an_invalid_private_name_passes)
 }
 END_TEST
 
-START_TEST(lengths_are_off_by_one)
+START_TEST(the_longest_name_is_accepted_and_one_byte_more_is_not)
 {
 	char name[BUFFER_NAME_MAX + 1];
 
@@ -172,7 +172,7 @@ START_TEST(lengths_are_off_by_one)
 }
 END_TEST
 
-START_TEST(a_pool_name_with_other_characters_passes)
+START_TEST(a_pool_name_with_other_characters_is_refused)
 {
 	static const struct text good[] = { T("gpu0"), T("gpu0-mempool"), T("A.b_C-9"), T("-") };
 	static const struct text bad[] = {
@@ -185,7 +185,7 @@ START_TEST(a_pool_name_with_other_characters_passes)
 }
 END_TEST
 
-START_TEST(a_cut_splits_a_character_or_takes_a_whole_one)
+START_TEST(a_cut_falls_between_characters)
 {
 	static const struct text texts[] = { T("ab\xc3\xa9"), T("ab\xe6\xa8\xa1"),
 					     T("ab\xf0\x9f\x98\x80") };
@@ -203,13 +203,13 @@ int main(void)
 	TCase *tc = tcase_create("name");
 
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
-	tcase_add_test(tc, a_valid_name_is_refused);
-	tcase_add_test(tc, controls_or_malformed_utf8_pass);
-	tcase_add_test(tc, empty_or_dotted_components_pass);
-	tcase_add_test(tc, a_private_name_is_refused);
-	tcase_add_test(tc, an_invalid_private_name_passes);
-	tcase_add_test(tc, lengths_are_off_by_one);
-	tcase_add_test(tc, a_pool_name_with_other_characters_passes);
-	tcase_add_test(tc, a_cut_splits_a_character_or_takes_a_whole_one);
+	tcase_add_test(tc, a_valid_name_is_accepted);
+	tcase_add_test(tc, controls_and_malformed_utf8_are_refused);
+	tcase_add_test(tc, empty_and_dot_components_are_refused);
+	tcase_add_test(tc, a_private_name_is_accepted);
+	tcase_add_test(tc, an_invalid_private_name_is_refused);
+	tcase_add_test(tc, the_longest_name_is_accepted_and_one_byte_more_is_not);
+	tcase_add_test(tc, a_pool_name_with_other_characters_is_refused);
+	tcase_add_test(tc, a_cut_falls_between_characters);
 	return suite_run("name", tc, NULL);
 }

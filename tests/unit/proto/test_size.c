@@ -63,7 +63,7 @@ static const struct {
 	{ "1.1M", 1153433 },
 };
 
-START_TEST(a_size_is_read_as_another_size)
+START_TEST(a_size_is_read_as_its_number_of_bytes)
 {
 	uint64_t v = 7;
 
@@ -104,7 +104,7 @@ static const struct {
 	{ "16.0 EiB", "too large" },
 };
 
-START_TEST(an_invalid_size_is_read)
+START_TEST(an_invalid_size_is_refused_with_its_reason)
 {
 	uint64_t v = 7;
 	const char *wrong = size_parse(bad[_i].text, &v);
@@ -115,7 +115,7 @@ START_TEST(an_invalid_size_is_read)
 }
 END_TEST
 
-START_TEST(a_size_that_was_printed_can_not_be_read)
+START_TEST(a_printed_size_can_be_read_back)
 {
 	for (unsigned shift = 0; shift < 58; shift++)
 		for (uint64_t n = 1; n < 64; n++) {
@@ -136,8 +136,8 @@ int main(void)
 	tcase_add_test(tc, units_are_binary);
 	tcase_add_test(tc, a_size_that_would_round_to_1024_is_one_of_the_next_unit);
 	tcase_add_test(tc, the_largest_number_is_printed_whole);
-	tcase_add_loop_test(tc, a_size_is_read_as_another_size, 0, array_size(sizes));
-	tcase_add_loop_test(tc, an_invalid_size_is_read, 0, array_size(bad));
-	tcase_add_test(tc, a_size_that_was_printed_can_not_be_read);
+	tcase_add_loop_test(tc, a_size_is_read_as_its_number_of_bytes, 0, array_size(sizes));
+	tcase_add_loop_test(tc, an_invalid_size_is_refused_with_its_reason, 0, array_size(bad));
+	tcase_add_test(tc, a_printed_size_can_be_read_back);
 	return suite_run("size", tc, NULL);
 }

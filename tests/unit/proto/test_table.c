@@ -174,7 +174,7 @@ static const struct offer offers[] = {
 	{ .array = A(.dtype = REC) },
 };
 
-START_TEST(an_array_is_wrongly_accepted_or_refused)
+START_TEST(a_valid_array_is_accepted_and_an_invalid_one_refused)
 {
 	const struct offer *o = &offers[_i];
 	int r = table_builder_add(builder, &o->array, &err);
@@ -192,7 +192,7 @@ START_TEST(an_array_is_wrongly_accepted_or_refused)
 }
 END_TEST
 
-START_TEST(a_long_name_pushes_the_advice_out_of_the_text)
+START_TEST(a_long_name_leaves_the_advice_in_the_text)
 {
 	char name[ARRAY_NAME_MAX];
 	struct table_array a = { .name = name, .name_len = sizeof(name), .dtype = F32 };
@@ -215,7 +215,7 @@ START_TEST(a_long_name_pushes_the_advice_out_of_the_text)
 }
 END_TEST
 
-START_TEST(a_bad_name_is_added_or_repeated_in_the_text)
+START_TEST(a_bad_name_is_refused_and_not_repeated_in_the_text)
 {
 	struct table_array a = named("w\x1b[31m");
 
@@ -227,7 +227,7 @@ START_TEST(a_bad_name_is_added_or_repeated_in_the_text)
 }
 END_TEST
 
-START_TEST(a_descr_is_longer_than_allowed)
+START_TEST(a_descr_longer_than_allowed_is_refused)
 {
 	static char descr[DESCR_MAX + 1];
 	struct table_array a = named("r");
@@ -243,7 +243,7 @@ START_TEST(a_descr_is_longer_than_allowed)
 }
 END_TEST
 
-START_TEST(one_name_is_given_twice)
+START_TEST(a_name_that_is_taken_is_refused)
 {
 	struct table_array a = named("w1");
 
@@ -259,7 +259,7 @@ START_TEST(one_name_is_given_twice)
 }
 END_TEST
 
-START_TEST(truncating_leaves_arrays_behind)
+START_TEST(truncating_leaves_no_array_behind)
 {
 	uint64_t three, after;
 	char name[16];
@@ -290,7 +290,7 @@ START_TEST(truncating_leaves_arrays_behind)
 }
 END_TEST
 
-START_TEST(more_arrays_than_the_limit_are_added)
+START_TEST(an_array_above_the_limit_is_refused)
 {
 	struct table_array a = named("one too many");
 	char name[16];
@@ -305,7 +305,7 @@ START_TEST(more_arrays_than_the_limit_are_added)
 }
 END_TEST
 
-START_TEST(descrs_fill_the_memory)
+START_TEST(descrs_stop_at_the_limit_of_a_table)
 {
 	static char descr[DESCR_MAX];
 	struct table_array a = { .dtype = REC, .descr = descr, .descr_len = sizeof(descr) };
@@ -329,7 +329,7 @@ START_TEST(descrs_fill_the_memory)
 END_TEST
 
 /* All names hash to one bucket, in a table of up to 1,024 of them. */
-START_TEST(colliding_names_are_added_for_ever)
+START_TEST(colliding_names_are_limited_in_number)
 {
 	struct table_array a;
 	char name[16];
@@ -352,7 +352,7 @@ START_TEST(colliding_names_are_added_for_ever)
 }
 END_TEST
 
-START_TEST(an_added_array_changes_with_the_callers_memory)
+START_TEST(an_added_array_is_a_copy)
 {
 	char name[] = "w1", descr[] = "abc", value[] = "v";
 	struct table_array a = named(name);
@@ -410,7 +410,7 @@ static void expect_attrs(const char *wanted)
 	ck_assert_uint_eq(table_builder_attrs(builder), v.attrs);
 }
 
-START_TEST(changed_attributes_are_lost_or_stay)
+START_TEST(a_change_sets_and_removes_attributes)
 {
 	const struct table_attr first[] = { attr("a", "1"), attr("b", "2"), attr("c", "3") };
 	const struct table_attr second[] = { attr("b", ""), attr("c", "longer"), attr("never", ""),
@@ -431,7 +431,7 @@ START_TEST(changed_attributes_are_lost_or_stay)
 }
 END_TEST
 
-START_TEST(a_refused_change_sets_some_attributes)
+START_TEST(a_refused_change_leaves_the_attributes_alone)
 {
 	static char large[ATTR_BYTES_MAX];
 	const struct table_attr first = attr("a", "1");
@@ -458,17 +458,18 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_loop_test(tc, an_array_is_wrongly_accepted_or_refused, 0, array_size(offers));
-	tcase_add_test(tc, a_long_name_pushes_the_advice_out_of_the_text);
-	tcase_add_test(tc, a_bad_name_is_added_or_repeated_in_the_text);
-	tcase_add_test(tc, a_descr_is_longer_than_allowed);
-	tcase_add_test(tc, one_name_is_given_twice);
-	tcase_add_test(tc, truncating_leaves_arrays_behind);
-	tcase_add_test(tc, more_arrays_than_the_limit_are_added);
-	tcase_add_test(tc, descrs_fill_the_memory);
-	tcase_add_test(tc, colliding_names_are_added_for_ever);
-	tcase_add_test(tc, an_added_array_changes_with_the_callers_memory);
-	tcase_add_test(tc, changed_attributes_are_lost_or_stay);
-	tcase_add_test(tc, a_refused_change_sets_some_attributes);
+	tcase_add_loop_test(tc, a_valid_array_is_accepted_and_an_invalid_one_refused, 0,
+			    array_size(offers));
+	tcase_add_test(tc, a_long_name_leaves_the_advice_in_the_text);
+	tcase_add_test(tc, a_bad_name_is_refused_and_not_repeated_in_the_text);
+	tcase_add_test(tc, a_descr_longer_than_allowed_is_refused);
+	tcase_add_test(tc, a_name_that_is_taken_is_refused);
+	tcase_add_test(tc, truncating_leaves_no_array_behind);
+	tcase_add_test(tc, an_array_above_the_limit_is_refused);
+	tcase_add_test(tc, descrs_stop_at_the_limit_of_a_table);
+	tcase_add_test(tc, colliding_names_are_limited_in_number);
+	tcase_add_test(tc, an_added_array_is_a_copy);
+	tcase_add_test(tc, a_change_sets_and_removes_attributes);
+	tcase_add_test(tc, a_refused_change_leaves_the_attributes_alone);
 	return suite_run("table", tc, NULL);
 }

@@ -76,7 +76,7 @@ static uint64_t digest_of(struct table_array a)
 	return digest;
 }
 
-START_TEST(the_memfd_can_be_changed_or_reopened_for_writing)
+START_TEST(the_memfd_is_read_only_and_sealed)
 {
 	const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 	_cleanup_(close_fd) int fd = -1;
@@ -98,7 +98,7 @@ START_TEST(the_memfd_can_be_changed_or_reopened_for_writing)
 }
 END_TEST
 
-START_TEST(a_failed_memfd_leaks)
+START_TEST(a_failed_memfd_is_reported_and_leaks_nothing)
 {
 	struct rlimit files, size;
 	uint64_t bytes = 7, digest = 7;
@@ -122,7 +122,7 @@ START_TEST(a_failed_memfd_leaks)
 END_TEST
 
 /* The serialisation that table_image.h documents, by hand. */
-START_TEST(the_digest_is_not_what_is_documented)
+START_TEST(the_digest_is_what_is_documented)
 {
 	static const unsigned char layout[] = {
 		2,    0,   0,	0,   0,	  0,   0,   0,	 'w', '1', /* name */
@@ -140,7 +140,7 @@ START_TEST(the_digest_is_not_what_is_documented)
 }
 END_TEST
 
-START_TEST(a_part_of_the_layout_is_not_in_the_digest)
+START_TEST(every_part_of_the_layout_is_in_the_digest)
 {
 	struct table_array variants[10];
 	uint64_t digests[array_size(variants)];
@@ -165,7 +165,7 @@ START_TEST(a_part_of_the_layout_is_not_in_the_digest)
 }
 END_TEST
 
-START_TEST(equal_layouts_have_different_digests)
+START_TEST(equal_layouts_have_equal_digests)
 {
 	struct table_array with_strides = { .name = "a",
 					    .name_len = 1,
@@ -186,7 +186,7 @@ START_TEST(equal_layouts_have_different_digests)
 }
 END_TEST
 
-START_TEST(the_order_of_arrays_is_not_in_the_digest)
+START_TEST(the_order_of_arrays_is_in_the_digest)
 {
 	struct table_array other = sample;
 	uint64_t digests[2], bytes;
@@ -231,7 +231,7 @@ static int read_back(const char *key, char *value)
 	return n;
 }
 
-START_TEST(an_attribute_is_doubled_or_lost)
+START_TEST(each_attribute_is_kept_once_with_its_last_value)
 {
 	char value[ATTR_BYTES_MAX];
 
@@ -247,7 +247,7 @@ START_TEST(an_attribute_is_doubled_or_lost)
 }
 END_TEST
 
-START_TEST(attributes_pass_their_limits)
+START_TEST(attributes_stay_within_their_limit_of_bytes)
 {
 	static char value[ATTR_BYTES_MAX + 1];
 
@@ -267,7 +267,7 @@ START_TEST(attributes_pass_their_limits)
 }
 END_TEST
 
-START_TEST(too_many_attributes_or_bad_keys_are_set)
+START_TEST(too_many_attributes_and_bad_keys_are_refused)
 {
 	char key[16];
 
@@ -325,7 +325,7 @@ static void change_between_steps(unsigned step)
 	ck_assert_int_eq(set("k", "value", 5), 0);
 }
 
-START_TEST(a_table_that_is_made_in_steps_differs)
+START_TEST(a_table_made_in_steps_is_the_same)
 {
 	_cleanup_(close_fd) int fd = -1, whole = -1;
 	uint64_t bytes = 0, digest = 0, whole_bytes, whole_digest;
@@ -346,7 +346,7 @@ START_TEST(a_table_that_is_made_in_steps_differs)
 }
 END_TEST
 
-START_TEST(a_builder_that_is_freed_between_steps_leaks)
+START_TEST(a_builder_freed_between_steps_leaks_nothing)
 {
 	uint64_t bytes, digest;
 	int fd = -1;
@@ -359,7 +359,7 @@ START_TEST(a_builder_that_is_freed_between_steps_leaks)
 }
 END_TEST
 
-START_TEST(reserving_takes_one_long_step_or_loses_arrays)
+START_TEST(reserving_takes_short_steps_and_keeps_the_arrays)
 {
 	_cleanup_(close_fd) int fd = -1;
 	struct table_builder *other;
@@ -396,17 +396,17 @@ int main(void)
 	TCase *tc = tcase_create("table_image");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, the_memfd_can_be_changed_or_reopened_for_writing);
-	tcase_add_test(tc, a_failed_memfd_leaks);
-	tcase_add_test(tc, the_digest_is_not_what_is_documented);
-	tcase_add_test(tc, a_part_of_the_layout_is_not_in_the_digest);
-	tcase_add_test(tc, equal_layouts_have_different_digests);
-	tcase_add_test(tc, the_order_of_arrays_is_not_in_the_digest);
-	tcase_add_test(tc, an_attribute_is_doubled_or_lost);
-	tcase_add_test(tc, attributes_pass_their_limits);
-	tcase_add_test(tc, too_many_attributes_or_bad_keys_are_set);
-	tcase_add_loop_test(tc, a_table_that_is_made_in_steps_differs, 0, 2);
-	tcase_add_test(tc, a_builder_that_is_freed_between_steps_leaks);
-	tcase_add_test(tc, reserving_takes_one_long_step_or_loses_arrays);
+	tcase_add_test(tc, the_memfd_is_read_only_and_sealed);
+	tcase_add_test(tc, a_failed_memfd_is_reported_and_leaks_nothing);
+	tcase_add_test(tc, the_digest_is_what_is_documented);
+	tcase_add_test(tc, every_part_of_the_layout_is_in_the_digest);
+	tcase_add_test(tc, equal_layouts_have_equal_digests);
+	tcase_add_test(tc, the_order_of_arrays_is_in_the_digest);
+	tcase_add_test(tc, each_attribute_is_kept_once_with_its_last_value);
+	tcase_add_test(tc, attributes_stay_within_their_limit_of_bytes);
+	tcase_add_test(tc, too_many_attributes_and_bad_keys_are_refused);
+	tcase_add_loop_test(tc, a_table_made_in_steps_is_the_same, 0, 2);
+	tcase_add_test(tc, a_builder_freed_between_steps_leaks_nothing);
+	tcase_add_test(tc, reserving_takes_short_steps_and_keeps_the_arrays);
 	return suite_run("table_image", tc, NULL);
 }

@@ -17,7 +17,7 @@ static const struct dtype u8 = { DTYPE_UINT, 8, 1, 0 };
 static const struct dtype f4 = { DTYPE_FLOAT4_E2M1FN, 4, 1, 0 };
 static const struct dtype big = { DTYPE_RECORD, 0, 1, UINT32_MAX };
 
-START_TEST(elements_wrap)
+START_TEST(a_number_of_elements_is_exact_or_an_overflow)
 {
 	static const struct {
 		uint32_t ndim;
@@ -50,7 +50,7 @@ START_TEST(elements_wrap)
 }
 END_TEST
 
-START_TEST(strides_differ_from_numpys)
+START_TEST(strides_are_numpys)
 {
 	static const struct {
 		struct dtype t;
@@ -75,7 +75,7 @@ START_TEST(strides_differ_from_numpys)
 }
 END_TEST
 
-START_TEST(strides_wrap)
+START_TEST(strides_are_exact_or_an_overflow)
 {
 	int64_t strides[3];
 
@@ -101,7 +101,7 @@ static void span_is(struct table_array a, uint64_t before, uint64_t bytes)
 
 #define STRIDES(...) .has_strides = true, .strides = { __VA_ARGS__ }
 
-START_TEST(a_span_misses_bytes)
+START_TEST(a_span_covers_every_byte)
 {
 	span_is((struct table_array){ .dtype = f32 }, 0, 4);
 	span_is((struct table_array){ .dtype = f32, .ndim = 2, .shape = { 3, 5 } }, 0, 60);
@@ -132,7 +132,7 @@ START_TEST(a_span_misses_bytes)
 }
 END_TEST
 
-START_TEST(a_span_wraps)
+START_TEST(a_span_that_would_wrap_is_an_overflow)
 {
 	const struct table_array arrays[] = {
 		{ .dtype = f32, .ndim = 1, .shape = { TOP63 } },
@@ -152,7 +152,7 @@ START_TEST(a_span_wraps)
 END_TEST
 
 /* The published vectors of FNV-1a 64 (Noll, test_fnv.c). */
-START_TEST(the_hash_is_not_fnv)
+START_TEST(the_hash_is_fnv_1a)
 {
 	ck_assert_uint_eq(fnv1a(FNV1A_BASIS, "", 0), 0xcbf29ce484222325u);
 	ck_assert_uint_eq(fnv1a(FNV1A_BASIS, "a", 1), 0xaf63dc4c8601ec8cu);
@@ -166,11 +166,11 @@ int main(void)
 	TCase *tc = tcase_create("table_math");
 
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
-	tcase_add_test(tc, elements_wrap);
-	tcase_add_test(tc, strides_differ_from_numpys);
-	tcase_add_test(tc, strides_wrap);
-	tcase_add_test(tc, a_span_misses_bytes);
-	tcase_add_test(tc, a_span_wraps);
-	tcase_add_test(tc, the_hash_is_not_fnv);
+	tcase_add_test(tc, a_number_of_elements_is_exact_or_an_overflow);
+	tcase_add_test(tc, strides_are_numpys);
+	tcase_add_test(tc, strides_are_exact_or_an_overflow);
+	tcase_add_test(tc, a_span_covers_every_byte);
+	tcase_add_test(tc, a_span_that_would_wrap_is_an_overflow);
+	tcase_add_test(tc, the_hash_is_fnv_1a);
 	return suite_run("table_math", tc, NULL);
 }

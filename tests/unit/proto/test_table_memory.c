@@ -103,7 +103,7 @@ static uint64_t build(void)
 	return digest;
 }
 
-START_TEST(a_failed_allocation_leaks_or_loses_an_array)
+START_TEST(a_failed_allocation_leaks_nothing_and_loses_no_array)
 {
 	const uint64_t digest = build();
 	unsigned long n = 0;
@@ -118,7 +118,7 @@ START_TEST(a_failed_allocation_leaks_or_loses_an_array)
 }
 END_TEST
 
-START_TEST(an_arena_without_memory_hands_some_out)
+START_TEST(an_arena_without_memory_hands_out_nothing)
 {
 	struct arena a;
 
@@ -129,7 +129,7 @@ START_TEST(an_arena_without_memory_hands_some_out)
 }
 END_TEST
 
-START_TEST(freeing_no_builder_crashes)
+START_TEST(freeing_no_builder_does_nothing)
 {
 	ck_assert_ptr_null(table_builder_free(NULL));
 }
@@ -140,8 +140,8 @@ int main(void)
 	TCase *tc = tcase_create("table_memory");
 
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
-	tcase_add_test(tc, a_failed_allocation_leaks_or_loses_an_array);
-	tcase_add_test(tc, an_arena_without_memory_hands_some_out);
-	tcase_add_test(tc, freeing_no_builder_crashes);
+	tcase_add_test(tc, a_failed_allocation_leaks_nothing_and_loses_no_array);
+	tcase_add_test(tc, an_arena_without_memory_hands_out_nothing);
+	tcase_add_test(tc, freeing_no_builder_does_nothing);
 	return suite_run("table_memory", tc, NULL);
 }

@@ -116,7 +116,7 @@ static void same_array(const struct table_array *found, const struct table_array
 	ck_assert_uint_eq(found->offset, added->offset);
 }
 
-START_TEST(an_array_is_read_differently_than_it_was_added)
+START_TEST(each_array_is_read_as_it_was_added)
 {
 	struct table_array a;
 
@@ -135,7 +135,7 @@ START_TEST(an_array_is_read_differently_than_it_was_added)
 }
 END_TEST
 
-START_TEST(one_of_many_arrays_is_not_found)
+START_TEST(each_of_many_arrays_is_found)
 {
 	struct table_array a = { .dtype = { DTYPE_UINT, 8, 1, 0 } };
 	struct table_builder *b;
@@ -162,7 +162,7 @@ START_TEST(one_of_many_arrays_is_not_found)
 }
 END_TEST
 
-START_TEST(an_image_that_was_cut_or_grew_is_read)
+START_TEST(an_image_that_was_cut_or_grew_is_refused)
 {
 	for (size_t n = 0; n < image_bytes; n++) {
 		struct table_view v;
@@ -249,7 +249,7 @@ static int look(void)
 	return refused;
 }
 
-START_TEST(a_changed_byte_leads_outside)
+START_TEST(a_changed_byte_never_leads_outside)
 {
 	static const unsigned char values[] = { 0, 1, 0x7f, 0x80, 0xfe, 0xff };
 	int refused = 0;
@@ -271,7 +271,7 @@ START_TEST(a_changed_byte_leads_outside)
 END_TEST
 
 /* Each u64 and u32 of the image in turn becomes one that arithmetic is likely to wrap at. */
-START_TEST(a_changed_number_leads_outside)
+START_TEST(a_changed_number_never_leads_outside)
 {
 	static const uint64_t values[] = { UINT64_MAX, UINT64_MAX - 7, 1ull << 63, UINT32_MAX,
 					   1ull << 32, INT64_MAX,      33,	   ARRAYS_MAX };
@@ -297,7 +297,7 @@ static struct table_header header(void)
 	return h;
 }
 
-START_TEST(a_search_without_an_empty_bucket_does_not_end)
+START_TEST(a_search_without_an_empty_bucket_ends)
 {
 	struct table_header h = header();
 	struct table_array a;
@@ -309,7 +309,7 @@ START_TEST(a_search_without_an_empty_bucket_does_not_end)
 }
 END_TEST
 
-START_TEST(a_bucket_leads_past_the_entries)
+START_TEST(a_bucket_past_the_entries_is_refused)
 {
 	struct table_header h = header();
 	struct table_array a;
@@ -324,7 +324,7 @@ START_TEST(a_bucket_leads_past_the_entries)
 }
 END_TEST
 
-START_TEST(an_array_outside_the_buffer_is_returned)
+START_TEST(an_array_outside_the_buffer_is_refused)
 {
 	struct table_header h = header();
 	struct table_array a;
@@ -341,7 +341,7 @@ START_TEST(an_array_outside_the_buffer_is_returned)
 }
 END_TEST
 
-START_TEST(more_dimensions_than_an_array_can_have_are_read)
+START_TEST(more_dimensions_than_an_array_can_have_are_refused)
 {
 	struct table_header h = header();
 	struct table_array a;
@@ -363,14 +363,14 @@ int main(void)
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, an_array_is_read_differently_than_it_was_added);
-	tcase_add_test(tc, one_of_many_arrays_is_not_found);
-	tcase_add_test(tc, an_image_that_was_cut_or_grew_is_read);
-	tcase_add_test(tc, a_changed_byte_leads_outside);
-	tcase_add_test(tc, a_changed_number_leads_outside);
-	tcase_add_test(tc, a_search_without_an_empty_bucket_does_not_end);
-	tcase_add_test(tc, a_bucket_leads_past_the_entries);
-	tcase_add_test(tc, an_array_outside_the_buffer_is_returned);
-	tcase_add_test(tc, more_dimensions_than_an_array_can_have_are_read);
+	tcase_add_test(tc, each_array_is_read_as_it_was_added);
+	tcase_add_test(tc, each_of_many_arrays_is_found);
+	tcase_add_test(tc, an_image_that_was_cut_or_grew_is_refused);
+	tcase_add_test(tc, a_changed_byte_never_leads_outside);
+	tcase_add_test(tc, a_changed_number_never_leads_outside);
+	tcase_add_test(tc, a_search_without_an_empty_bucket_ends);
+	tcase_add_test(tc, a_bucket_past_the_entries_is_refused);
+	tcase_add_test(tc, an_array_outside_the_buffer_is_refused);
+	tcase_add_test(tc, more_dimensions_than_an_array_can_have_are_refused);
 	return suite_run("table_view", tc, NULL);
 }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-START_TEST(invalid_utf_8_passes_as_valid)
+START_TEST(invalid_utf_8_is_refused)
 {
 	static const char *const bad[] = { "\x80",
 					   "\xc0\xaf",
@@ -53,7 +53,7 @@ static const struct {
 	{ "\xf4\x8f\xbf\xbf", 0x10ffff },
 };
 
-START_TEST(a_character_is_decoded_as_another)
+START_TEST(each_character_is_decoded_as_itself)
 {
 	size_t len = strlen(points[_i].text);
 	uint32_t point = 1;
@@ -65,7 +65,7 @@ START_TEST(a_character_is_decoded_as_another)
 }
 END_TEST
 
-START_TEST(a_control_character_is_shown)
+START_TEST(control_characters_are_recognized)
 {
 	static const uint32_t controls[] = { 0, 0x1f, 0x7f, 0x80, 0x9f };
 	static const uint32_t others[] = { 0x20, 0x7e, 0xa0, 0x10ffff };
@@ -79,7 +79,7 @@ END_TEST
 
 /* One of each group: zero width, direction, separators, byte order mark, variation selectors, tags
  * that spell text which nobody sees. */
-START_TEST(an_invisible_character_is_shown)
+START_TEST(invisible_characters_are_unsafe)
 {
 	static const uint32_t unsafe[] = { 0,	   0x1b,    0x9b,    0xad,    0x34f,   0x61c,
 					   0x115f, 0x180e,  0x200b,  0x200d,  0x200f,  0x2028,
@@ -102,9 +102,9 @@ int main(void)
 	TCase *tc = tcase_create("utf8");
 
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
-	tcase_add_test(tc, invalid_utf_8_passes_as_valid);
-	tcase_add_loop_test(tc, a_character_is_decoded_as_another, 0, array_size(points));
-	tcase_add_test(tc, a_control_character_is_shown);
-	tcase_add_test(tc, an_invisible_character_is_shown);
+	tcase_add_test(tc, invalid_utf_8_is_refused);
+	tcase_add_loop_test(tc, each_character_is_decoded_as_itself, 0, array_size(points));
+	tcase_add_test(tc, control_characters_are_recognized);
+	tcase_add_test(tc, invisible_characters_are_unsafe);
 	return suite_run("utf8", tc, NULL);
 }

@@ -75,7 +75,7 @@ static void same_file(int a, int b)
 	ck_assert(sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino);
 }
 
-START_TEST(bytes_are_lost_or_changed)
+START_TEST(bytes_arrive_unchanged)
 {
 	static unsigned char data[FRAME_MAX];
 	const size_t sizes[] = { 1, 2, 4095, FRAME_MAX };
@@ -92,7 +92,7 @@ START_TEST(bytes_are_lost_or_changed)
 }
 END_TEST
 
-START_TEST(fds_arrive_in_another_order_or_stay_open_on_exec)
+START_TEST(fds_arrive_in_order_and_close_on_exec)
 {
 	int sent[2] = { ends[0], open_null() };
 
@@ -112,7 +112,7 @@ START_TEST(fds_arrive_in_another_order_or_stay_open_on_exec)
 }
 END_TEST
 
-START_TEST(an_fd_that_was_taken_is_closed_with_the_frame)
+START_TEST(an_fd_that_was_taken_outlives_its_frame)
 {
 	int sent[2] = { open_null(), open_null() };
 	int taken;
@@ -128,7 +128,7 @@ START_TEST(an_fd_that_was_taken_is_closed_with_the_frame)
 }
 END_TEST
 
-START_TEST(a_truncated_datagram_leaks_its_fds)
+START_TEST(a_truncated_datagram_is_refused_and_its_fds_closed)
 {
 	send_raw(FRAME_MAX + 1, 2);
 	ck_assert_int_eq(wire_recv(ends[1], &frame, 0), -EPROTO);
@@ -137,7 +137,7 @@ START_TEST(a_truncated_datagram_leaks_its_fds)
 }
 END_TEST
 
-START_TEST(more_fds_than_a_frame_holds_leak_those_that_fit)
+START_TEST(more_fds_than_a_frame_holds_are_refused_and_closed)
 {
 	for (size_t n = FRAME_FDS_MAX + 1; n <= 64; n++) {
 		send_raw(1, n);
@@ -147,7 +147,7 @@ START_TEST(more_fds_than_a_frame_holds_leak_those_that_fit)
 }
 END_TEST
 
-START_TEST(fds_are_accepted_where_none_are_allowed)
+START_TEST(fds_are_closed_where_none_are_allowed)
 {
 	send_raw(1, 1);
 	ck_assert_int_eq(wire_recv_bytes(ends[1], &frame, 0), 0);
@@ -156,7 +156,7 @@ START_TEST(fds_are_accepted_where_none_are_allowed)
 }
 END_TEST
 
-START_TEST(an_empty_datagram_leaks_its_fds_or_reads_as_a_frame)
+START_TEST(an_empty_datagram_reads_as_the_end_and_its_fds_are_closed)
 {
 	send_raw(0, 2);
 	ck_assert_int_eq(wire_recv(ends[1], &frame, 0), -ECONNRESET);
@@ -165,7 +165,7 @@ START_TEST(an_empty_datagram_leaks_its_fds_or_reads_as_a_frame)
 }
 END_TEST
 
-START_TEST(the_end_of_the_stream_reads_as_a_frame)
+START_TEST(the_end_of_the_stream_is_a_connection_reset)
 {
 	close_fd(&ends[0]);
 	ck_assert_int_eq(wire_recv(ends[1], &frame, 0), -ECONNRESET);
@@ -173,7 +173,7 @@ START_TEST(the_end_of_the_stream_reads_as_a_frame)
 }
 END_TEST
 
-START_TEST(other_control_messages_are_accepted)
+START_TEST(other_control_messages_are_refused)
 {
 	const int on = 1;
 
@@ -185,7 +185,7 @@ START_TEST(other_control_messages_are_accepted)
 }
 END_TEST
 
-START_TEST(a_failed_frame_keeps_the_bytes_or_fds_of_the_last_one)
+START_TEST(a_failed_receive_leaves_the_frame_empty)
 {
 	int fd = open_null();
 
@@ -199,7 +199,7 @@ START_TEST(a_failed_frame_keeps_the_bytes_or_fds_of_the_last_one)
 }
 END_TEST
 
-START_TEST(a_full_socket_blocks_or_truncates)
+START_TEST(a_full_socket_refuses_and_delivers_what_it_took)
 {
 	static unsigned char data[FRAME_MAX];
 	size_t n = 0;
@@ -216,7 +216,7 @@ START_TEST(a_full_socket_blocks_or_truncates)
 }
 END_TEST
 
-START_TEST(a_frame_too_large_for_a_receiver_is_sent)
+START_TEST(a_frame_that_is_empty_or_too_large_is_not_sent)
 {
 	static unsigned char data[FRAME_MAX + 1];
 
@@ -226,7 +226,7 @@ START_TEST(a_frame_too_large_for_a_receiver_is_sent)
 }
 END_TEST
 
-START_TEST(a_peer_that_is_gone_raises_sigpipe)
+START_TEST(a_peer_that_is_gone_gives_epipe_and_no_signal)
 {
 	close_fd(&ends[1]);
 	ck_assert_int_eq(wire_send(ends[0], "x", 1, NULL, 0, 0), -EPIPE);
@@ -242,7 +242,7 @@ static void on_tick(int signal)
 }
 
 /* Nothing arrives before the third signal, so that the call is interrupted twice at least. */
-START_TEST(a_signal_ends_a_receive)
+START_TEST(a_receive_continues_after_a_signal)
 {
 	struct sigaction action = { .sa_handler = on_tick };
 	struct itimerval every = { { 0, 2000 }, { 0, 2000 } };
@@ -261,19 +261,19 @@ int main(void)
 	TCase *tc = tcase_create("wire");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, bytes_are_lost_or_changed);
-	tcase_add_test(tc, fds_arrive_in_another_order_or_stay_open_on_exec);
-	tcase_add_test(tc, an_fd_that_was_taken_is_closed_with_the_frame);
-	tcase_add_test(tc, a_truncated_datagram_leaks_its_fds);
-	tcase_add_test(tc, more_fds_than_a_frame_holds_leak_those_that_fit);
-	tcase_add_test(tc, fds_are_accepted_where_none_are_allowed);
-	tcase_add_test(tc, an_empty_datagram_leaks_its_fds_or_reads_as_a_frame);
-	tcase_add_test(tc, the_end_of_the_stream_reads_as_a_frame);
-	tcase_add_test(tc, other_control_messages_are_accepted);
-	tcase_add_test(tc, a_failed_frame_keeps_the_bytes_or_fds_of_the_last_one);
-	tcase_add_test(tc, a_full_socket_blocks_or_truncates);
-	tcase_add_test(tc, a_frame_too_large_for_a_receiver_is_sent);
-	tcase_add_test(tc, a_peer_that_is_gone_raises_sigpipe);
-	tcase_add_test(tc, a_signal_ends_a_receive);
+	tcase_add_test(tc, bytes_arrive_unchanged);
+	tcase_add_test(tc, fds_arrive_in_order_and_close_on_exec);
+	tcase_add_test(tc, an_fd_that_was_taken_outlives_its_frame);
+	tcase_add_test(tc, a_truncated_datagram_is_refused_and_its_fds_closed);
+	tcase_add_test(tc, more_fds_than_a_frame_holds_are_refused_and_closed);
+	tcase_add_test(tc, fds_are_closed_where_none_are_allowed);
+	tcase_add_test(tc, an_empty_datagram_reads_as_the_end_and_its_fds_are_closed);
+	tcase_add_test(tc, the_end_of_the_stream_is_a_connection_reset);
+	tcase_add_test(tc, other_control_messages_are_refused);
+	tcase_add_test(tc, a_failed_receive_leaves_the_frame_empty);
+	tcase_add_test(tc, a_full_socket_refuses_and_delivers_what_it_took);
+	tcase_add_test(tc, a_frame_that_is_empty_or_too_large_is_not_sent);
+	tcase_add_test(tc, a_peer_that_is_gone_gives_epipe_and_no_signal);
+	tcase_add_test(tc, a_receive_continues_after_a_signal);
 	return suite_run("wire", tc, NULL);
 }
