@@ -12,7 +12,6 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <limits.h>
 #include <sched.h>
 #include <signal.h>
@@ -145,8 +144,7 @@ void container_enter(const struct container *c)
 	char map[32];
 
 	change_root(c);
-	if (setgroups(0, NULL) < 0 || setresgid(c->uid, c->uid, c->uid) < 0 ||
-	    setresuid(c->uid, c->uid, c->uid) < 0)
+	if (!user_become(c->uid, c->uid))
 		cannot("its user");
 	snprintf(map, sizeof(map), "0 %u 1", c->uid);
 	if (c->userns && !userns_enter(map))
