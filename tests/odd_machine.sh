@@ -12,6 +12,8 @@
 # like Check's.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+# No Python of root's own.
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 nameless=4711
 
 skip() {
