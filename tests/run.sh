@@ -54,7 +54,7 @@ while [ $# -gt 0 ]; do
 		if [ "$1" = --under ]; then
 			under=$2
 			shift
-		elif [[ $1 =~ ^[A-Z_]+= ]]; then
+		elif [[ $1 =~ ^[[:upper:]_]+= ]]; then
 			settings+=("$1")
 		else
 			part_of+=("$part") settings_of+=("${settings[*]}") under_of+=("$under") program_of+=("$1")
@@ -88,7 +88,7 @@ name_of() {
 
 # Hundredths of a second.
 now() {
-	local t=${EPOCHREALTIME/./}
+	local t=${EPOCHREALTIME//[^0-9]/} # in some languages with a comma
 	echo "${t%????}"
 }
 seconds() { printf '%d.%d s' $(($1 / 100)) $(($1 / 10 % 10)); }

@@ -12,11 +12,11 @@
 #include "tests/lib/census.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/role.h"
+#include "tests/lib/user.h"
 
 #include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -230,13 +230,6 @@ static const struct client *find_client(const char *name)
 	exit(2);
 }
 
-static void become_honest(void)
-{
-	if (setgroups(0, NULL) < 0 || setresgid(HONEST, HONEST, HONEST) < 0 ||
-	    setresuid(HONEST, HONEST, HONEST) < 0)
-		exit(1);
-}
-
 /* socket, name of the client; then lines: the ms of a measurement, or 0 to print and forget all. */
 int fairness_honest_role(char **args)
 {
@@ -248,7 +241,8 @@ int fairness_honest_role(char **args)
 	socket_path = args[0];
 	if (c->prepare_as_root)
 		c->prepare_as_root();
-	become_honest();
+	if (!user_become(HONEST, HONEST))
+		exit(1);
 	if (c->prepare)
 		c->prepare();
 	while (fgets(line, sizeof(line), stdin)) {

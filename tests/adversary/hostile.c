@@ -8,8 +8,8 @@
 #include "proto/base/own.h"
 #include "proto/limits.h"
 #include "tests/lib/raw_stream.h"
+#include "tests/lib/user.h"
 
-#include <grp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -759,8 +759,7 @@ static void become(uid_t uid, int processor)
 		CPU_SET(processor, &set);
 		sched_setaffinity(0, sizeof(set), &set);
 	}
-	if (uid != getuid() && (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 ||
-				setresuid(uid, uid, uid) < 0))
+	if (uid != getuid() && !user_become(uid, uid))
 		exit(1);
 	/* A process that changes its user loses this (prctl(2)). */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -12,7 +12,6 @@
 #include "tests/lib/user.h"
 #include "tests/lib/userns.h"
 
-#include <grp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,7 +59,7 @@ static int inside_role(char **args)
 	char uid_text[16];
 	char *user[] = { args[0], uid_text, uid_text, NULL };
 
-	if (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
+	if (!user_become(uid, uid))
 		return 1;
 	if (args[2][0] != '-' && !userns_enter(args[2]))
 		return 1;

@@ -12,7 +12,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
+#include <glob.h>
 #include <limits.h>
 #include <sched.h>
 #include <signal.h>
@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -28,6 +29,7 @@
 /* The new root is made here: a folder that every machine has. */
 #define ROOT "/mnt"
 #define CANNOT 125
+#define COPIED_AT_ONCE (1u << 30)
 
 int container_flags(void)
 {
@@ -95,27 +97,55 @@ static void write_users(const struct container *c)
 	fclose(f);
 }
 
-/* BUILD, of BUILD/tests/FOLDER/test_X. Check's assertions do not work before the first test. */
-static char *build_folder(void)
+static void copy_program(const char *path)
 {
-	char self[PATH_MAX] = { 0 };
+	_cleanup_(close_fd) int in = open(path, O_RDONLY | O_CLOEXEC), out = -1;
+	char to[PATH_MAX];
+	ssize_t n;
 
-	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
+	snprintf(to, sizeof(to), "%s", path);
+	*strrchr(to, '/') = '\0';
+	make_folders(to);
+	snprintf(to, sizeof(to), ROOT "%s", path);
+	out = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+	while ((n = sendfile(out, in, NULL, COPIED_AT_ONCE)) > 0)
+		;
+	if (n < 0)
+		cannot(path);
+}
+
+/* This program, BUILD/tests/FOLDER/test_X, and what it needs of BUILD. Not the folder itself: it or
+ * its files may be closed to the container's user. */
+static void copy_programs(void)
+{
+	static const char *const needed[] = { "gpushmd", "libgpushm*.so.*", "fakecuda/libcuda*" };
+	char build[PATH_MAX] = { 0 }, pattern[PATH_MAX + 32];
+
+	/* Check's assertions do not work before the first test. */
+	if (readlink("/proc/self/exe", build, sizeof(build) - 1) < 0)
 		cannot("its own program");
+	copy_program(build);
 	for (int up = 0; up < 3; up++)
-		*strrchr(self, '/') = '\0';
-	return strdup(self);
+		*strrchr(build, '/') = '\0';
+	for (size_t i = 0; i < array_size(needed); i++) {
+		glob_t found;
+
+		snprintf(pattern, sizeof(pattern), "%s/%s", build, needed[i]);
+		if (glob(pattern, 0, NULL, &found) == 0)
+			for (size_t k = 0; k < found.gl_pathc; k++)
+				copy_program(found.gl_pathv[k]);
+		globfree(&found);
+	}
 }
 
 static void fill_root(const struct container *c)
 {
 	static const char *const system[] = { "/usr", "/bin", "/sbin", "/lib", "/lib64" };
-	_cleanup_(free_ptr) char *build = build_folder();
 
 	for (size_t i = 0; i < array_size(system); i++)
 		bind_system(system[i]);
 	bind_folder("/dev", "/dev", 0);
-	bind_folder(build, build, 0);
+	copy_programs();
 	write_users(c);
 	make_folders("/tmp");
 	if (chmod(make_folders("/run"), c->open_run ? 0777 : 0755) < 0 ||
@@ -130,10 +160,14 @@ static void fill_root(const struct container *c)
 
 static void change_root(const struct container *c)
 {
+	mode_t mask;
+
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
 	    mount("tmpfs", ROOT, "tmpfs", 0, "mode=755") < 0)
 		cannot("a new root");
+	mask = umask(022);
 	fill_root(c);
+	umask(mask);
 	if (chdir(ROOT) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
 	    umount2(".", MNT_DETACH) < 0 || chdir("/") < 0 ||
 	    mount(NULL, "/", NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL) < 0)
@@ -145,8 +179,7 @@ void container_enter(const struct container *c)
 	char map[32];
 
 	change_root(c);
-	if (setgroups(0, NULL) < 0 || setresgid(c->uid, c->uid, c->uid) < 0 ||
-	    setresuid(c->uid, c->uid, c->uid) < 0)
+	if (!user_become(c->uid, c->uid))
 		cannot("its user");
 	snprintf(map, sizeof(map), "0 %u 1", c->uid);
 	if (c->userns && !userns_enter(map))

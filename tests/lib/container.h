@@ -2,7 +2,8 @@
  *
  * Namespaces and a root as a container runtime makes them, for roles and for a daemon: mount, PID,
  * IPC, network, UTS and cgroup namespaces, if asked for a user namespace, and a small read-only
- * root of its own. It has /usr, the devices, and the build folder; nothing else of the machine.
+ * root of its own. It has /usr, the devices, and copies of the programs of the build; nothing else
+ * of the machine.
  */
 #pragma once
 

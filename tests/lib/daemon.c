@@ -197,7 +197,7 @@ void daemon_start_with(struct daemon *d, const char *config, const struct daemon
 	d->notify = bind_notify(notify);
 	if (o->container) {
 		ck_assert_int_eq(chown(d->folder, o->container->uid, o->container->uid), 0);
-		ck_assert_int_eq(chmod(notify, 0666), 0);
+		ck_assert_int_eq(chmod(notify, 0666) | chmod(d->config, 0644), 0);
 	}
 	snprintf(d->copy, sizeof(d->copy), "%s/gpushmd", d->folder);
 	if (o->copied)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const struct {
 	const char *name;
@@ -93,6 +94,7 @@ void safetensors_write_raw(const char *path, const char *header, size_t length, 
 		fputc((int)((uint64_t)length >> 8 * i & 0xff), f);
 	fwrite(header, 1, length, f);
 	fwrite(data, 1, bytes, f);
+	ck_assert_int_eq(fchmod(fileno(f), 0644), 0);
 	ck_assert_int_eq(fclose(f), 0);
 }
 

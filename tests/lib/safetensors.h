@@ -21,7 +21,8 @@ uint64_t safetensors_bytes(const struct safetensors_tensor *t);
  * and on nothing else. */
 void safetensors_fill(const char *name, void *data, size_t bytes);
 
-/* Writes a file of these tensors. metadata: a JSON object of strings, or NULL. */
+/* Writes a file of these tensors, which everybody may read. metadata: a JSON object of strings, or
+ * NULL. */
 void safetensors_write(const char *path, const struct safetensors_tensor *tensors, size_t n,
 		       const char *metadata);
 

@@ -17,6 +17,10 @@ int user_role(char **args);
  * once. */
 bool user_may_change(void);
 
+/* Makes this process another user's for good, with this gid alone; false: it may not. It keeps the
+ * driver, whose file may be in a folder that is closed to that user. */
+bool user_become(uid_t uid, gid_t gid);
+
 /* Starts the process with this uid and this gid alone, and connects it. */
 void user_start(struct role_process *p, const char *socket, uid_t uid, gid_t gid);
 

@@ -144,7 +144,7 @@ def test_others_go_on_when_a_machine_of_the_chain_dies(
     finish([b], file)
 
 
-def test_a_pull_is_finished_after_its_daemon_was_killed(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
+def test_a_pull_ends_well_after_its_daemon_was_killed(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
     file = model(16 * MB)
     a, _, b, second = slow_pull(machine, file)
     b.daemon.kill()

@@ -330,7 +330,7 @@ def test_a_pull_gives_up_on_a_proxy_that_keeps_failing(
     assert names(other) == []
 
 
-def test_a_fill_outside_the_ring_or_the_file_is_refused(serving: tuple[Node, Relay], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fill_outside_ring_or_file_is_refused(serving: tuple[Node, Relay], monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers at and beyond each edge."""
     _, relay = serving
     relay.end()
@@ -505,7 +505,7 @@ GPU = "[pool gpu]\nkind=vmm\ndevice=0\nsize=64M\n"
 
 
 @pytest.mark.parametrize("direct", [False, True])
-def test_a_gpus_buffer_arrives_unchanged(
+def test_gpu_memory_arrives_unchanged(
     machine: Callable[..., Node], model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, direct: bool
 ) -> None:
     """Over our own libcuda.so.1: through a ring, or registered as it is."""

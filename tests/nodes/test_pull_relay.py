@@ -174,7 +174,7 @@ def middle(rng: random.Random, pulling: Any) -> None:
         pulling.process.wait(rng.uniform(0.02, 0.5))
 
 
-def test_a_pull_goes_on_when_a_killed_relay_starts_again(machines: Callable[..., tuple[Here, Relay]], tmp_path: Path) -> None:
+def test_a_pull_outlives_a_killed_relay(machines: Callable[..., tuple[Here, Relay]], tmp_path: Path) -> None:
     a, at_a = machines(SLOW)
     b, _ = machines()
     a.ctl("load", "-q", write(tmp_path / "m.safetensors"), "m")
@@ -207,7 +207,7 @@ def test_a_buffer_replaced_during_a_pull_is_never_mixed(
     assert found in [file.read_bytes()[-len(found) :] for file in files]
 
 
-def test_follow_goes_on_through_generations_and_deaths(machines: Callable[..., tuple[Here, Relay]], tmp_path: Path) -> None:
+def test_follow_outlives_generations_and_deaths(machines: Callable[..., tuple[Here, Relay]], tmp_path: Path) -> None:
     a, at_a = machines()
     b, _ = machines()
     follow = b.start("pull", "--follow", "--json", at_a.source("m"))

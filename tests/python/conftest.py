@@ -29,9 +29,11 @@ import gpushm  # noqa: E402
 POOLS = [p.name for p in gpushm.pools() if not p.failed]
 
 
-def pytest_sessionfinish() -> None:
-    """Stops the daemon."""
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Stops the daemon. A file that is skipped as a whole is no failure."""
     DAEMON.remove()
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = pytest.ExitCode.OK
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

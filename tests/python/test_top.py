@@ -15,7 +15,6 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -77,13 +76,17 @@ class Terminal:
     def press(self, keys: str) -> None:
         os.write(self.master, keys.encode())
 
-    def read(self, seconds: float) -> None:
+    def read(self, seconds: float) -> bool:
+        """Takes what is there, or comes until then. False: nobody has the other end open, and all was taken."""
         if not select.select([self.master], [], [], seconds)[0]:
-            return
-        with suppress(OSError):  # EIO: nobody has the other end open
+            return True
+        try:
             data = os.read(self.master, 65536)
-            self.written += data
-            self.stream.feed(data)
+        except OSError:  # EIO
+            return False
+        self.written += data
+        self.stream.feed(data)
+        return True
 
     @property
     def text(self) -> str:
@@ -106,12 +109,15 @@ class Terminal:
         while self.process.poll() is None:
             assert time.monotonic() < end, f"it goes on:\n{self.text}"
             self.read(0.05)
-        self.read(0)
+        self._release()
+        while self.read(DEADLINE):  # a read returns 4 KiB at most, and more may be on the way
+            assert time.monotonic() < end, "the terminal is still open"
         self.is_restored()
         return self.process.returncode
 
     def is_restored(self) -> None:
-        assert termios.tcgetattr(self.slave) == self.before
+        # Linux replies with the settings of the other end, which need not be open.
+        assert termios.tcgetattr(self.master) == self.before
         assert self.written.rfind(b"\033[?1049l") > self.written.rfind(b"\033[?1049h")
         assert self.written.rfind(b"\033[?25h") >= self.written.rfind(b"\033[?25l")
 
@@ -119,8 +125,13 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        self._release()
         os.close(self.master)
-        os.close(self.slave)
+
+    def _release(self) -> None:
+        if self.slave >= 0:
+            os.close(self.slave)
+        self.slave = -1
 
 
 @pytest.fixture

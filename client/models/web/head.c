@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define RETRY_AFTER_MAX_S 86400u
 
@@ -38,11 +37,25 @@ static bool take_char(struct text *t, char c)
 	return true;
 }
 
+static char small(char c)
+{
+	return c >= 'A' && c <= 'Z' ? (char)(c | 32) : c;
+}
+
+/* Not strncasecmp(3): to a process whose language is Turkish, I is not a large i. */
+static bool is_word(const char *at, const char *word, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (small(at[i]) != small(word[i]))
+			return false;
+	return true;
+}
+
 static bool take_word(struct text *t, const char *word)
 {
 	size_t n = strlen(word);
 
-	if ((size_t)(t->end - t->at) < n || strncasecmp(t->at, word, n) != 0)
+	if ((size_t)(t->end - t->at) < n || !is_word(t->at, word, n))
 		return false;
 	t->at += n;
 	return true;
@@ -297,7 +310,7 @@ static int read_field(struct head *h, struct text line, time_t now)
 	n = (size_t)(colon - line.at);
 	value.at = colon + 1;
 	skip_spaces(&value);
-#define IS(name) (n == strlen(name) && strncasecmp(line.at, name, n) == 0)
+#define IS(name) (n == strlen(name) && is_word(line.at, name, n))
 	if (IS("content-range"))
 		read_content_range(h, value);
 	else if (IS("content-length"))

@@ -131,7 +131,8 @@ START_TEST(the_options_of_load_take_effect)
 {
 	shell_expect(
 		&sh, 0,
-		"names() { $ctl ls -a $1 | sed 1d | sed 's/ .*//' | sort | tr '\\n' ' '; }\n"
+		"names() { $ctl ls -a $1 | sed 1d | sed 's/ .*//' | LC_ALL=C sort | tr '\\n' ' '; "
+		"}\n"
 		"$ctl load -q --only='model.layers.*' --only=head.mask --strip=model. "
 		"m.safetensors a || exit\n"
 		"[[ $(names a) == 'a:head.mask a:layers.0.w a:layers.1.w a:layers.10.w ' ]] || "

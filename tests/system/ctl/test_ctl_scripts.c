@@ -508,7 +508,7 @@ END_TEST
 /* A user has a name, and permissions are written as stat(1) and ls(1) write them. */
 START_TEST(users_and_modes_are_shown_as_words_and_numbers)
 {
-	shell_expect(&sh, 0, "$ctl create -q --size=1 --mode=0640 x; $ctl stat x; echo; id -un");
+	shell_expect(&sh, 0, "$ctl create -q --size=1 --mode=0640 x; $ctl stat x; echo; id -u");
 	says(", mode 0640 (rw-r-----)\n");
 	shell_expect(
 		&sh, 0,

@@ -379,7 +379,7 @@ static int follower_role(char **args)
 	struct gpushm_events *events = NULL;
 	struct gpushm *conn = NULL;
 
-	if (setgid(STRANGER) < 0 || setuid(STRANGER) < 0 || gpushm_connect(args[0], &conn) < 0 ||
+	if (!user_become(STRANGER, STRANGER) || gpushm_connect(args[0], &conn) < 0 ||
 	    gpushm_events(conn, &o, &events) < 0)
 		return 1;
 	puts("ok");

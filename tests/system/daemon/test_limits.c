@@ -10,7 +10,6 @@
 #include "tests/lib/user.h"
 
 #include <check.h>
-#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -400,7 +399,7 @@ static int waiters_role(char **args)
 					      SET(size_bytes, 20 * MIB), SET(wait_ms, UINT64_MAX));
 	struct raw a, b;
 
-	if (setgroups(0, NULL) < 0 || setresuid(STRANGER, STRANGER, STRANGER) < 0)
+	if (!user_become(STRANGER, STRANGER))
 		return 1;
 	raw_greet(&a, args[0]);
 	raw_greet(&b, args[0]);

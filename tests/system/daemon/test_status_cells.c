@@ -76,7 +76,7 @@ static int reopen_as_a_stranger(void *arg)
 	char path[32];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", *(int *)arg);
-	if (setgid(STRANGER) < 0 || setuid(STRANGER) < 0)
+	if (!user_become(STRANGER, STRANGER))
 		return 1;
 	return open(path, O_RDWR) < 0 && errno == EACCES ? 0 : 2;
 }

@@ -24,7 +24,7 @@ static int stranger_role(char **args)
 	struct gpushm_watch *watch = NULL;
 	struct gpushm_event e;
 
-	if (setgid(STRANGER) < 0 || setuid(STRANGER) < 0 || gpushm_connect(args[0], &conn) < 0 ||
+	if (!user_become(STRANGER, STRANGER) || gpushm_connect(args[0], &conn) < 0 ||
 	    gpushm_watch_new(conn, &watch) < 0 || gpushm_watch_name(watch, args[1]) < 0 ||
 	    gpushm_watch_name(watch, "end") < 0)
 		return 1;
@@ -48,7 +48,7 @@ static int reader_role(char **args)
 	struct gpushm_watch *watch = NULL;
 	struct gpushm_event e;
 
-	if (setgid(STRANGER) < 0 || setuid(STRANGER) < 0 || gpushm_connect(args[0], &conn) < 0 ||
+	if (!user_become(STRANGER, STRANGER) || gpushm_connect(args[0], &conn) < 0 ||
 	    gpushm_open(conn, args[1], GPUSHM_READ, 0, NULL, &b) < 0 ||
 	    gpushm_watch_new(conn, &watch) < 0 || gpushm_watch_buffer(watch, b) < 0)
 		return 1;

@@ -13,7 +13,6 @@
 #include "tests/lib/user.h"
 
 #include <fcntl.h>
-#include <grp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -61,13 +60,13 @@ static int loader_role(char **args)
 					    .progress = args[4] ? hang : NULL };
 	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0644 };
 	const char *source = args[3];
+	uid_t uid = (uid_t)atoi(args[1]);
 	struct gpushm_buffer *b = NULL;
 	struct gpushm *conn = NULL;
 	char line[8];
 	int r;
 
-	if (atoi(args[1]) != 0 && (setgroups(0, NULL) != 0 || setgid((gid_t)atoi(args[1])) != 0 ||
-				   setuid((uid_t)atoi(args[1])) != 0))
+	if (uid != 0 && !user_become(uid, uid))
 		return 1;
 	if (gpushm_connect(args[0], &conn) < 0 || !fgets(line, sizeof(line), stdin))
 		return 1;

@@ -6,6 +6,7 @@
 #include "client/ctl/stream/stream_view.h"
 #include "proto/base/own.h"
 #include "tests/lib/suite.h"
+#include "tests/unit/ctl/no_names.h"
 
 #include <check.h>
 #include <errno.h>

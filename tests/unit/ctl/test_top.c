@@ -10,6 +10,7 @@
 #include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
+#include "tests/unit/ctl/no_names.h"
 
 #include <check.h>
 #include <locale.h>

@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,6 +261,19 @@ START_TEST(the_head_of_a_part_is_read_correctly)
 	/* A trailer changes nothing. */
 	read_head(&h, "ETag: \"other\"\r\n");
 	ck_assert_str_eq(h.etag, "\"a/b\"");
+	head_clear(&h);
+}
+END_TEST
+
+/* Where there is no Turkish it is read in another language: tests/odd_machine.sh has it. */
+START_TEST(a_field_in_capitals_is_read_in_turkish)
+{
+	struct head h = { 0 };
+
+	setlocale(LC_CTYPE, "tr_TR.UTF-8");
+	read_head(&h, "HTTP/1.1 200 OK\r\nLAST-MODIFIED: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n");
+	setlocale(LC_CTYPE, "C");
+	ck_assert_str_eq(h.last_modified, "Sun, 06 Nov 1994 08:49:37 GMT");
 	head_clear(&h);
 }
 END_TEST
@@ -640,6 +654,7 @@ int main(void)
 	tcase_add_test(tc, what_is_no_url_is_recognised);
 	tcase_add_loop_test(tc, a_sibling_stays_in_its_folder, 0, array_size(siblings));
 	tcase_add_test(tc, the_head_of_a_part_is_read_correctly);
+	tcase_add_test(tc, a_field_in_capitals_is_read_in_turkish);
 	tcase_add_loop_test(tc, a_broken_content_range_is_ignored, 0, array_size(bad_ranges));
 	tcase_add_loop_test(tc, an_etag_that_can_not_be_sent_back_is_ignored, 0,
 			    array_size(bad_etags));
