@@ -63,5 +63,5 @@ def test_eight_in_a_chain_or_a_tree_take_less_than_3_5_rounds(
 
 
 @pytest.mark.deep
-def test_eight_machines_with_tls_take_less_than_3_5_rounds(fleet: Callable[..., list[Node]], model: Callable[..., Path]) -> None:
+def test_eight_machines_with_tls_take_3_5_rounds(fleet: Callable[..., list[Node]], model: Callable[..., Path]) -> None:
     assert rounds(fleet, model(40 * MB), "", insecure=False) < 3.5

@@ -505,7 +505,7 @@ GPU = "[pool gpu]\nkind=vmm\ndevice=0\nsize=64M\n"
 
 
 @pytest.mark.parametrize("direct", [False, True])
-def test_gpu_memory_arrives_unchanged(
+def test_gpu_memory_arrives_right(
     machine: Callable[..., Node], model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, direct: bool
 ) -> None:
     """Over our own libcuda.so.1: through a ring, or registered as it is."""

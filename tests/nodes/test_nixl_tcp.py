@@ -92,7 +92,7 @@ def test_an_interrupt_ends_a_pull(serving: tuple[Node, Relay, Node]) -> None:
 
 @pytest.mark.skipif(gpus() == 0, reason="no GPU")
 @pytest.mark.parametrize("config", ["nixl=yes\n", "nixl=yes\nnixl-gpu=yes\n"], ids=["ring", "direct"])
-def test_gpu_memory_arrives_unchanged(fleet: Callable[..., list[Node]], model: Callable[..., Path], config: str) -> None:
+def test_gpu_memory_arrives_right(fleet: Callable[..., list[Node]], model: Callable[..., Path], config: str) -> None:
     """From one GPU to the last one of the host."""
     pools = "".join(f"[pool gpu{i}]\nkind=vmm\ndevice={i}\nsize=256M\n" for i in range(gpus()))
     node, other = fleet(2, pools=pools)
