@@ -78,7 +78,7 @@ inside() {
 	if [ "${ODD:-user}" = user ]; then
 		chown -R "$nameless:$nameless" "$folder/closed" || exit 125
 		check user setpriv --reuid=$nameless --regid=$nameless --clear-groups --inh-caps=-all \
-			env -u XDG_RUNTIME_DIR HOME=/ LC_ALL=POSIX LANG=tr_TR.UTF-8 make -k "${@:2}"
+			env -u XDG_RUNTIME_DIR -u USER -u LOGNAME HOME=/ LC_ALL=POSIX LANG=tr_TR.UTF-8 make -k "${@:2}"
 	fi
 	[ $checks -gt 0 ] || exit 125
 	echo "$((100 * (checks - failures) / checks))%: Checks: $checks, Failures: $failures, Errors: 0"

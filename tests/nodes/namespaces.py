@@ -51,6 +51,7 @@ def enter() -> str:
             _unshare(_CLONE_NEWNET)
         else:
             uid, gid = os.geteuid(), os.getegid()
+            os.environ["LOGNAME"] = str(uid)  # not root, whose folder in /tmp pytest would take
             _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
             Path("/proc/self/setgroups").write_text("deny")
             Path("/proc/self/uid_map").write_text(f"0 {uid} 1")

@@ -106,9 +106,9 @@ def test_certificates_are_what_they_say(authority: Authority, foreign: Authority
 def test_nothing_is_left_when_the_tests_are_killed(tmp_path: Path) -> None:
     inner = tmp_path / "test_inner.py"
     inner.write_text(
-        "import os\n"
+        "import namespaces, os\n"
         "def test_waits(machine):\n"
-        "    a = machine(delay_ms=1)\n"
+        "    a = machine(delay_ms=int(namespaces.can_delay()))\n"
         "    a.ctl('ls')\n"
         "    sleeper = a.start('sleep', '1000')\n"
         "    os.write(int(os.environ['TOLD']), f'{a._holder.pid} {a.daemon.process.pid} {sleeper.pid}\\n'.encode())\n"
