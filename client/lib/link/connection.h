@@ -42,8 +42,7 @@ struct gpushm {
 	_Atomic unsigned refs; /* the caller's, and one for each open buffer */
 	uint64_t generation;   /* process_generation() where it was made */
 	int socket;
-	_Atomic uint32_t arrays_max; /* that the daemon of now allows in a buffer */
-	_Atomic bool knows_streams;  /* and whether it knows STREAM and the others of streams */
+	_Atomic bool knows_streams; /* and whether it knows STREAM and the others of streams */
 
 	pthread_mutex_t lock;	 /* one request in flight; everything below */
 	bool broken;		 /* hang-up or violation: the next request reconnects first */
