@@ -226,7 +226,7 @@ int gpushm_publish_as(struct gpushm_buffer *b, enum gpushm_state state, const ch
 /* Sets attributes of a buffer that is not published yet; one of the same key is replaced, and one
  * of size 0 is removed. After an error nothing has changed. Values that gpushm_buffer_attr() gave
  * before are not valid any more. Asks the daemon. Errors: -EDQUOT (more than 4,096 bytes in all),
- * -EINVAL (a key), -EBUSY (published already), -ENOSYS (the daemon is too old). */
+ * -EINVAL (a key), -EBUSY (published already). */
 int gpushm_set_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, size_t n);
 
 /* Whether the published buffer survives the daemon's death. 1: it does. 0: it is not published, or
@@ -299,8 +299,7 @@ int gpushm_unlink(struct gpushm *c, const char *name);
  * and administrators. Asks the daemon.
  *
  * Errors: -ENOENT (no buffer `from`), -EEXIST (`to` is taken), -EAGAIN (one of them is not
- * published), -EACCES, -EINVAL (`to` breaks the rules for names), -ENOSYS (the daemon is too old).
- */
+ * published), -EACCES, -EINVAL (`to` breaks the rules for names). */
 int gpushm_rename(struct gpushm *c, const char *from, const char *to, uint32_t flags);
 #define GPUSHM_REPLACE (1u << 0) /* of gpushm_rename() and gpushm_publish_as() */
 
@@ -482,7 +481,7 @@ struct gpushm_events_options {
  * concerns everybody; for administrators everything. n is 0 after the timeout. To follow, call it
  * again with `last`: then nothing is missed, also over a restart of the daemon. One that waits gets
  * a reply at most every 20 ms. Asks the daemon. Errors: -EINVAL (types), -EDQUOT (this user waits
- * for too much), -ENOSYS (the daemon is too old). */
+ * for too much). */
 int gpushm_events(struct gpushm *c, const struct gpushm_events_options *options,
 		  struct gpushm_events **ret);
 /* NULL is allowed. Returns NULL. */

@@ -80,7 +80,7 @@ struct gpushm_metrics {
 	struct gpushm_stream_metrics streams;
 };
 /* What the daemon counts beside gpushm_status(). Free *ret with gpushm_metrics_free(). Asks the
- * daemon; does not start the driver. -ENOSYS: a gpushmd of version 0.1 does not count this. */
+ * daemon; does not start the driver. */
 int gpushm_metrics(struct gpushm *c, struct gpushm_metrics **ret);
 /* NULL is allowed. Returns NULL. */
 struct gpushm_metrics *gpushm_metrics_free(struct gpushm_metrics *m);

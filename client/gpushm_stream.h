@@ -106,8 +106,8 @@ struct gpushm_stream_spec {
  *
  * Errors: those of gpushm_create(); -EEXIST also where GPUSHM_ADOPT finds another kind of buffer,
  * other arrays, or a stream that has ended; -EBUSY: GPUSHM_ADOPT, and the stream's producer lives
- * still; -ENOSYS: the daemon is too old; -ENOTSUP: a mempool, elements narrower than a byte, or a
- * GPU whose driver has no 64-bit stream memory operations; -EINVAL (spec). */
+ * still; -ENOTSUP: a mempool, elements narrower than a byte, or a GPU whose driver has no 64-bit
+ * stream memory operations; -EINVAL (spec). */
 int gpushm_stream_create(struct gpushm *c, const char *name, const struct gpushm_stream_spec *spec,
 			 const struct gpushm_options *options, struct gpushm_stream **ret);
 
@@ -201,7 +201,7 @@ struct gpushm_stream *gpushm_stream_close(struct gpushm_stream *s);
  * process holds or fills. What is left to do with the stream is gpushm_stream_close(), when those
  * are freed; other functions return -EBADF. Asks the daemon. 0, also the second time; -ECONNRESET:
  * no daemon was there in time, and until the next one hears of it, by this function or the close, a
- * reader may hold up the producer; -ENOSYS: the daemon is too old. */
+ * reader may hold up the producer. */
 int gpushm_stream_leave(struct gpushm_stream *s);
 
 /* An fd for poll(): readable when gpushm_frame_next() would not wait for a publication (or
@@ -306,7 +306,7 @@ struct gpushm_stream_info {
 };
 
 /* The streams that this user may see, whose names begin with prefix (NULL: all). Free them with
- * gpushm_streams_free(). Asks the daemon. -ENOSYS: the daemon is too old. */
+ * gpushm_streams_free(). Asks the daemon. */
 int gpushm_streams(struct gpushm *c, const char *prefix, struct gpushm_stream_info **ret,
 		   size_t *ret_n);
 struct gpushm_stream_info *gpushm_streams_free(struct gpushm_stream_info *streams, size_t n);

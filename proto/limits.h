@@ -20,7 +20,7 @@
 #define DIMENSIONS_MAX 32u
 #define DESCR_MAX 4096u		    /* bytes of a record's NumPy descr */
 #define ARRAYS_MAX 262144u	    /* in one buffer */
-#define ARRAYS_MAX_0_1 65536u	    /* of clients and daemons of version 0.1 */
+#define ARRAYS_READ_DEFAULT 65536u  /* in a table that a client reads whose HELLO has no number */
 #define TABLE_BYTES_MAX (64u << 20) /* of a buffer's table: names, shapes and descrs */
 #define ATTR_BYTES_MAX 4096u	    /* keys and values of one buffer */
 #define ATTRS_MAX 64u

@@ -27,10 +27,6 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 	r = snapshot_read(ctl->connection, by, &s);
 	if (r < 0)
 		return ctl_refused(r);
-	if (!s.metrics && !ctl->quiet)
-		ctl_error(CTL_OK,
-			  "%s does not count requests: upgrade it, and run gpushmctl restart",
-			  s.status->software);
 	if (o->format && !strcmp(o->format, "prometheus"))
 		e.format = EXPOSITION_PROMETHEUS;
 	snapshot_write(&s, &e, by);

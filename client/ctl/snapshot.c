@@ -56,40 +56,16 @@ static void add_pool(struct snapshot *s, const struct gpushm_pool_metrics *from)
 	s->pools[s->n_pools++] = *from;
 }
 
-static int read_old_pools(struct gpushm *c, struct snapshot *s)
-{
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
-	size_t n = 0;
-	int r = gpushm_pools(c, &pools, &n);
-
-	s->pools = r < 0 ? NULL : calloc(n + 1, sizeof(*s->pools));
-	if (!s->pools)
-		return r < 0 ? r : -ENOMEM;
-	for (size_t i = 0; i < n; i++)
-		add_pool(s, &(struct gpushm_pool_metrics){ .pool = pools[i] });
-	return 0;
-}
-
-static int read_pools(struct gpushm *c, struct snapshot *s)
+static int read_pools(struct snapshot *s)
 {
 	const struct gpushm_metrics *m = s->metrics;
 
-	if (!m)
-		return read_old_pools(c, s);
 	s->pools = calloc(m->n_pools + 1, sizeof(*s->pools));
 	if (!s->pools)
 		return -ENOMEM;
 	for (size_t i = 0; i < m->n_pools; i++)
 		add_pool(s, &m->pools[i]);
 	return 0;
-}
-
-/* A daemon without streams has none. */
-static int read_streams(struct gpushm *c, struct snapshot *s)
-{
-	int r = gpushm_streams(c, NULL, &s->streams, &s->n_streams);
-
-	return r == -ENOSYS ? 0 : r;
 }
 
 int snapshot_read(struct gpushm *c, unsigned by, struct snapshot *ret)
@@ -99,10 +75,10 @@ int snapshot_read(struct gpushm *c, unsigned by, struct snapshot *ret)
 
 	if (r == 0)
 		r = gpushm_metrics(c, &s.metrics);
-	if (r == 0 || r == -ENOSYS)
-		r = read_pools(c, &s);
+	if (r == 0)
+		r = read_pools(&s);
 	if (r == 0 && by & SNAPSHOT_BY_STREAM)
-		r = read_streams(c, &s);
+		r = gpushm_streams(c, NULL, &s.streams, &s.n_streams);
 	if (r < 0)
 		snapshot_done(&s);
 	*ret = s;
@@ -517,8 +493,6 @@ void snapshot_write(const struct snapshot *s, struct exposition *e, unsigned by)
 		write_daemon(e, s->status);
 		write_refusals(e, s->status);
 		write_pools(e, s);
-	}
-	if (s->metrics) {
 		write_buffers(e, s);
 		write_requests(e, s->metrics);
 		write_times(e, s->metrics);

@@ -16,16 +16,14 @@ enum snapshot_by { SNAPSHOT_BY_OWNER = 1, SNAPSHOT_BY_STREAM = 2 };
 
 struct snapshot {
 	struct gpushm_status *status;	   /* owned; NULL: no daemon replied */
-	struct gpushm_metrics *metrics;	   /* owned; NULL: the daemon has none */
+	struct gpushm_metrics *metrics;	   /* owned; NULL with the status */
 	struct gpushm_pool_metrics *pools; /* owned; one for each name */
 	size_t n_pools;
 	struct gpushm_stream_info *streams; /* owned; with SNAPSHOT_BY_STREAM */
 	size_t n_streams;
 };
 
-/* Asks the daemon. by: enum snapshot_by. 0; -errno with gpushm_error(), and *ret is empty. A
- * gpushmd of version 0.1 does not have all numbers: 0, and ret->metrics is NULL; then the driver
- * may be started here, as by gpushm_pools(). */
+/* Asks the daemon. by: enum snapshot_by. 0; -errno with gpushm_error(), and *ret is empty. */
 int snapshot_read(struct gpushm *c, unsigned by, struct snapshot *ret);
 
 /* Of an empty snapshot: that the daemon is down, and nothing else. by: enum snapshot_by; of owners

@@ -66,7 +66,7 @@ int request_hello(struct session *s, const Gpushm__Proto__Request *q, struct rep
 	if (m->software.len > SOFTWARE_MAX)
 		return request_bad(f, "HELLO", "software is longer than 63 bytes");
 	s->greeted = true;
-	s->arrays_max = m->has_arrays ? m->arrays : ARRAYS_MAX_0_1;
+	s->arrays_max = m->has_arrays ? m->arrays : ARRAYS_READ_DEFAULT;
 	return fill_hello(reply, s, m->has_board && m->board, f);
 }
 

@@ -9,7 +9,7 @@
 
 #include <inttypes.h>
 
-/* A client of version 0.1 takes a larger table for a broken one. */
+/* A client takes a table that is larger than it reads for a broken one. */
 static int refuse_large_table(const struct session *s, const char *key, const struct buffer *b,
 			      struct fault *f)
 {

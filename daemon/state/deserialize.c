@@ -295,7 +295,7 @@ static struct process *find_process(const struct target *t, uint64_t session)
 	return NULL;
 }
 
-/* Earlier versions kept a pidfd for each connection of a process: one of them is enough. */
+/* Where records name several kept pidfds of one process, one of them is enough. */
 static void take_over_pidfd(struct target *t, struct pidfd *pidfd, uint64_t name, bool kept)
 {
 	struct fault ignored;

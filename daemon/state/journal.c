@@ -205,15 +205,10 @@ int journal_adopt(int *fd, struct journal *ret)
 /* ---- records ---- */
 
 /* One empty head is always left behind the last record: it ends the log. */
-static int make_space(struct journal *j, const struct journal_entry *entries, size_t n)
+static int make_space(struct journal *j, size_t len)
 {
-	size_t whole = sizeof(struct journal_record);
+	size_t whole = 2 * sizeof(struct journal_record) + padded(len);
 
-	for (size_t i = 0; i < n; i++) {
-		if (entries[i].len == 0 || entries[i].len > JOURNAL_BODY_MAX)
-			return -EMSGSIZE;
-		whole += sizeof(struct journal_record) + padded(entries[i].len);
-	}
 	while (j->used + whole > j->bytes) {
 		int r = resize(j, j->bytes * 2);
 
@@ -223,42 +218,29 @@ static int make_space(struct journal *j, const struct journal_entry *entries, si
 	return 0;
 }
 
-/* Writes the body before the head. Returns the end of the record. */
-static size_t write_record(struct journal *j, size_t at, const struct journal_entry *e,
-			   uint64_t sequence, struct journal_record *ret_head)
+/* The head goes last: without it the log ends before the record. */
+int journal_append(struct journal *j, uint16_t type, const void *body, size_t len)
 {
-	unsigned char *body = j->map + at + sizeof(*ret_head);
+	struct journal_record head = { .type = type,
+				       .len = (uint32_t)len,
+				       .sequence = j->sequence + 1 };
+	unsigned char *at;
+	int r;
 
-	*ret_head = (struct journal_record){ .type = e->type,
-					     .len = (uint32_t)e->len,
-					     .sequence = sequence };
-	ret_head->crc = crc_of(ret_head, e->body);
-	memcpy(body, e->body, e->len);
-	memset(body + e->len, 0, padded(e->len) - e->len);
-	return at + sizeof(*ret_head) + padded(e->len);
-}
-
-/* The first record's head goes last: without it the log ends before all of them. */
-int journal_append(struct journal *j, const struct journal_entry *entries, size_t n)
-{
-	struct journal_record first, head;
-	int r = make_space(j, entries, n);
-	size_t end;
-
+	if (len == 0 || len > JOURNAL_BODY_MAX)
+		return -EMSGSIZE;
+	r = make_space(j, len);
 	if (r < 0)
 		return r;
-	end = write_record(j, j->used, &entries[0], j->sequence + 1, &first);
-	for (size_t i = 1; i < n; i++) {
-		size_t at = end;
-
-		end = write_record(j, at, &entries[i], j->sequence + 1 + i, &head);
-		memcpy(j->map + at, &head, sizeof(head));
-	}
+	at = j->map + j->used;
+	head.crc = crc_of(&head, body);
+	memcpy(at + sizeof(head), body, len);
+	memset(at + sizeof(head) + len, 0, padded(len) - len);
 	atomic_signal_fence(memory_order_seq_cst);
-	memcpy(j->map + j->used, &first, sizeof(first));
+	memcpy(at, &head, sizeof(head));
 	atomic_signal_fence(memory_order_seq_cst);
-	j->used = end;
-	j->sequence += n;
+	j->used += sizeof(head) + padded(len);
+	j->sequence++;
 	return 0;
 }
 

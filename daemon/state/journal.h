@@ -39,15 +39,9 @@ int journal_adopt(int *fd, struct journal *ret);
 uint32_t journal_version(int fd); /* for people */
 void journal_done(struct journal *j);
 
-struct journal_entry {
-	uint16_t type;
-	const void *body;
-	size_t len;
-};
-
-/* Appends n records: when this returns 0 they are in the memfd. A reader finds all of them or none,
+/* Appends a record: when this returns 0 it is in the memfd. A reader finds all of it or nothing,
  * wherever the process dies. 0, -EMSGSIZE, -ENOMEM. */
-int journal_append(struct journal *j, const struct journal_entry *entries, size_t n);
+int journal_append(struct journal *j, uint16_t type, const void *body, size_t len);
 
 /* Calls on_record for each valid record, in order. If a call returns non-zero, returns that and
  * leaves the file unchanged. Else later appends go behind the last valid record, and *ret_dropped

@@ -30,33 +30,10 @@ static ProtobufCBinaryData bytes_of(const void *data, size_t len)
 static int append(struct serializer *s, uint16_t type, const ProtobufCMessage *m)
 {
 	unsigned char body[JOURNAL_BODY_MAX];
-	struct journal_entry entry = { .type = type };
 
 	if (protobuf_c_message_get_packed_size(m) > sizeof(body))
 		return -EMSGSIZE;
-	entry.len = protobuf_c_message_pack(m, body);
-	entry.body = body;
-	return journal_append(&s->journal, &entry, 1);
-}
-
-/* The buffer's record says by itself that the other buffer has lost its name. A gpushmd that does
- * not know the field `replaces` needs the second record, which it never finds without the first. */
-static int append_replacing(struct serializer *s, const ProtobufCMessage *buffer, uint64_t replaced)
-{
-	struct journal_entry entries[] = { { .type = GPUSHM__JOURNAL__TYPE__TYPE_BUFFER },
-					   { .type = GPUSHM__JOURNAL__TYPE__TYPE_UNLINK } };
-	Gpushm__Journal__Id id = GPUSHM__JOURNAL__ID__INIT;
-	unsigned char body[JOURNAL_BODY_MAX], id_body[32];
-
-	if (protobuf_c_message_get_packed_size(buffer) > sizeof(body))
-		return -EMSGSIZE;
-	SET(&id, id, replaced);
-	entries[0].len = protobuf_c_message_pack(buffer, body);
-	entries[0].body = body;
-	entries[1].len = protobuf_c_message_pack(&id.base, id_body);
-	entries[1].body = id_body;
-	s->dead++;
-	return journal_append(&s->journal, entries, array_size(entries));
+	return journal_append(&s->journal, type, body, protobuf_c_message_pack(m, body));
 }
 
 static int keep(struct serializer *s, char kind, uint64_t number, int fd)
@@ -222,10 +199,9 @@ static int write_buffer(struct serializer *s, const struct buffer *b, const stru
 	m->has_dirty = m->dirty = b->dirty;
 	if (b->dirty)
 		fill_death(m, &b->death);
-	if (!replaced)
-		return append(s, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, &m->base);
-	SET(m, replaces, replaced->id);
-	return append_replacing(s, &m->base, replaced->id);
+	if (replaced)
+		SET(m, replaces, replaced->id);
+	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, &m->base);
 }
 
 static int keep_and_write(struct serializer *s, struct buffer *b, const struct buffer *replaced)

@@ -110,7 +110,7 @@ static ProtobufCBinaryData text(const char *t)
 	return (ProtobufCBinaryData){ .len = strlen(t), .data = (uint8_t *)t };
 }
 
-static void say_hello(struct canned *s, bool rename)
+void canned_hello(struct canned *s)
 {
 	Gpushm__Proto__Pool pool = GPUSHM__PROTO__POOL__INIT, *pools[] = { &pool };
 	Gpushm__Proto__HelloReply hello = GPUSHM__PROTO__HELLO_REPLY__INIT;
@@ -126,20 +126,9 @@ static void say_hello(struct canned *s, bool rename)
 	hello.daemon.len = 16;
 	hello.n_pools = 1;
 	hello.pools = pools;
-	hello.has_rename = hello.rename = rename;
 	reply.result_case = GPUSHM__PROTO__REPLY__RESULT_HELLO;
 	reply.hello = &hello;
 	canned_reply(s, &reply, NULL, 0);
-}
-
-void canned_hello(struct canned *s)
-{
-	say_hello(s, true);
-}
-
-void canned_old_hello(struct canned *s)
-{
-	say_hello(s, false);
 }
 
 void canned_done(struct canned *s)
@@ -226,6 +215,12 @@ static bool answer(int peer, const struct reply *a, const Gpushm__Proto__Request
 	return a->respond ? send_response(peer, a, request) : send_reply(peer, a);
 }
 
+/* As the daemon, which replies to a quiet CLOSE in no case: its reply is left out. */
+static bool is_quiet(const Gpushm__Proto__Request *r)
+{
+	return r->verb_case == GPUSHM__PROTO__REQUEST__VERB_CLOSE && r->close->quiet;
+}
+
 static void *serve(void *arg)
 {
 	_cleanup_(free_ptr) struct frame *f = malloc(sizeof(*f));
@@ -240,7 +235,8 @@ static void *serve(void *arg)
 		if (s->replies[i].hangs_up) {
 			close_fd(&peer);
 			peer = accept_next(s, &hung_up);
-		} else if (!answer(peer, &s->replies[i], s->requests[i])) {
+		} else if (!is_quiet(s->requests[i]) &&
+			   !answer(peer, &s->replies[i], s->requests[i])) {
 			break;
 		}
 	}

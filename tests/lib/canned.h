@@ -31,8 +31,7 @@ void canned_respond(struct canned *s, canned_fn *respond, size_t times);
 void canned_hang_up(struct canned *s);
 
 /* Replies that many tests need. */
-void canned_hello(struct canned *s);	 /* one host pool, id 1 */
-void canned_old_hello(struct canned *s); /* of a gpushmd without RENAME */
+void canned_hello(struct canned *s); /* one host pool, id 1 */
 void canned_done(struct canned *s);
 void canned_error(struct canned *s, int code, const char *text);
 

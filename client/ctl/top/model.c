@@ -34,6 +34,8 @@ static void compare_status(struct model *m, const struct sample *before, const s
 {
 	m->requests = rate(m, before->status->requests, now->status->requests);
 	m->refused = rate(m, before->status->refused, now->status->refused);
+	m->creates = rate(m, before->creates, now->creates);
+	m->opens = rate(m, before->opens, now->opens);
 	if (before->memory_bytes && now->cpu_ns >= before->cpu_ns)
 		m->cpu = rate(m, before->cpu_ns, now->cpu_ns) / 1e7;
 }
@@ -42,7 +44,6 @@ static void compare_status(struct model *m, const struct sample *before, const s
 static void compare_buffers(struct model *m, const struct sample *before)
 {
 	size_t k = 0;
-	double created = 0, opened = 0;
 
 	for (size_t i = 0; i < m->n[TOP_BUFFERS]; i++) {
 		const struct gpushm_stat *s = m->buffers[i].stat;
@@ -54,12 +55,7 @@ static void compare_buffers(struct model *m, const struct sample *before)
 		/* The count wraps. */
 		m->buffers[i].opens =
 			(uint32_t)(s->opens - (known ? before->buffers[k].opens : 0)) / m->seconds;
-		created += !known;
-		opened += m->buffers[i].opens;
 	}
-	/* Where the daemon does not count all requests, those count that can be seen. */
-	m->creates = created / m->seconds;
-	m->opens = opened;
 }
 
 static void compare_pools(struct model *m, const struct sample *before)
@@ -85,20 +81,11 @@ static void compare_users(struct model *m, const struct sample *before)
 	}
 }
 
-static void compare_counts(struct model *m, const struct sample *before, const struct sample *now)
-{
-	if (!before->counted || !now->counted)
-		return;
-	m->creates = rate(m, before->creates, now->creates);
-	m->opens = rate(m, before->opens, now->opens);
-}
-
 static void compare(struct model *m, const struct sample *before, const struct sample *now)
 {
 	m->seconds = (double)(now->taken_ns - before->taken_ns) / 1e9;
 	compare_status(m, before, now);
 	compare_buffers(m, before);
-	compare_counts(m, before, now);
 	compare_pools(m, before);
 	compare_users(m, before);
 }

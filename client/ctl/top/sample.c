@@ -95,22 +95,19 @@ static uint64_t succeeded(const struct gpushm_metrics *m, const char *verb)
 	return 0;
 }
 
-/* An older daemon does not count them. */
 static int take_counts(struct gpushm *c, struct sample *s)
 {
 	struct gpushm_metrics *m = NULL;
 	int r = gpushm_metrics(c, &m);
 
 	if (r < 0)
-		return r == -ENOSYS ? 0 : r;
+		return r;
 	s->creates = succeeded(m, "create");
 	s->opens = succeeded(m, "open");
-	s->counted = true;
 	gpushm_metrics_free(m);
 	return 0;
 }
 
-/* An older daemon has no events. */
 static int take_events(struct gpushm *c, struct sample *s)
 {
 	struct gpushm_events_options o = { sizeof(o), s->last_event, 0, EVENT_TYPES };
@@ -121,7 +118,7 @@ static int take_events(struct gpushm *c, struct sample *s)
 
 		r = gpushm_events(c, &o, &batch);
 		if (r < 0)
-			return r == -ENOSYS ? 0 : r;
+			return r;
 		o.after = s->last_event = batch->last;
 		more = batch->more;
 		r = history_add(&s->events, batch);

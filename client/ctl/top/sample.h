@@ -23,9 +23,8 @@ struct sample {
 	struct gpushm_stat *buffers; /* owned; ids grow */
 	size_t n_buffers;
 
-	/* Requests that succeeded since the daemon started, if `counted`. */
+	/* Requests that succeeded since the daemon started. */
 	uint64_t creates, opens;
-	bool counted;
 	struct history events; /* since the sample before; without opens and closes */
 	uint64_t last_event;   /* its number */
 

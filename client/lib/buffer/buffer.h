@@ -57,7 +57,7 @@ void client_buffer_free(struct gpushm_buffer *b);
 int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request *request,
 		const struct gpushm_options *o, struct gpushm_buffer **ret);
 
-/* gpushm_open() in another way; -ENOSYS: the daemon does not know it. */
+/* gpushm_open() in another way. */
 enum buffer_open_how {
 	BUFFER_OPEN_PLAIN,
 	/* A name that nobody has is -ENOENT at once, also if it becomes free during the wait. */

@@ -287,18 +287,6 @@ static int send_all(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
 	return 0;
 }
 
-/* An older daemon allows fewer arrays than this library's table has. */
-/* gpushm_create() refuses a NULL. */
-static int admit_arrays(const struct gpushm *c, uint32_t known, size_t n)
-{
-	if (!c || c->arrays_max >= ARRAYS_MAX || known + n <= c->arrays_max)
-		return 0;
-	return error_set(EDQUOT,
-			 "%zu arrays: this daemon allows %u in a buffer, this library %u: upgrade "
-			 "gpushmd, or use several buffers",
-			 known + n, c->arrays_max, ARRAYS_MAX);
-}
-
 static int describe(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n)
 {
 	uint32_t known;
@@ -308,9 +296,7 @@ static int describe(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
 		return error_set(EBUSY, "buffer \"%s\" is published: its arrays are fixed",
 				 b->name);
 	known = table_builder_arrays(b->builder);
-	r = admit_arrays(b->connection, known, n);
-	if (r == 0)
-		r = check_all(b, specs, n);
+	r = check_all(b, specs, n);
 	if (r == 0)
 		r = send_all(b, specs, n, &known);
 	if (r < 0)
@@ -443,8 +429,6 @@ int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array
 	int tries = 0, r = gpushm_layout(specs, n, &bytes);
 	bool again;
 
-	if (r == 0)
-		r = admit_arrays(c, 0, n);
 	if (r == 0)
 		r = buffer_options(options, &o);
 	if (r < 0)

@@ -200,7 +200,7 @@ static int post_close(struct gpushm *c, struct lease *l, const Gpushm__Proto__Re
 		return r;
 	pthread_mutex_lock(&c->lock);
 	list_drop(&l->link);
-	r = c->quiet_close ? connection_post(c, request) : -ECONNRESET;
+	r = connection_post(c, request);
 	*ret_no_daemon = r == -ECONNRESET && c->broken && hello_gave_up_lately(c);
 	pthread_mutex_unlock(&c->lock);
 	return r;
@@ -218,7 +218,7 @@ static int close_lease(struct gpushm *c, struct lease *l, bool discard)
 	r = post_close(c, l, request_with(CLOSE, close, &close), &no_daemon);
 	if (r != -ECONNRESET || no_daemon)
 		return r;
-	/* The daemon has gone, or is one that replies to every request. */
+	/* The daemon has gone: its successor confirms. */
 	close.has_quiet = close.quiet = false;
 	return request_ack(c, request_with(CLOSE, close, &close));
 }

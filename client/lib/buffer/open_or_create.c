@@ -9,8 +9,6 @@
 #include "client/lib/buffer/buffer.h"
 #include "proto/base/clock.h"
 
-#define NAP_MS 50u
-
 struct wait {
 	uint64_t timeout_ms, deadline;
 };
@@ -23,34 +21,6 @@ static struct wait wait_begin(uint64_t timeout_ms)
 static uint64_t wait_left(const struct wait *w)
 {
 	return clock_wait_left_ms(w->timeout_ms, w->deadline);
-}
-
-/* An older daemon also waits for a name that nobody has. So after each short wait the name is
- * opened without waiting, which finds a name that is free. */
-static int open_in_naps(struct gpushm *c, const char *name, enum gpushm_access access,
-			const struct wait *w, const struct gpushm_options *o,
-			struct gpushm_buffer **ret)
-{
-	int r;
-
-	while ((r = gpushm_open(c, name, access, 0, o, ret)) == -EAGAIN || r == -EUCLEAN) {
-		uint64_t left = wait_left(w);
-
-		if (left == 0)
-			return r;
-		r = gpushm_open(c, name, access, left < NAP_MS ? left : NAP_MS, o, ret);
-		if (r != -ETIMEDOUT || left <= NAP_MS)
-			return r;
-	}
-	return r;
-}
-
-static int open(struct gpushm *c, const char *name, enum gpushm_access access, const struct wait *w,
-		const struct gpushm_options *o, struct gpushm_buffer **ret)
-{
-	int r = buffer_open_name(c, name, access, wait_left(w), BUFFER_OPEN_WHILE_FILLING, o, ret);
-
-	return r == -ENOSYS ? open_in_naps(c, name, access, w, o, ret) : r;
 }
 
 /* Takes from the time for space what this create used of it, for the next one. */
@@ -77,7 +47,8 @@ int gpushm_open_or_create(struct gpushm *c, const char *name, enum gpushm_access
 	creating.struct_size = sizeof(creating);
 	creating.flags &= ~GPUSHM_COPY_ON_WRITE;
 	for (;;) {
-		r = open(c, name, access, &w, options, ret);
+		r = buffer_open_name(c, name, access, wait_left(&w), BUFFER_OPEN_WHILE_FILLING,
+				     options, ret);
 		if (r != -ENOENT)
 			return r;
 		r = create(c, name, bytes, &creating, ret);

@@ -144,54 +144,12 @@ static bool always_fits(const Gpushm__Proto__Request *request)
 	       request->verb_case == GPUSHM__PROTO__REQUEST__VERB_STAT;
 }
 
-/* An old daemon would ignore these fields in silence. */
-static bool needs_rename(const Gpushm__Proto__Request *request)
-{
-	switch (request->verb_case) {
-	case GPUSHM__PROTO__REQUEST__VERB_RENAME:
-		return true;
-	case GPUSHM__PROTO__REQUEST__VERB_DESCRIBE:
-		return request->describe->n_attrs > 0;
-	case GPUSHM__PROTO__REQUEST__VERB_PUBLISH:
-		return request->publish->has_name;
-	case GPUSHM__PROTO__REQUEST__VERB_OPEN:
-		return request->open->has_while_filling;
-	default:
-		return false;
-	}
-}
-
-static bool needs_streams(const Gpushm__Proto__Request *request)
-{
-	switch (request->verb_case) {
-	case GPUSHM__PROTO__REQUEST__VERB_STREAM:
-	case GPUSHM__PROTO__REQUEST__VERB_JOIN:
-	case GPUSHM__PROTO__REQUEST__VERB_PAGE:
-	case GPUSHM__PROTO__REQUEST__VERB_DROP:
-	case GPUSHM__PROTO__REQUEST__VERB_STREAMS:
-		return true;
-	case GPUSHM__PROTO__REQUEST__VERB_OPEN:
-		return request->open->has_produce;
-	default:
-		return false;
-	}
-}
-
-static bool is_too_old(const struct gpushm *c, const Gpushm__Proto__Request *request)
-{
-	return (!c->knows_rename && needs_rename(request)) ||
-	       (!c->knows_streams && needs_streams(request));
-}
-
 /* 0; -EPIPE: the daemon has hung up; else -errno with gpushm_error() set. */
 static int transmit(struct gpushm *c, const Gpushm__Proto__Request *request)
 {
 	size_t n = always_fits(request) ? 0 : gpushm__proto__request__get_packed_size(request);
 	int r;
 
-	if (is_too_old(c, request))
-		return error_set(ENOSYS, "gpushmd is too old for this request: upgrade it, and run "
-					 "gpushmctl restart");
 	if (n > sizeof(c->sent))
 		return error_set(EMSGSIZE, "the request has %zu bytes; a message has at most %u", n,
 				 FRAME_MAX);

@@ -130,12 +130,7 @@ static int keep_hello(struct gpushm *c, const Gpushm__Proto__HelloReply *hello)
 	c->uid = hello->uid;
 	c->admin = hello->admin;
 	c->wait_for_successor = hello->kept;
-	c->quiet_close = hello->quiet_close;
-	c->knows_rename = hello->rename;
-	c->knows_streams = hello->streams;
 	c->session = hello->session;
-	c->arrays_max =
-		hello->limits && hello->limits->has_arrays ? hello->limits->arrays : ARRAYS_MAX_0_1;
 	r = keep_status_page(c, hello->board_fd);
 	return r < 0 ? r : keep_pools(c, hello->pools, hello->n_pools);
 }

@@ -229,9 +229,6 @@ int gpushm_stream_create(struct gpushm *c, const char *name, const struct gpushm
 		r = buffer_options(options, &o);
 	if (r == 0 && o.flags & GPUSHM_COPY_ON_WRITE)
 		r = error_set(EINVAL, "options: GPUSHM_COPY_ON_WRITE is for gpushm_open()");
-	if (r == 0 && !c->knows_streams)
-		r = error_set(ENOSYS, "gpushmd is too old for streams: upgrade it, and run "
-				      "gpushmctl restart");
 	if (r == 0)
 		r = layout_init(&l, wanted.arrays, wanted.n_arrays, wanted.slots);
 	if (r < 0)

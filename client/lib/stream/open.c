@@ -51,9 +51,6 @@ int gpushm_stream_open(struct gpushm *c, const char *name, enum gpushm_follow fo
 				      "GPUSHM_SHARE");
 	if (r == 0 && o.flags & GPUSHM_COPY_ON_WRITE)
 		r = error_set(EINVAL, "options: GPUSHM_COPY_ON_WRITE is for gpushm_open()");
-	if (r == 0 && !c->knows_streams)
-		r = error_set(ENOSYS, "gpushmd is too old for streams: upgrade it, and run "
-				      "gpushmctl restart");
 	if (r == 0)
 		r = gpushm_open(c, name, GPUSHM_READ, timeout_ms, options, &b);
 	if (r < 0)

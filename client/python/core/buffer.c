@@ -427,11 +427,10 @@ int buffer_end_stream(struct buffer *self)
 	r = gpushm_stream_leave(self->stream);
 	Py_END_ALLOW_THREADS
 	self->calls--;
-	/* Without that request the daemon learns of it when the last user ends. */
-	if (r < 0 && r != -ENOSYS)
+	if (r < 0)
 		error_raise(r);
 	buffer_settle(self);
-	return r < 0 && r != -ENOSYS ? -1 : 0;
+	return r < 0 ? -1 : 0;
 }
 
 struct gpushm_frame *buffer_end_slot(struct buffer *self, struct slot *slot)

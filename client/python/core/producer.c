@@ -274,7 +274,7 @@ PyMethodDef stream_functions[] = {
 	  "create_many().\n\n"
 	  "close(), the end of its with block or of the program ends the stream. Asks the\n"
 	  "daemon. Errors: Exists, StateError (adopt, and its producer lives), NotSupported (a\n"
-	  "mempool, an older daemon), and those of create_many()." },
+	  "mempool), and those of create_many()." },
 	{ NULL, NULL, 0, NULL }
 };
 

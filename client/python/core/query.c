@@ -209,7 +209,7 @@ PyMethodDef query_functions[] = {
 	  "Gives a published buffer another name, in one step. replace: that may be another\n"
 	  "buffer's, which loses it in the same step; processes that have it open keep it. For\n"
 	  "the owner and admins. Asks the daemon. Errors: NotFound, Exists, NotPublished,\n"
-	  "AccessDenied, BadArgument, NotSupported (an older daemon), DaemonGone." },
+	  "AccessDenied, BadArgument, DaemonGone." },
 	{ "clean", clean_name, METH_VARARGS,
 	  "clean($self, name, /)\n--\n\n"
 	  "Declares a dirty buffer's contents good again, and wakes processes that wait for\n"
@@ -233,7 +233,7 @@ PyMethodDef query_functions[] = {
 	{ "streams", streams, METH_VARARGS,
 	  "streams($self, prefix=None, /)\n--\n\n"
 	  "A list of StreamInfo: the streams that this user may see and whose names start with\n"
-	  "the prefix, with their readers. Asks the daemon. NotSupported: an older daemon." },
+	  "the prefix, with their readers. Asks the daemon." },
 	{ "stat", KEYWORDS(stat_name), METH_VARARGS | METH_KEYWORDS,
 	  "stat($self, name, *, holders=False)\n--\n\n"
 	  "The BufferInfo of one buffer, with its attributes. Asks the daemon. Errors:\n"

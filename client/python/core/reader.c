@@ -419,7 +419,7 @@ PyMethodDef follow_functions[] = {
 	  "'every' begins with the first frame that is published after this call, 'latest'\n"
 	  "with the newest. Memory is read-only. The loop ends when the producer has closed the\n"
 	  "stream. Errors: as next(), open(), and LimitReached (the stream has no place for\n"
-	  "another reader), NotSupported (no stream, an older daemon)." },
+	  "another reader), NotSupported (no stream)." },
 	{ NULL, NULL, 0, NULL }
 };
 

@@ -121,7 +121,7 @@ def pools() -> Table[_core.PoolInfo]:
 
 def streams(prefix: str | None = None) -> Table[_core.StreamInfo]:
     """The streams that this user may see and whose names start with the prefix: a list of StreamInfo, with their
-    readers, that prints as a table. Asks the daemon. Errors: NotSupported (an older daemon).
+    readers, that prints as a table. Asks the daemon.
     """
     return Table(_core.streams(prefix), "streams")
 

@@ -208,10 +208,7 @@ static int await_change(struct gpushm *c, uint64_t *last)
 		*last = events->last;
 		gpushm_events_free(events);
 	}
-	/* A daemon that has no events is asked each second. */
-	if (r == -ENOSYS)
-		sleep(1);
-	return r == -ENOSYS ? 0 : r;
+	return r;
 }
 
 static int start_events(struct gpushm *c, uint64_t *last)
@@ -223,7 +220,7 @@ static int start_events(struct gpushm *c, uint64_t *last)
 	int r = gpushm_events(c, &options, &events);
 
 	if (r < 0)
-		return r == -ENOSYS ? 0 : r;
+		return r;
 	*last = events->last;
 	gpushm_events_free(events);
 	return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Buffers with as many arrays as a checkpoint of a mixture of experts has, 90,000, and with as many
- * as are allowed: what they cost the daemon and its other clients, and what an older client is
- * told.
+ * as are allowed: what they cost the daemon and its other clients, and what a client is told that
+ * reads fewer.
  */
 #include "proto/base/own.h"
 #include "proto/limits.h"
@@ -242,9 +242,9 @@ START_TEST(a_client_that_dies_while_it_publishes_leaves_nothing)
 }
 END_TEST
 
-/* ---- versions ---- */
+/* ---- a client that reads fewer ---- */
 
-static void greet_as_older(struct raw *r)
+static void greet_without_arrays(struct raw *r)
 {
 	raw_connect(r, d.socket);
 	ck_assert_int_eq(raw_call(r, REQUEST(HELLO, Hello, hello, SET(version_min, 1),
@@ -263,15 +263,15 @@ static int open_with(struct raw *r, const char *name)
 
 START_TEST(an_older_client_is_refused_a_table_that_it_cant_read)
 {
-	struct gpushm_buffer *most = filled("most", ARRAYS_MAX_0_1), *more = NULL;
+	struct gpushm_buffer *most = filled("most", ARRAYS_READ_DEFAULT), *more = NULL;
 	struct raw r;
 
 	ck_assert_int_eq(gpushm_publish(most, GPUSHM_SEALED), 0);
 	free(specs);
 	free(names);
-	more = filled("more", ARRAYS_MAX_0_1 + 1);
+	more = filled("more", ARRAYS_READ_DEFAULT + 1);
 	ck_assert_int_eq(gpushm_publish(more, GPUSHM_SEALED), 0);
-	greet_as_older(&r);
+	greet_without_arrays(&r);
 	ck_assert_int_eq(open_with(&r, "most"), 0);
 	ck_assert_int_eq(open_with(&r, "more"), CODE_VERSION);
 	ck_assert_ptr_nonnull(strstr(r.text, "65537 arrays"));

@@ -255,13 +255,11 @@ static inline void change(struct ledger *l, struct buffer *b)
 	record_buffer(l, b, BUFFER_DIRTIED);
 }
 
-/* b gets a new name, or that of another buffer. The first of the two records says all: the second
- * one, which is for an older gpushmd, changes nothing. */
+/* b gets a new name, or that of another buffer. */
 static inline void rename_buffer(struct ledger *l, struct buffer *b)
 {
 	struct catalog_observer *o = &l->serializer.observer;
 	struct buffer *replaced = &l->buffers[choose(l, BUFFERS)];
-	const size_t second = 32; /* bytes of the record: its head, and an id */
 
 	if (!b->key)
 		return;
@@ -273,10 +271,6 @@ static inline void rename_buffer(struct ledger *l, struct buffer *b)
 	else
 		ck_assert_int_gt(asprintf(&b->key, "renamed/%u", choose(l, 1000)), 0);
 	ck_assert_int_eq(o->record_name(o, b, BUFFER_RENAMED, replaced), 0);
-	if (!replaced)
-		return;
-	note(l);
-	l->states[l->n - 1].used -= second;
 }
 
 static inline void close_or_move(struct ledger *l, struct lease *lease)

@@ -23,17 +23,12 @@ static size_t body_of(unsigned i, unsigned char *body)
 	return len;
 }
 
-static int append(struct journal *j, uint16_t type, const void *body, size_t len)
-{
-	return journal_append(j, &(struct journal_entry){ type, body, len }, 1);
-}
-
 static void fill(struct journal *j, unsigned from, unsigned to)
 {
 	unsigned char body[128];
 
 	for (unsigned i = from; i < to; i++)
-		ck_assert_int_eq(append(j, (uint16_t)i, body, body_of(i, body)), 0);
+		ck_assert_int_eq(journal_append(j, (uint16_t)i, body, body_of(i, body)), 0);
 }
 
 static int expect_next(uint16_t type, const void *body, size_t len, void *arg)
@@ -153,41 +148,6 @@ START_TEST(a_flipped_bit_leaves_only_records_that_were_written)
 }
 END_TEST
 
-/* The process dies before the first record's head is written. */
-START_TEST(a_batch_of_records_is_read_whole_or_not_at_all)
-{
-	static const unsigned char no_head[24];
-	struct journal j = JOURNAL_NONE, again;
-	struct journal_entry entries[3];
-	unsigned char bodies[3][128];
-	size_t dropped, before;
-
-	ck_assert_int_eq(journal_new(1, &j), 0);
-	fill(&j, 0, RECORDS);
-	before = j.used;
-	for (unsigned i = 0; i < 3; i++)
-		entries[i] = (struct journal_entry){ (uint16_t)(RECORDS + i), bodies[i],
-						     body_of(RECORDS + i, bodies[i]) };
-	ck_assert_int_eq(journal_append(&j, entries, 3), 0);
-	ck_assert_uint_eq(j.sequence, RECORDS + 3);
-	fill(&j, RECORDS + 3, RECORDS + 5);
-	again = copy_of(&j, j.bytes);
-	ck_assert_uint_eq(count(&again, &dropped), RECORDS + 5);
-	journal_done(&again);
-	memcpy(j.map + before, no_head, sizeof(no_head));
-	again = copy_of(&j, j.bytes);
-	ck_assert_uint_eq(count(&again, &dropped), RECORDS);
-	ck_assert_uint_gt(dropped, 0);
-	journal_done(&again);
-	/* One that is too large leaves nothing of the others. */
-	entries[2].len = JOURNAL_BODY_MAX + 1;
-	before = j.used;
-	ck_assert_int_eq(journal_append(&j, entries, 3), -EMSGSIZE);
-	ck_assert_uint_eq(j.used, before);
-	journal_done(&j);
-}
-END_TEST
-
 START_TEST(a_file_of_another_kind_or_version_is_refused)
 {
 	struct journal j = JOURNAL_NONE, other = JOURNAL_NONE;
@@ -204,8 +164,8 @@ START_TEST(a_file_of_another_kind_or_version_is_refused)
 	fd = dup(j.fd);
 	ck_assert_int_eq(journal_adopt(&fd, &other), -EPROTONOSUPPORT);
 	close_fd(&fd);
-	ck_assert_int_eq(append(&j, 1, garbage, 0), -EMSGSIZE);
-	ck_assert_int_eq(append(&j, 1, garbage, JOURNAL_BODY_MAX + 1), -EMSGSIZE);
+	ck_assert_int_eq(journal_append(&j, 1, garbage, 0), -EMSGSIZE);
+	ck_assert_int_eq(journal_append(&j, 1, garbage, JOURNAL_BODY_MAX + 1), -EMSGSIZE);
 	journal_done(&j);
 }
 END_TEST
@@ -238,7 +198,7 @@ START_TEST(the_checksum_is_crc32c)
 			body[i] = (unsigned char)(i * 37 + len);
 		crc = crc_of(crc, &len, sizeof(len));
 		crc = crc_of(crc, &sequence, sizeof(sequence));
-		ck_assert_int_eq(append(&j, type, body, len), 0);
+		ck_assert_int_eq(journal_append(&j, type, body, len), 0);
 		memcpy(&found, at, sizeof(found));
 		ck_assert_uint_eq(found, ~crc_of(crc, body, len));
 	}
@@ -256,7 +216,6 @@ int main(void)
 	tcase_add_test(t, a_journal_that_grows_keeps_every_record);
 	tcase_add_test(t, a_cut_journal_gives_its_first_whole_records);
 	tcase_add_test(t, a_flipped_bit_leaves_only_records_that_were_written);
-	tcase_add_test(t, a_batch_of_records_is_read_whole_or_not_at_all);
 	tcase_add_test(t, a_file_of_another_kind_or_version_is_refused);
 	tcase_add_test(t, the_checksum_is_crc32c);
 	return suite_run("journal", t, NULL);

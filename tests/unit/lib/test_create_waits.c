@@ -98,7 +98,6 @@ START_TEST(a_stream_that_lost_its_buffer_waits_only_the_time_left)
 	struct gpushm_stream *s;
 
 	begin_anew(512);
-	c->knows_streams = true;
 	ck_assert_int_eq(gpushm_stream_create(c, "a", &spec, &o, &s), -ENOSPC);
 	expect_less(1, 6);
 }
@@ -136,7 +135,6 @@ START_TEST(a_stream_to_adopt_waits_only_the_time_left)
 	canned_respond(server, refuse_name, 3);
 	canned_error(server, CODE_POOL_FULL, "full");
 	connected();
-	c->knows_streams = true;
 	ck_assert_int_eq(gpushm_stream_create(c, "a", &spec, &o, &s), -ENOSPC);
 	c = gpushm_disconnect(c);
 	canned_join(server);

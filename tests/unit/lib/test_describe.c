@@ -147,33 +147,6 @@ START_TEST(an_attribute_stays_in_place_when_the_table_grows)
 }
 END_TEST
 
-/* A daemon of version 0.1: it would refuse the last batches, after a buffer was made for nothing.
- */
-START_TEST(more_arrays_than_an_older_daemon_allows_are_refused)
-{
-	size_t n = ARRAYS_MAX_0_1 + 1;
-	_cleanup_(free_ptr) struct gpushm_array_spec *specs = NULL;
-	_cleanup_(free_ptr) char *names = NULL;
-	struct gpushm_buffer *none = NULL;
-
-	specs = many_specs(n, &names);
-	canned_hello(server);
-	reply_to_create();
-	canned_done(server);
-	created(NULL);
-	ck_assert_int_eq(gpushm_describe(b, specs, n), -EDQUOT);
-	says("65537 arrays");
-	says("upgrade gpushmd");
-	ck_assert_uint_eq(gpushm_buffer_arrays(b), 0);
-	ck_assert_int_eq(gpushm_create_arrays(c, "y", specs, n, NULL, &none), -EDQUOT);
-	says("upgrade gpushmd");
-	c = gpushm_disconnect(c);
-	closed();
-	canned_join(server);
-	ck_assert_uint_eq(canned_requests(server), 3);
-}
-END_TEST
-
 int main(void)
 {
 	TCase *tc = tcase_create("describe");
@@ -184,6 +157,5 @@ int main(void)
 	tcase_add_test(tc, an_invalid_array_is_found_before_any_is_sent);
 	tcase_add_test(tc, a_wrong_count_of_arrays_in_a_reply_is_refused);
 	tcase_add_test(tc, an_attribute_stays_in_place_when_the_table_grows);
-	tcase_add_test(tc, more_arrays_than_an_older_daemon_allows_are_refused);
 	return suite_run("describe", tc, NULL);
 }

@@ -101,7 +101,7 @@ START_TEST(an_old_daemon_is_told_from_a_broken_one)
 	struct gpushm_metrics *m = NULL;
 
 	canned_hello(server);
-	canned_error(server, CODE_UNKNOWN_VERB, "gpushmd 0.1.0 does not know this verb");
+	canned_error(server, CODE_UNKNOWN_VERB, "gpushmd 0.2.0 does not know this verb");
 	canned_done(server);
 	connected();
 	ck_assert_int_eq(gpushm_metrics(c, &m), -ENOSYS);

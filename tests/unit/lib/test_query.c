@@ -8,11 +8,6 @@
 
 #include "proto/code.h"
 
-/* The member is new: it takes no space that a program of version 0.1 used. */
-_Static_assert(offsetof(struct gpushm_stat, holders) ==
-		       offsetof(struct gpushm_stat, suspects) + 2 * sizeof(uint32_t),
-	       "opens lies in a hole of the struct");
-
 static Gpushm__Proto__Buffer buffers[3], *pointers[3];
 static Gpushm__Proto__Holder holder, *holders[1] = { &holder };
 static Gpushm__Proto__Attr attrs[2], *attr_pointers[2] = { &attrs[0], &attrs[1] };

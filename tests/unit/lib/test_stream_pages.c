@@ -32,7 +32,6 @@ static void end(void)
 static void make_buffer(void)
 {
 	created(NULL);
-	c->knows_streams = true;
 }
 
 /* What a daemon sends. */
