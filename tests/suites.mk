@@ -81,6 +81,9 @@ $(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(call objects,$(filter-ou
 		$(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/common.a $(BUILD)/libgpushm-load.a $(BUILD)/libgpushm.a
 	$(link) -fsanitize=fuzzer $(DAEMON_LIBS) $(CTL_LIBS) $(MODELS_LIBS)
 
+# Tests are compiled in half of the time without optimisation, and run as fast.
+$(addprefix $(BUILD)/obj/tests/,unit/% system/% adversary/% lib/% gpu/%): ALL_CFLAGS += -O0 -U_FORTIFY_SOURCE
+
 # ---- the queue ----
 
 # JOBS programs at a time: most of them wait for timers and other processes. Counts and seconds of each program are lines of
@@ -114,8 +117,12 @@ STREAMS_QUICK = $(if $(CUDA_INCLUDE),"$(STREAMS_BIN) --quick$(1)")
 GPU_FAKE    = $(GPU_DEATHS) $(filter %/test_gpu_streams %/test_gpu_stream_failures,$(GPU_TESTS))
 KEPT_TESTS  = fdstore reexec_kept restart versions places successors stream_processes
 suite_unit   = $(FAKE_PATH) $(call longest_first,$(UNIT_TESTS))
-suite_host   = $(QUICK_ENV) tests/system/ctl/exporter.py "python3 -B tests/bench/nodes/test_fleet.py" $(QUICK_TESTS) tests/system/protocol_client.py $(call STREAMS_QUICK, --host)
-suite_fake   = $(if $(FAKECUDA),$(FAKE_ENV) $(QUICK_ENV) $(QUICK_TESTS) $(GPU_FAKE) $(call STREAMS_QUICK))
+suite_host   = $(QUICK_ENV) tests/system/ctl/exporter.py "python3 -B tests/bench/nodes/test_fleet.py" \
+	$(filter-out $(call of_product,system,ctl) %/test_fairness,$(QUICK_TESTS)) tests/system/protocol_client.py $(call STREAMS_QUICK, --host)
+# Of both kinds those that cost most for what the second one adds are in check-deep: hostile clients over the fake driver, and
+# gpushmctl without a driver.
+of_product = $(call program,$(filter $(foreach p,$(2),tests/$(1)/$(p)/%),$(UNIT_SRC) $(SYSTEM_SRC)))
+suite_fake   = $(if $(FAKECUDA),$(FAKE_ENV) $(QUICK_ENV) $(filter-out $(ADVERSARIES),$(QUICK_TESTS)) $(GPU_FAKE) $(call STREAMS_QUICK))
 # Over gpushmd's own keeper: the tests of what outlives a daemon.
 suite_keeper = $(if $(FAKECUDA),$(FAKE_ENV)) SUPERVISOR=keeper $(call pick,$(KEPT_TESTS),$(SYSTEM_TESTS))
 suite_streams = $(STREAMS_MODEL)
@@ -154,7 +161,6 @@ check-here:
 
 # ---- suites of one product ----
 
-of_product = $(call program,$(filter $(foreach p,$(2),tests/$(1)/$(p)/%),$(UNIT_SRC) $(SYSTEM_SRC)))
 over_fake = $(if $(FAKECUDA),$(FAKE_ENV)) $(QUICK_ENV) $(call longest_first,$(filter-out $(STORMS),$(1)))
 PRODUCTS = lib daemon models relay ctl python
 $(foreach p,$(PRODUCTS),$(eval suite_$(p)-unit = $$(FAKE_PATH) $$(call longest_first,$$(call of_product,unit,proto $(p)))))
@@ -250,6 +256,8 @@ suite_keeper-deep = $(FAKE_PATH) SUPERVISOR=keeper STORM_SECONDS=45 MODEL_SEQUEN
 	$(call pick,stream_storm storm model watches buffer_state no_reply pid_namespace reconfigured unmap_fails,$(SYSTEM_TESTS))
 suite_keeper-crash = SUPERVISOR=keeper $(call pick,crash,$(SYSTEM_TESTS))
 suite_model   = $(if $(FAKECUDA),$(FAKE_ENV)) MODEL_SEQUENCES=1000 $(call pick,model,$(SYSTEM_TESTS))
+suite_fake-deep = $(if $(FAKECUDA),$(FAKE_ENV) $(QUICK_ENV) $(call longest_first,$(ADVERSARIES)))
+suite_host-deep = $(QUICK_ENV) $(call of_product,system,ctl) $(call pick,fairness,$(ADVERSARIES))
 suite_streams-deep = "$(STREAMS_MODEL) --deep" "tests/model/streams/mutants.sh $(BUILD)"
 suite_fuzz    = $(foreach t,$(FUZZ_TARGETS),"tests/fuzz/run.sh $(BUILD) $(notdir $(t)) $(FUZZ_SECONDS)")
 # A script each, which gets the build folder.
@@ -258,7 +266,7 @@ SCRIPTS = bench=tests/bench/smoke.sh install=tests/install.sh prometheus=tests/p
 $(foreach s,$(SCRIPTS),$(eval suite_$(subst =, = ",$(s)) $$(BUILD)"))
 suite_lint    = "$(MAKE) -s lint"
 suite_bare    = tests/bare_root.sh
-DEEP_SUITES = bare nodes-deep storm-fake storm-host stream-storm keeper-crash keeper-deep python-asan asan-fake asan-unit lint model \
+DEEP_SUITES = bare fake-deep host-deep nodes-deep storm-fake storm-host stream-storm keeper-crash keeper-deep python-asan asan-fake asan-unit lint model \
 	tsan fuzz valgrind python-host bench install streams-deep systemd wheel image packages prometheus $(if $(wildcard $(BUILD)/venv-fleet/ready),fleet)
 
 asan-programs:
