@@ -118,7 +118,8 @@ static void copy_program(const char *path)
  * its files may be closed to the container's user. */
 static void copy_programs(void)
 {
-	static const char *const needed[] = { "gpushmd", "libgpushm*.so.*", "fakecuda/libcuda*" };
+	static const char *const needed[] = { "gpushmd", "libgpushm*.so.*", "fakecuda/libcuda*",
+					      "deps/lacking/*.so*" };
 	char build[PATH_MAX] = { 0 }, pattern[PATH_MAX + 32];
 
 	/* Check's assertions do not work before the first test. */
