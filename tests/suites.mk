@@ -90,7 +90,7 @@ $(addprefix $(BUILD)/obj/tests/,unit/% system/% adversary/% lib/% gpu/%): ALL_CF
 # $(RESULTS): sort -k5 -nr $(RESULTS) | head.
 RESULTS := $(abspath $(BUILD))/results
 RUN := tests/run.sh --results $(RESULTS)
-JOBS ?= $(shell expr 2 \* $(PROCESSORS))
+JOBS ?= $(shell expr 2 \* $(PROCESSORS) + 2)
 QUEUE = $(RUN) -j $(JOBS)
 queue = $(QUEUE) $(foreach s,$(1),$(if $(strip $(suite_$(s))),-- $(s) $(suite_$(s))))
 # $(call run,SUITES): runs them, and adds up what has been counted since $(RESULTS) was removed.
