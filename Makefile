@@ -21,11 +21,10 @@ CUDA_INCLUDE ?= $(firstword $(patsubst %/cuda.h,%,$(wildcard $(CUDA_HOME)/includ
 
 # What "deps" installs is looked for when make starts. So another make makes the goals beside it.
 AFTER_DEPS := $(if $(filter deps,$(MAKECMDGOALS)),$(filter-out deps,$(MAKECMDGOALS)))
-.PHONY: deps
+.PHONY: deps $(AFTER_DEPS)
 deps: ## installs what the goals beside it need: make deps demo, make deps check; alone: what check needs
 	@CUDA_INCLUDE='$(CUDA_INCLUDE)' tests/deps.sh $(BUILD) $(or $(AFTER_DEPS),check)
 ifneq ($(AFTER_DEPS),)
-.PHONY: $(AFTER_DEPS)
 $(firstword $(AFTER_DEPS)): deps
 	@$(MAKE) $(AFTER_DEPS)
 $(wordlist 2,$(words $(AFTER_DEPS)),$(AFTER_DEPS)): $(firstword $(AFTER_DEPS)) ;
@@ -101,6 +100,7 @@ help: ## this list
 
 include proto/proto.mk daemon/daemon.mk client/lib/lib.mk client/common/common.mk client/models/models.mk client/ctl/ctl.mk
 include client/relay/relay.mk client/examples/examples.mk client/python/py.mk
+PRODUCT_SRC := daemon/main.c $(PROTO_SRC) $(DAEMON_SRC) $(LIB_SRC) $(COMMON_SRC) $(MODELS_SRC) $(CTL_SRC) $(if $(EXPORTER),$(EXPORTER_SRC)) $(if $(RELAY),$(RELAY_SRC))
 include tests/suites.mk tests/gpu/gpu.mk tests/bench/bench.mk systemd/install.mk
 
 # A target that is a plain word is no file.

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: MIT
-#
 # gpushmd.
 
 LEFT_OUT += $(if $(CUDA_INCLUDE),daemon/pool/nocuda.c,$(addprefix daemon/pool/,cuda.c backend_vmm.c backend_mempool.c))
 DAEMON_SRC := $(filter-out daemon/main.c,$(call in_folders,$(addprefix daemon/,util keeper config pool catalog state ipc) daemon))
-PRODUCT_SRC += daemon/main.c $(DAEMON_SRC)
 DAEMON_LIBS = $(if $(ARCHIVES),$(ARCHIVES)/libuv_a.a,-luv) $(PROTOBUF_LIBS) -ldl -lpthread
 
 $(BUILD)/gen/%.pb-c.c: daemon/state/%.proto

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: MIT
-#
 # What the daemon and its clients agree on. Both sides are linked with proto.a.
 
 PROTO_SRC := $(call in_folders,proto/base proto)
-PRODUCT_SRC += $(PROTO_SRC)
 GEN_OBJ := $(BUILD)/obj/gen/gpushm.pb-c.o
 
 $(BUILD)/gen/%.pb-c.c: proto/%.proto

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: MIT
-#
 # What is installed, and packages of it.
 
 bindir     = $(PREFIX)/bin

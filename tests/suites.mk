@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: MIT
-#
 # The one list of suites. A suite is a few variables of the environment and programs, which are one queue of tests/run.sh;
 # "make suite-NAME" runs one alone, "check-PRODUCT" those that a change there needs, "check" and "check-deep" all of them.
 
@@ -115,7 +114,6 @@ QUICK_ENV   = MODEL_SEQUENCES=200 BUILD=$(BUILD)
 STREAMS_QUICK = $(if $(CUDA_INCLUDE),"$(STREAMS_BIN) --quick$(1)")
 # Tests that run over a real GPU and over the fake driver as well.
 GPU_FAKE    = $(GPU_DEATHS) $(filter %/test_gpu_streams %/test_gpu_stream_failures,$(GPU_TESTS))
-KEPT_TESTS  = fdstore reexec_kept restart versions places successors stream_processes
 suite_unit   = $(FAKE_PATH) $(call longest_first,$(UNIT_TESTS))
 suite_host   = $(QUICK_ENV) tests/system/ctl/exporter.py "python3 -B tests/bench/nodes/test_fleet.py" \
 	$(filter-out $(call of_product,system,ctl) %/test_fairness,$(QUICK_TESTS)) tests/system/protocol_client.py $(call STREAMS_QUICK, --host)
@@ -124,12 +122,11 @@ suite_host   = $(QUICK_ENV) tests/system/ctl/exporter.py "python3 -B tests/bench
 of_product = $(call program,$(filter $(foreach p,$(2),tests/$(1)/$(p)/%),$(UNIT_SRC) $(SYSTEM_SRC)))
 suite_fake   = $(if $(FAKECUDA),$(FAKE_ENV) $(QUICK_ENV) $(filter-out $(ADVERSARIES),$(QUICK_TESTS)) $(GPU_FAKE) $(call STREAMS_QUICK))
 # Over gpushmd's own keeper: the tests of what outlives a daemon.
-suite_keeper = $(if $(FAKECUDA),$(FAKE_ENV)) SUPERVISOR=keeper $(call pick,$(KEPT_TESTS),$(SYSTEM_TESTS))
+suite_keeper = $(if $(FAKECUDA),$(FAKE_ENV)) SUPERVISOR=keeper $(call pick,fdstore reexec_kept restart versions places successors stream_processes,$(SYSTEM_TESTS))
 suite_streams = $(STREAMS_MODEL)
 # The wheel, installed, with NumPy; each file is a program. Where Python is too old, has no headers, or pip reaches no index,
 # there is no package to test.
-PYTHON_FITS  = $(and $(filter 1,$(shell $(PYTHON) -c 'import sys; print(int(sys.version_info >= (3, 11)))' 2>/dev/null)), \
-	$(wildcard $(PYTHON_INCLUDE)/Python.h))
+PYTHON_FITS  = $(and $(filter 1,$(shell $(PYTHON) -c 'import sys; print(int(sys.version_info >= (3, 11)))' 2>/dev/null)),$(wildcard $(PYTHON_INCLUDE)/Python.h))
 PYTHON_READY = $(and $(PYTHON_FITS),$(wildcard $(BUILD)/venv/ready))
 PYTHON_VENV  = $(if $(PYTHON_FITS),$(MAKE) -s venv,echo "the Python package needs Python 3.11 and its headers"; false) || \
 	$(call SKIPPED,python,the Python package)
@@ -138,8 +135,7 @@ pytest = $(if $(PYTHON_READY),$(foreach t,$(2),"$(BUILD)/venv/bin/python -B -m p
 PYTHON_TESTS = $(sort $(wildcard tests/python/test_*.py))
 suite_python = $(if $(PYTHON_READY),$(if $(FAKECUDA),$(FAKE_ENV)) BUILD=$(BUILD) $(call pytest,,$(PYTHON_TESTS)))
 # Over two GPUs: the tests that a second one changes.
-suite_python-gpus = $(if $(and $(PYTHON_READY),$(FAKECUDA)),$(FAKE_ENV) FAKECUDA_DEVICES=2 BUILD=$(BUILD) \
-	$(call pytest,,$(patsubst %,tests/python/test_%.py,two_gpus order compute resource)))
+suite_python-gpus = $(if $(and $(PYTHON_READY),$(FAKECUDA)),$(FAKE_ENV) FAKECUDA_DEVICES=2 BUILD=$(BUILD) $(call pytest,,$(patsubst %,tests/python/test_%.py,two_gpus order compute resource)))
 # Several machines: network namespaces. check-deep runs the tests that are marked as deep.
 NODES_TESTS  = $(wildcard tests/nodes/test_*.py)
 suite_nodes  = $(if $(PYTHON_READY),BUILD=$(BUILD) $(call pytest,--nodes quick,$(NODES_TESTS)))
@@ -159,7 +155,7 @@ check-here:
 	@$(PYTHON_INSTALL)
 	@$(call run,$(CHECK_SUITES))
 
-# ---- suites of one product ----
+# ---- suites of one product: check-PRODUCT runs those of of_PRODUCT ----
 
 over_fake = $(if $(FAKECUDA),$(FAKE_ENV)) $(QUICK_ENV) $(call longest_first,$(filter-out $(STORMS),$(1)))
 PRODUCTS = lib daemon models relay ctl python
@@ -171,7 +167,6 @@ suite_models     = $(call over_fake,$(call of_product,system,models) $(call pick
 suite_models-url = $(if $(PYTHON_READY),BUILD=$(BUILD) $(call pytest,--nodes quick,tests/nodes/test_load_url.py))
 suite_ctl        = $(call over_fake,$(call of_product,system,ctl)) tests/system/ctl/exporter.py
 suite_ctl-top    = $(if $(PYTHON_READY),BUILD=$(BUILD) $(call pytest,,tests/python/test_top.py))
-# check-PRODUCT runs these.
 of_lib    = lib-unit lib streams
 of_daemon = daemon-unit daemon adversary keeper
 of_models = models-unit models models-url
@@ -232,8 +227,7 @@ ASAN_MAKE = $(MAKE_ALL) BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-
 TSAN_MAKE = $(MAKE_ALL) BUILD=$(BUILD)/tsan SANITIZE=thread CFLAGS='-O1 -g'
 in_build = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 SHORT_ENV = STORM_SECONDS=10 MODEL_SEQUENCES=100
-ASAN_ENV  = ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 $(SHORT_ENV) \
-	$(if $(FAKECUDA),LD_LIBRARY_PATH=$(abspath $(BUILD))/asan/fakecuda)
+ASAN_ENV  = ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 $(SHORT_ENV) $(if $(FAKECUDA),LD_LIBRARY_PATH=$(abspath $(BUILD))/asan/fakecuda)
 TSAN_ENV  = TSAN_OPTIONS=halt_on_error=1 $(SHORT_ENV) $(if $(FAKECUDA),LD_LIBRARY_PATH=$(abspath $(BUILD))/tsan/fakecuda)
 suite_asan-unit = $(ASAN_ENV) $(call in_build,asan,$(call longest_first,$(UNIT_TESTS)))
 suite_asan-fake = $(ASAN_ENV) FAKECUDA_STRICT=1 $(call in_build,asan,$(STORMS) $(QUICK_TESTS) $(GPU_FAKE))
@@ -242,8 +236,7 @@ THREAD_TESTS = $(call pick,hashtable worker pool deferred_free pool_request map 
 	$(call pick,threads buffer_state watch restart reset streams stream_waits load load_changes load_engine load_once save verify,$(SYSTEM_TESTS))
 suite_tsan  = $(TSAN_ENV) $(call in_build,tsan,$(THREAD_TESTS))
 PYTHON_PRELOAD = $(wildcard $(shell $(CC) -print-file-name=libasan.so) $(shell $(CC) -print-file-name=libubsan.so))
-suite_python-asan = $(if $(and $(PYTHON_READY),$(PYTHON_PRELOAD)),$(FAKE_PATH) BUILD=$(BUILD) \
-	PYTHONPATH=$(BUILD)/asan/python PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
+suite_python-asan = $(if $(and $(PYTHON_READY),$(PYTHON_PRELOAD)),$(FAKE_PATH) BUILD=$(BUILD) PYTHONPATH=$(BUILD)/asan/python PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
 	LD_PRELOAD=$(subst $(space),:,$(PYTHON_PRELOAD)) $(call pytest,,$(PYTHON_TESTS)))
 suite_python-host = $(if $(and $(PYTHON_READY),$(FAKECUDA)),BUILD=$(BUILD) $(call pytest,,$(PYTHON_TESTS)))
 VALGRIND_TESTS = $(call pick,table table_view wire config ini view array status_page npy deferred_free pool dlpack,$(UNIT_TESTS))
@@ -262,10 +255,9 @@ suite_streams-deep = "$(STREAMS_MODEL) --deep" "tests/model/streams/mutants.sh $
 suite_fuzz    = $(foreach t,$(FUZZ_TARGETS),"tests/fuzz/run.sh $(BUILD) $(notdir $(t)) $(FUZZ_SECONDS)")
 # A script each, which gets the build folder.
 SCRIPTS = bench=tests/bench/smoke.sh install=tests/install.sh prometheus=tests/prometheus/run.sh systemd=tests/system/systemd.sh \
-	packages=tests/packages/lint.sh image=tests/image.sh wheel=tests/wheel.sh demo=tests/demo.sh
+	packages=tests/packages/lint.sh image=tests/image.sh wheel=tests/wheel.sh demo=tests/demo.sh bare=tests/bare_root.sh
 $(foreach s,$(SCRIPTS),$(eval suite_$(subst =, = ",$(s)) $$(BUILD)"))
 suite_lint    = "$(MAKE) -s lint"
-suite_bare    = tests/bare_root.sh
 DEEP_SUITES = bare fake-deep host-deep nodes-deep storm-fake storm-host stream-storm keeper-crash keeper-deep python-asan asan-fake asan-unit lint model \
 	tsan fuzz valgrind python-host bench install streams-deep systemd wheel image packages prometheus $(if $(wildcard $(BUILD)/venv-fleet/ready),fleet)
 
@@ -273,9 +265,7 @@ asan-programs:
 	@$(call built,with AddressSanitizer,$(ASAN_MAKE) check-programs $(if $(PYTHON_READY),python-core))
 tsan-programs:
 	@$(call built,with ThreadSanitizer,$(TSAN_MAKE) $(call in_build,tsan,$(BUILD)/gpushmd $(THREAD_TESTS) $(FAKECUDA)))
-suite_needs_asan-unit = asan-programs
-suite_needs_asan-fake = asan-programs
-suite_needs_python-asan = asan-programs
+$(foreach s,asan-unit asan-fake python-asan,$(eval suite_needs_$(s) = asan-programs))
 suite_needs_tsan = tsan-programs
 suite_needs_fuzz = fuzz-targets
 suite_needs_bench = $(BENCH_BIN)

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: MIT
-#
 # gpushmctl, and gpushm-exporter, which serves what "gpushmctl metrics" prints; it is built where libmicrohttpd is.
 
 # The folder of ncurses.h; empty: gpushmctl top has no screen. The library is opened at run time, so that another
@@ -12,7 +11,6 @@ CTL_LIBS = -lm
 EXPORTER_SRC := $(wildcard client/ctl/exporter/*.c)
 EXPORTER := $(if $(HAS_HTTP),$(BUILD)/gpushm-exporter)
 LEFT_OUT += $(if $(EXPORTER),,$(EXPORTER_SRC))
-PRODUCT_SRC += $(CTL_SRC) $(if $(EXPORTER),$(EXPORTER_SRC))
 NOTES += $(if $(EXPORTER),,'built without gpushm-exporter (no libmicrohttpd found)')
 
 # For unit tests: all of gpushmctl but main().

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: MIT
-#
 # Programs to start from, and the demo.
 
 EXAMPLES := $(patsubst client/examples/%.c,$(BUILD)/examples/%,$(filter-out client/examples/digits%,$(wildcard client/examples/*.c))) $(BUILD)/examples/demo

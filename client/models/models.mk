@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: MIT
-#
 # libgpushm-load: loads, saves, verifies and pulls models. Its door is client/gpushm_load.h.
 
 # Built with libcurl's headers, or instead of them; the library is opened at run time, so that another system's compiler can
@@ -9,7 +8,6 @@ CURL_SRC = $(addprefix client/models/web/,curl.c fetch.c reader.c remote.c reque
 $(call objects,$(CURL_SRC)): ALL_CFLAGS += $(if $(CURL_INCLUDE),-idirafter $(CURL_INCLUDE))
 LEFT_OUT += $(if $(CURL_INCLUDE),client/models/web/noremote.c,$(CURL_SRC)) client/models/copy/$(if $(CUDA_INCLUDE),no)gpu.c
 MODELS_SRC := $(call in_folders,client/models $(addprefix client/models/,files copy web nixl))
-PRODUCT_SRC += $(MODELS_SRC)
 # As shared ones in a wheel, too: nettle is under the LGPL, and the archive of jansson has no position-independent code.
 MODELS_LIBS = $(call library,jansson.so) $(call library,nettle.so) -ldl -lpthread
 

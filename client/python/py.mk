@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: MIT
-#
 # The Python package: an extension for Python 3.11 and all that follow, and what it is linked with beside it. Needs Python's
 # headers, and pip for the wheel; nothing else here does.
 

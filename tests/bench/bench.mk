@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: MIT
-#
 # What gpushm costs over the calls that must be made anyway, and beside what people use today: tests/bench/RESULTS.md.
 # Figures go to $OUT, if it is set. Those that run on a machine with a GPU, from a gpu-bundle, have no prerequisites there.
 

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: MIT
-#
 # A real GPU: built where there are packages, run where there is a GPU; the few libraries that a GPU machine may lack go along.
 #   make gpu-bundle BUILD=build-gpu        then, there, from the same tree:  make check-gpu BUILD=build-gpu
 # What runs there has no prerequisites. GPU_PYTHON is the version of its Python, whose libraries like CuPy are the machine's.
