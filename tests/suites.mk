@@ -116,9 +116,9 @@ STREAMS_QUICK = $(if $(CUDA_INCLUDE),"$(STREAMS_BIN) --quick$(1)")
 GPU_FAKE    = $(GPU_DEATHS) $(filter %/test_gpu_streams %/test_gpu_stream_failures,$(GPU_TESTS))
 suite_unit   = $(FAKE_PATH) $(call longest_first,$(UNIT_TESTS))
 suite_host   = $(QUICK_ENV) tests/system/ctl/exporter.py "python3 -B tests/bench/nodes/test_fleet.py" \
-	$(filter-out $(call of_product,system,ctl) %/test_fairness,$(QUICK_TESTS)) tests/system/protocol_client.py $(call STREAMS_QUICK, --host)
+	$(filter-out $(call of_product,system,ctl) %/test_fairness %/test_crash,$(QUICK_TESTS)) tests/system/protocol_client.py $(call STREAMS_QUICK, --host)
 # Of both kinds those that cost most for what the second one adds are in check-deep: hostile clients over the fake driver, and
-# gpushmctl without a driver.
+# crashes at each place and gpushmctl without a driver.
 of_product = $(call program,$(filter $(foreach p,$(2),tests/$(1)/$(p)/%),$(UNIT_SRC) $(SYSTEM_SRC)))
 suite_fake   = $(if $(FAKECUDA),$(FAKE_ENV) $(QUICK_ENV) $(filter-out $(ADVERSARIES),$(QUICK_TESTS)) $(GPU_FAKE) $(call STREAMS_QUICK))
 # Over gpushmd's own keeper: the tests of what outlives a daemon.
@@ -235,6 +235,7 @@ suite_asan-fake = $(ASAN_ENV) FAKECUDA_STRICT=1 $(call in_build,asan,$(STORMS) $
 THREAD_TESTS = $(call pick,hashtable worker pool deferred_free pool_request map connection buffer defer stream_words load_blocks ring remote mirrors,$(UNIT_TESTS)) \
 	$(call pick,threads buffer_state watch restart reset streams stream_waits load load_changes load_engine load_once save verify,$(SYSTEM_TESTS))
 suite_tsan  = $(TSAN_ENV) $(call in_build,tsan,$(THREAD_TESTS))
+suite_tsan-relay = $(if $(PYTHON_READY),TSAN_OPTIONS=halt_on_error=1 BUILD=$(BUILD)/tsan $(call pytest,--nodes quick,tests/nodes/test_relay.py))
 PYTHON_PRELOAD = $(wildcard $(shell $(CC) -print-file-name=libasan.so) $(shell $(CC) -print-file-name=libubsan.so))
 suite_python-asan = $(if $(and $(PYTHON_READY),$(PYTHON_PRELOAD)),$(FAKE_PATH) BUILD=$(BUILD) PYTHONPATH=$(BUILD)/asan/python PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
 	LD_PRELOAD=$(subst $(space),:,$(PYTHON_PRELOAD)) $(call pytest,,$(PYTHON_TESTS)))
@@ -250,7 +251,7 @@ suite_keeper-deep = $(FAKE_PATH) SUPERVISOR=keeper STORM_SECONDS=45 MODEL_SEQUEN
 suite_keeper-crash = SUPERVISOR=keeper $(call pick,crash,$(SYSTEM_TESTS))
 suite_model   = $(if $(FAKECUDA),$(FAKE_ENV)) MODEL_SEQUENCES=1000 $(call pick,model,$(SYSTEM_TESTS))
 suite_fake-deep = $(if $(FAKECUDA),$(FAKE_ENV) $(QUICK_ENV) $(call longest_first,$(ADVERSARIES)))
-suite_host-deep = $(QUICK_ENV) $(call of_product,system,ctl) $(call pick,fairness,$(ADVERSARIES))
+suite_host-deep = $(QUICK_ENV) $(call of_product,system,ctl) $(call pick,crash fairness,$(ADVERSARIES))
 suite_streams-deep = "$(STREAMS_MODEL) --deep" "tests/model/streams/mutants.sh $(BUILD)"
 suite_fuzz    = $(foreach t,$(FUZZ_TARGETS),"tests/fuzz/run.sh $(BUILD) $(notdir $(t)) $(FUZZ_SECONDS)")
 # A script each, which gets the build folder.
@@ -259,14 +260,14 @@ SCRIPTS = bench=tests/bench/smoke.sh install=tests/install.sh prometheus=tests/p
 $(foreach s,$(SCRIPTS),$(eval suite_$(subst =, = ",$(s)) $$(BUILD)"))
 suite_lint    = "$(MAKE) -s lint"
 DEEP_SUITES = bare fake-deep host-deep nodes-deep storm-fake storm-host stream-storm keeper-crash keeper-deep python-asan asan-fake asan-unit lint model \
-	tsan fuzz valgrind python-host bench install streams-deep systemd wheel image packages prometheus $(if $(wildcard $(BUILD)/venv-fleet/ready),fleet)
+	tsan tsan-relay fuzz valgrind python-host bench install streams-deep systemd wheel image packages prometheus $(if $(wildcard $(BUILD)/venv-fleet/ready),fleet)
 
 asan-programs:
 	@$(call built,with AddressSanitizer,$(ASAN_MAKE) check-programs $(if $(PYTHON_READY),python-core))
 tsan-programs:
-	@$(call built,with ThreadSanitizer,$(TSAN_MAKE) $(call in_build,tsan,$(BUILD)/gpushmd $(THREAD_TESTS) $(FAKECUDA)))
+	@$(call built,with ThreadSanitizer,$(TSAN_MAKE) $(call in_build,tsan,$(THREAD_TESTS) $(FAKECUDA)) daemon models ctl relay)
 $(foreach s,asan-unit asan-fake python-asan,$(eval suite_needs_$(s) = asan-programs))
-suite_needs_tsan = tsan-programs
+$(foreach s,tsan tsan-relay,$(eval suite_needs_$(s) = tsan-programs))
 suite_needs_fuzz = fuzz-targets
 suite_needs_bench = $(BENCH_BIN)
 check-deep: | $(filter check,$(MAKECMDGOALS)) ## 10 to 16 minutes: sanitizers, fuzzing, storms, packages, lint
