@@ -82,6 +82,7 @@ $(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(call objects,$(filter-ou
 
 # Tests are compiled in half of the time without optimisation, and run as fast.
 $(addprefix $(BUILD)/obj/tests/,unit/% system/% adversary/% lib/% gpu/%): ALL_CFLAGS += -O0 -U_FORTIFY_SOURCE
+include tests/bench/bench.mk tests/gpu/gpu.mk
 
 # ---- the queue ----
 
@@ -254,7 +255,6 @@ suite_fake-deep = $(if $(FAKECUDA),$(FAKE_ENV) $(QUICK_ENV) $(call longest_first
 suite_host-deep = $(QUICK_ENV) $(call of_product,system,ctl) $(call pick,crash fairness,$(ADVERSARIES))
 suite_streams-deep = "$(STREAMS_MODEL) --deep" "tests/model/streams/mutants.sh $(BUILD)"
 suite_fuzz    = $(foreach t,$(FUZZ_TARGETS),"tests/fuzz/run.sh $(BUILD) $(notdir $(t)) $(FUZZ_SECONDS)")
-# A script each, which gets the build folder.
 SCRIPTS = bench=tests/bench/smoke.sh install=tests/install.sh prometheus=tests/prometheus/run.sh systemd=tests/system/systemd.sh \
 	packages=tests/packages/lint.sh image=tests/image.sh wheel=tests/wheel.sh demo=tests/demo.sh bare=tests/bare_root.sh
 $(foreach s,$(SCRIPTS),$(eval suite_$(subst =, = ",$(s)) $$(BUILD)"))

@@ -4,10 +4,11 @@
  * version number if it can test the feature itself. It writes the report line by line, because
  * starting a driver can take a second, or hang: then the last line shows where.
  *
- * The tests of the system are in doctor_system.c, those of the driver in doctor_cuda.c; this file
- * has the report, the daemon and the pools. In each pool it makes a buffer of 4 KiB, fills and
- * publishes it, and lets another process read it: `gpushmctl get`, because sharing with another
- * process is what pools are for. The buffer is transient: it ends with this process's lease.
+ * The tests of the system are in doctor_system.c, those of the driver in doctor_cuda.c, that of
+ * NIXL in doctor_nixl.c; this file has the report, the daemon and the pools. In each pool it makes
+ * a buffer of 4 KiB, fills and publishes it, and lets another process read it: `gpushmctl get`,
+ * because sharing with another process is what pools are for. The buffer is transient: it ends with
+ * this process's lease.
  */
 #include "client/ctl/doctor.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Names and labels follow Prometheus' rules: base units, and no label whose values have no bound.
- * The label UUID has the form and the case of dcgm-exporter's, so that both can be joined.
+ * The names of all metrics. Names and labels follow Prometheus' rules: base units, and no label
+ * whose values have no bound. The label UUID has the form and the case of dcgm-exporter's, so that
+ * both can be joined.
  *
  * After a restart two mempools may have one name: the earlier one, in which nothing is created any
  * more, and its successor. They are one pool here, of the successor's size.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The Makefile links a gpushmd with --wrap, and this file kills it at the n-th place. Each daemon
+ * suites.mk links a gpushmd with --wrap, and this file kills it at the n-th place. Each daemon
  * takes a line out of the file GPUSHM_CRASH_PLAN: its own n, and that of the program after an exec;
  * 0: nowhere. Each call that writes the journal, sends an fd to the fd store, makes the store
  * forget one, or sends a reply has two places, one before its work and one after it. So has the

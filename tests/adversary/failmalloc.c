@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fails the n-th allocation of a gpushmd that the Makefile links with --wrap. It sees what the
+ * Fails the n-th allocation of a gpushmd that suites.mk links with --wrap. It sees what the
  * daemon's own code allocates, but not what libuv allocates for itself (without
  * memory libuv ends the process, which is right for a broken daemon). The test chooses the
  * allocation through a file that both map: tests/adversary/failmalloc.h.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fails the n-th allocation. For tests that the Makefile links with --wrap for malloc, calloc,
- * realloc and reallocarray (its MEMORY_TESTS, *_memory.c): the linker sends calls from our archives
+ * Fails the n-th allocation. For tests that suites.mk links with --wrap for malloc, calloc,
+ * realloc and reallocarray (those named *_memory.c): the linker sends calls from our archives
  * here first.
  */
 #pragma once

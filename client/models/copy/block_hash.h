@@ -20,7 +20,7 @@ struct block_hash_code {
 };
 
 /* The sets besides the plain one, the best first, as __builtin_cpu_supports() names them. The
- * Makefile compiles block_hash.c for each (BLOCK_HASH_SETS). */
+ * models.mk compiles block_hash.c for each (BLOCK_HASH_SETS). */
 #if defined(__x86_64__)
 #define BLOCK_HASH_SETS(X) X(avx512f) X(avx2)
 #else

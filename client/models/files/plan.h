@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a load copies from where to where: the source files, and the runs of bytes between them and
- * the buffer. Sources and headers make a plan (files.c, plan.c); the engine carries it out.
+ * the buffer. Sources and headers make a plan (checkpoint.c, header.c, model.c); the engine carries
+ * it out.
  */
 #pragma once
 

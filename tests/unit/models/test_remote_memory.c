@@ -29,7 +29,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-/* The Makefile has the linker send these here, too. */
+/* suites.mk has the linker send these here, too. */
 char *__real_strdup(const char *text);
 char *__real_strndup(const char *text, size_t n);
 char *__wrap_strdup(const char *text);
