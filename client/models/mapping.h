@@ -6,5 +6,6 @@
 
 #include "client/gpushm_load_private.h"
 
-/* The piece that has this byte of the file; NULL: it is the header's, or there is none. */
+/* The piece that has this byte of the file; NULL: the byte belongs to the header, or
+ * lies behind the file. */
 const struct piece *mapping_find(const struct mapping *m, uint64_t offset);

@@ -30,7 +30,7 @@ int defer_add(struct deferred *d);
 /* Runs what belongs to an owner, in open sections too. */
 void defer_flush_owner(const void *owner);
 
-/* Whether anything is deferred: without a lock, for the common case that nothing is. */
+/* Whether the list is empty. Takes no lock, since mostly it is. */
 static inline bool defer_is_empty(void)
 {
 	struct process *p = process();
