@@ -105,8 +105,8 @@ include tests/suites.mk systemd/install.mk
 
 # A target that is a plain word is no file.
 .PHONY: $(shell sed -nE 's/^([a-z]+[a-z -]*):.*/\1/p' $(MAKEFILE_LIST)) $(PRODUCT_CHECKS) $(LINTS:%=lint-%) $(VENVS)
-# What has the version in it is made again when that changes. The file is made here: .SECONDARY lets make do without it.
-.SECONDARY:
+# Objects are kept, also those that patterns alone name. What has the version in it is made again when that changes.
+.PRECIOUS: $(BUILD)/obj/%.o
 version_is := $(BUILD)/gen/version-$(VERSION)
 $(if $(wildcard $(version_is)),,$(shell mkdir -p $(BUILD)/gen; rm -f $(BUILD)/gen/version-*; touch $(version_is)))
 $(call objects,$(PRODUCT_SRC) $(wildcard tests/system/*/*.c)): $(version_is)

@@ -229,13 +229,13 @@ TSAN_MAKE = $(MAKE_ALL) BUILD=$(BUILD)/tsan SANITIZE=thread CFLAGS='-O1 -g'
 in_build = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 SHORT_ENV = STORM_SECONDS=10 MODEL_SEQUENCES=100
 ASAN_ENV  = ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 $(SHORT_ENV) $(if $(FAKECUDA),LD_LIBRARY_PATH=$(abspath $(BUILD))/asan/fakecuda)
-TSAN_ENV  = TSAN_OPTIONS=halt_on_error=1 $(SHORT_ENV) $(if $(FAKECUDA),LD_LIBRARY_PATH=$(abspath $(BUILD))/tsan/fakecuda)
+TSAN_ENV  = TSAN_OPTIONS=halt_on_error=1:die_after_fork=0 $(SHORT_ENV) $(if $(FAKECUDA),LD_LIBRARY_PATH=$(abspath $(BUILD))/tsan/fakecuda)
 suite_asan-unit = $(ASAN_ENV) $(call in_build,asan,$(call longest_first,$(UNIT_TESTS)))
 suite_asan-fake = $(ASAN_ENV) FAKECUDA_STRICT=1 $(call in_build,asan,$(STORMS) $(QUICK_TESTS) $(GPU_FAKE))
 # What has threads: client, workers, loader, and a daemon that serves while they open its pools.
-THREAD_TESTS = $(call pick,hashtable worker pool deferred_free pool_request map connection buffer defer stream_words load_blocks ring remote mirrors,$(UNIT_TESTS)) \
+THREAD_TESTS = $(call pick,hashtable worker pool deferred_free pool_request map connection buffer defer stream_words load_blocks ring remote,$(UNIT_TESTS)) \
 	$(call pick,threads buffer_state watch restart reset streams stream_waits load load_changes load_engine load_once save verify,$(SYSTEM_TESTS))
-suite_tsan  = $(TSAN_ENV) $(call in_build,tsan,$(THREAD_TESTS))
+suite_tsan  = $(TSAN_ENV) $(call in_build,tsan,$(call longest_first,$(THREAD_TESTS)))
 suite_tsan-relay = $(if $(PYTHON_READY),TSAN_OPTIONS=halt_on_error=1 BUILD=$(BUILD)/tsan $(call pytest,--nodes quick,tests/nodes/test_relay.py))
 PYTHON_PRELOAD = $(wildcard $(shell $(CC) -print-file-name=libasan.so) $(shell $(CC) -print-file-name=libubsan.so))
 suite_python-asan = $(if $(and $(PYTHON_READY),$(PYTHON_PRELOAD)),$(FAKE_PATH) BUILD=$(BUILD) PYTHONPATH=$(BUILD)/asan/python PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \

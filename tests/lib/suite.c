@@ -11,9 +11,14 @@
 #include <stdio.h>
 #include <sys/file.h>
 
+bool suite_has_tsan(void)
+{
+	return dlsym(RTLD_DEFAULT, "__tsan_init");
+}
+
 bool suite_is_sanitized(void)
 {
-	return dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init");
+	return suite_has_tsan() || dlsym(RTLD_DEFAULT, "__asan_init");
 }
 
 /* The lock ends with the process. */

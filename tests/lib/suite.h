@@ -9,6 +9,8 @@
 
 /* A sanitizer keeps freed memory for a while, and takes more of it. */
 bool suite_is_sanitized(void);
+/* ThreadSanitizer, where everything takes ten times as long. */
+bool suite_has_tsan(void);
 
 /* Waits for other programs that call it to end. For those that leave descriptors in flight or need
  * to: the kernel counts them for each user, not for each daemon. */

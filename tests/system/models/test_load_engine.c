@@ -474,12 +474,13 @@ static void fail_each_call(const struct safetensors_tensor *tensors, size_t n_te
 	fakecuda_calls_fn *calls = driver_symbol("fakecuda_calls");
 	fakecuda_handed_out_fn *handed_out = driver_symbol("fakecuda_handed_out");
 	unsigned long alive, before, failed = 0;
+	unsigned step = suite_has_tsan() ? 7 : 1; /* a load takes half a second there */
 
 	safetensors_write(path, tensors, n_tensors, NULL);
 	use_other("[pool gpu0]\nkind=vmm\n");
 	drop(load("gpu0", 0, threads));
 	alive = handed_out();
-	for (unsigned n = 1;; n++) {
+	for (unsigned n = 1;; n += step) {
 		struct gpushm_buffer *b = NULL;
 		int r;
 
@@ -499,7 +500,7 @@ static void fail_each_call(const struct safetensors_tensor *tensors, size_t n_te
 		if (calls(NULL) - before < n)
 			break;
 	}
-	ck_assert_uint_gt(failed, 20);
+	ck_assert_uint_gt(failed, 20 / step);
 	end_other();
 }
 
@@ -702,7 +703,6 @@ static int load_in_child(void *arg)
 START_TEST(a_load_in_a_forked_child_fails_at_once)
 {
 	fakecuda_calls_fn *calls = driver_symbol("fakecuda_calls");
-	struct gpushm *own = c;
 	pthread_t loader;
 
 	if (!has_fake())
@@ -714,7 +714,6 @@ START_TEST(a_load_in_a_forked_child_fails_at_once)
 	client_await(calls("cuDeviceGet") > 0);
 	poll(NULL, 0, 100); /* the next call hangs */
 	ck_assert_int_eq(forked(load_in_child, NULL), -ENODEV);
-	c = own;
 	fake_let_go();
 	ck_assert_int_eq(pthread_join(loader, NULL), 0);
 	fake_forget();
