@@ -84,7 +84,7 @@ $(BUILD)/gen/%.sym: client/%.sym
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
 	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -c -o $@ $<
-$(BUILD)/obj/%.o: %.c | $(BUILD)/gen/gpushm.pb-c.h $(BUILD)/gen/journal.pb-c.h
+$(BUILD)/obj/%.o: %.c | $(addprefix $(BUILD)/gen/,gpushm.pb-c.h journal.pb-c.h gpushm_records.h records_table.h)
 	@mkdir -p $(@D)
 	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 

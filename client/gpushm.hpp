@@ -21,7 +21,7 @@
 #ifndef GPUSHM_HPP
 #define GPUSHM_HPP
 
-#include <gpushm_stream.h>
+#include <gpushm_query.h>
 
 #include <cerrno>
 #include <memory>

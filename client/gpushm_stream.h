@@ -49,7 +49,7 @@
 #ifndef GPUSHM_STREAM_H
 #define GPUSHM_STREAM_H
 
-#include <gpushm.h>
+#include <gpushm_array.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -224,6 +224,7 @@ enum gpushm_stream_state {
 };
 
 struct gpushm_stream_stats {
+	size_t struct_size; /* sizeof(struct gpushm_stream_stats); the caller's */
 	enum gpushm_stream_state state;
 	uint64_t newest;  /* the last frame that was published; 0: none */
 	uint32_t readers; /* that have joined */
@@ -235,8 +236,7 @@ struct gpushm_stream_stats {
 	uint32_t held;
 };
 /* Reads memory alone. 0 or -errno. */
-int gpushm_stream_stats(const struct gpushm_stream *s, size_t struct_size,
-			struct gpushm_stream_stats *ret);
+int gpushm_stream_stats(const struct gpushm_stream *s, struct gpushm_stream_stats *ret);
 
 /* -------------------------------------------------------------- CUDA graphs */
 
@@ -263,53 +263,6 @@ int gpushm_graph_next(struct gpushm_graph_frame *g, void *graph_exec, uint64_t t
 		      struct gpushm_frame **ret);
 /* After the graph was destroyed. NULL is allowed. Returns NULL. */
 struct gpushm_graph_frame *gpushm_graph_free(struct gpushm_graph_frame *g);
-
-/* ------------------------------------------------------------------ listing */
-
-struct gpushm_stream_reader {
-	uint32_t index;
-	enum gpushm_follow follow;
-	uint32_t max_held;
-	int dropped; /* 1: it held up the producer for too long */
-	int suspect; /* 1: its process closed the connection and still lives */
-	pid_t pid;   /* this and the next two: for the owner and admins; else 0, -1 and "" */
-	uid_t uid;
-	char command[16];
-	uint64_t joined_ns; /* CLOCK_REALTIME */
-	uint64_t lag;	    /* frames that were published after the last one that it took */
-	uint64_t taken, skipped;
-	uint32_t held;
-	uint64_t oldest, oldest_ms; /* the oldest frame that it holds, and for how long; 0: none */
-};
-
-struct gpushm_stream_info {
-	uint64_t buffer; /* id */
-	char name[GPUSHM_MAX_NAME + 1];
-	char pool[64];
-	uid_t uid; /* of the owner */
-	uint32_t slots, readers_max, producers;
-	uint64_t slot_bytes;
-	enum gpushm_stream_state state;
-	enum gpushm_delivery delivery;
-	int keep_queue;
-	uint64_t limit_ms;
-	pid_t pid; /* of the producer, as for readers */
-	char command[16];
-	uint64_t newest,
-		newest_ns; /* the last frame, and when it was published (CLOCK_MONOTONIC) */
-	uint64_t now_ns;   /* CLOCK_MONOTONIC of this look: two of them give a rate */
-	uint64_t stalls, stalled_ns, waiting_ms;
-	uint64_t queued, redone, lost; /* of the `share` group */
-	uint32_t dropped;	       /* readers, so far */
-	struct gpushm_stream_reader *readers;
-	size_t n_readers;
-};
-
-/* The streams that this user may see, whose names begin with prefix (NULL: all). Free them with
- * gpushm_streams_free(). Asks the daemon. */
-int gpushm_streams(struct gpushm *c, const char *prefix, struct gpushm_stream_info **ret,
-		   size_t *ret_n);
-struct gpushm_stream_info *gpushm_streams_free(struct gpushm_stream_info *streams, size_t n);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

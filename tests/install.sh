@@ -188,12 +188,9 @@ check "our archives and those they need define no symbol twice" archives_are_apa
 check "libgpushm needs no library of the loader" only_what_it_needs
 check "gpushmd needs no libsystemd" needs_no_libsystemd
 if command -v c++ >/dev/null; then
-	check "the loader's header is good C++" c++ -I"$stage/tree/usr/include" -x c++ -fsyntax-only -Wall -Werror "$stage/tree/usr/include/gpushm_load.h"
-	check "the header is good C++" c++ -x c++ -fsyntax-only -Wall -Werror "$stage/tree/usr/include/gpushm.h"
-	check "the header of streams is good C++" c++ -I"$stage/tree/usr/include" -x c++ -fsyntax-only -Wall -Werror \
-		"$stage/tree/usr/include/gpushm_stream.h"
-	check "the header of metrics is good C++" c++ -I"$stage/tree/usr/include" -x c++ -fsyntax-only -Wall -Werror \
-		"$stage/tree/usr/include/gpushm_metrics.h"
+	for header in "$stage"/tree/usr/include/*.h; do
+		check "${header##*/} is good C++" c++ -I"$stage/tree/usr/include" -x c++ -fsyntax-only -Wall -Werror "$header"
+	done
 fi
 if command -v cmake >/dev/null; then
 	check "a C++ program builds with cmake and runs" stranger_by_cmake

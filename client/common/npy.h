@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "client/gpushm.h"
+#include "client/gpushm_array.h"
 #include "proto/dtype.h"
 #include "proto/limits.h"
 

@@ -17,22 +17,22 @@ struct rm_options {
 /* A buffer that another process unlinks meanwhile is no error. */
 static int remove_matching(struct ctl *ctl, const char *pattern, bool force)
 {
-	struct gpushm_stat *stats = NULL;
+	struct gpushm_stat **stats = NULL;
 	size_t n, found = 0;
 	int r = pattern_list(ctl->connection, pattern, 0, &stats, &n), first = CTL_OK;
 
 	if (r < 0)
 		return ctl_refused(r);
 	for (size_t i = 0; i < n; i++) {
-		if (!pattern_matches(pattern, stats[i].name))
+		if (!pattern_matches(pattern, stats[i]->name))
 			continue;
 		found++;
-		r = gpushm_unlink(ctl->connection, stats[i].name);
+		r = gpushm_unlink(ctl->connection, stats[i]->name);
 		r = r == -ENOENT ? CTL_OK : ctl_result(r);
 		if (!first)
 			first = r;
 	}
-	gpushm_stat_free(stats, n);
+	gpushm_free(stats);
 	if (!found && !force)
 		return ctl_error(CTL_NOT_FOUND, "no buffer matches \"%s\"", pattern);
 	return first;
@@ -172,7 +172,7 @@ static int run_restart(struct ctl *ctl, const void *options, size_t n, char **wo
 	if (r < 0)
 		return ctl_refused(r);
 	report_restart(ctl, s);
-	gpushm_status_free(s);
+	gpushm_free(s);
 	return CTL_OK;
 }
 

@@ -182,8 +182,8 @@ static bool test_daemon(struct doctor *d)
 	}
 	check_status(d, s);
 	for (size_t i = 0; i < s->n_usage; i++)
-		check_usage(d, &s->usage[i]);
-	gpushm_status_free(s);
+		check_usage(d, s->usage[i]);
+	gpushm_free(s);
 	return true;
 }
 
@@ -304,23 +304,23 @@ static void test_pool(struct doctor *d, const struct gpushm_pool *p)
 
 static void test_pools(struct doctor *d)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	size_t n = 0;
 	int r = gpushm_pools(d->ctl->connection, &pools, &n);
 
 	if (r < 0)
 		doctor_fail(d, "pools", NULL, "%s", gpushm_error());
 	for (size_t i = 0; i < n; i++) {
-		if (pools[i].failed)
-			doctor_fail(d, pools[i].name, NULL, "%s: %s", kind_word(pools[i].kind),
-				    pools[i].why);
-		else if (!pools[i].allowed)
+		if (pools[i]->failed)
+			doctor_fail(d, pools[i]->name, NULL, "%s: %s", kind_word(pools[i]->kind),
+				    pools[i]->why);
+		else if (!pools[i]->allowed)
 			doctor_warn(
-				d, pools[i].name,
+				d, pools[i]->name,
 				"ask for allow-users or allow-groups of the pool in gpushmd.conf",
-				"%s: you may not create buffers in it", kind_word(pools[i].kind));
+				"%s: you may not create buffers in it", kind_word(pools[i]->kind));
 		else
-			test_pool(d, &pools[i]);
+			test_pool(d, pools[i]);
 	}
 }
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "client/ctl/output.h"
-#include "client/gpushm.h"
+#include "gpushm_records.h"
 
 #include <stdbool.h>
 

@@ -7,6 +7,8 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/event_text.h"
 #include "client/ctl/pattern.h"
+#include "client/ctl/record_json.h"
+#include "client/gpushm_events.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/words.h"
@@ -62,49 +64,13 @@ static bool is_wanted(const struct event_reader *r, const struct gpushm_logged_e
 
 /* ---- output ---- */
 
-static void json_text(struct json *j, const char *key, const char *text)
-{
-	if (*text)
-		json_string(j, key, text);
-}
-
-static void json_process(struct json *j, const struct gpushm_logged_event *e)
-{
-	if (e->uid == (uid_t)-1)
-		return;
-	json_uint(j, "uid", e->uid);
-	json_string(j, "user", output_user(e->uid));
-	json_int(j, "pid", e->pid);
-	json_string(j, "command", e->command);
-}
-
-static void json_buffer(struct json *j, const struct gpushm_logged_event *e)
-{
-	if (!e->buffer)
-		return;
-	json_id(j, "id", e->buffer);
-	json_uint(j, "owner_uid", e->owner);
-	json_string(j, "owner", output_user(e->owner));
-	json_uint(j, "size_bytes", e->bytes);
-	if (e->state)
-		json_string(j, "state", state_word(e->state));
-}
-
 void event_json_members(struct json *j, const struct gpushm_logged_event *e)
 {
-	json_string(j, "event", e->type);
-	json_id(j, "number", e->number);
-	json_time(j, "time", e->time_ns);
-	json_text(j, "name", e->name);
-	json_text(j, "former", e->former);
-	json_buffer(j, e);
-	json_text(j, "pool", e->pool);
-	if (e->access)
-		json_string(j, "access", access_word(e->access));
-	json_process(j, e);
-	json_text(j, "verb", e->verb);
-	json_text(j, "code", e->code);
-	json_text(j, "text", e->text);
+	json_record(j, json_event, e, true);
+	if (e->buffer)
+		json_uint(j, "size_bytes", e->bytes);
+	if (e->uid != (uid_t)-1)
+		json_int(j, "pid", e->pid);
 }
 
 static void print_json(struct json *j, const struct gpushm_logged_event *e)
@@ -152,7 +118,7 @@ static int print_batch(struct event_reader *r, const struct gpushm_events *batch
 	if (batch->lost && (r->begun || r->since_ns == 0))
 		print_lost(r->ctl, batch->lost);
 	r->begun = true;
-	for (size_t i = 0; i < batch->n && !is_done(r); i++) {
+	for (size_t i = 0; i < batch->n_events && !is_done(r); i++) {
 		const struct gpushm_logged_event *e = batch->events[i];
 
 		if (!is_wanted(r, e))
@@ -217,7 +183,7 @@ static int read_batch(struct event_reader *r, struct gpushm_events_options *o, b
 	o->after = batch->last;
 	*ret_more = batch->more;
 	code = print_batch(r, batch);
-	gpushm_events_free(batch);
+	gpushm_free(batch);
 	return code;
 }
 

@@ -26,7 +26,7 @@ static int reconnect(struct ctl *ctl)
 	struct gpushm_status *status = NULL;
 	int r = gpushm_status(ctl->connection, &status);
 
-	gpushm_status_free(status);
+	gpushm_free(status);
 	return r;
 }
 
@@ -77,9 +77,9 @@ static uint64_t find_lease(struct ctl *ctl, const char *name, enum gpushm_access
 	if (gpushm_stat(ctl->connection, name, 0, GPUSHM_HOLDERS, &s) < 0)
 		return 0;
 	for (size_t i = 0; i < s->n_holders; i++)
-		if (s->holders[i].pid == getpid() && s->holders[i].access == access)
-			lease = s->holders[i].lease;
-	gpushm_stat_free(s, 1);
+		if (s->holders[i]->pid == getpid() && s->holders[i]->access == access)
+			lease = s->holders[i]->lease;
+	gpushm_free(s);
 	return lease;
 }
 

@@ -78,7 +78,7 @@ static int print_holders(const struct ctl *ctl, struct gpushm_stat *const *list,
 
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < list[i]->n_holders; k++)
-			add_holder(t, ctl, list[i], &list[i]->holders[k]);
+			add_holder(t, ctl, list[i], list[i]->holders[k]);
 	return ctl_print(ctl, t);
 }
 
@@ -166,7 +166,7 @@ static bool is_asked(const char *word, const struct gpushm_stat *s)
 }
 
 static int show(const struct ctl *ctl, const struct options *o, const char *word,
-		struct gpushm_stat *stats, size_t n_stats)
+		struct gpushm_stat **stats, size_t n_stats)
 {
 	_cleanup_(free_ptr) struct gpushm_stat **list =
 		calloc(n_stats + 1, sizeof(struct gpushm_stat *));
@@ -176,8 +176,8 @@ static int show(const struct ctl *ctl, const struct options *o, const char *word
 	if (!list)
 		return ctl_error(CTL_FAILED, "out of memory");
 	for (size_t i = 0; i < n_stats; i++)
-		if (is_asked(word, &stats[i]))
-			list[n++] = &stats[i];
+		if (is_asked(word, stats[i]))
+			list[n++] = stats[i];
 	qsort(list, n, sizeof(struct gpushm_stat *), by_name);
 	if (o->names)
 		return print_names(list, n);
@@ -191,7 +191,7 @@ static int show(const struct ctl *ctl, const struct options *o, const char *word
 static int run(struct ctl *ctl, const void *options, size_t n_words, char **words)
 {
 	const struct options *o = options;
-	struct gpushm_stat *stats = NULL;
+	struct gpushm_stat **stats = NULL;
 	size_t n;
 	int r;
 
@@ -206,7 +206,7 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 	if (r < 0)
 		return ctl_refused(r);
 	r = show(ctl, o, n_words ? words[0] : NULL, stats, n);
-	gpushm_stat_free(stats, n);
+	gpushm_free(stats);
 	return r;
 }
 

@@ -30,7 +30,7 @@ bool pattern_matches(const char *word, const char *name)
 	return fnmatch(word, name, 0) == 0;
 }
 
-int pattern_list(struct gpushm *c, const char *word, uint32_t flags, struct gpushm_stat **ret,
+int pattern_list(struct gpushm *c, const char *word, uint32_t flags, struct gpushm_stat ***ret,
 		 size_t *ret_n)
 {
 	_cleanup_(free_ptr) char *prefix = strndup(word, strcspn(word, "*?[\\"));

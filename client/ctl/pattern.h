@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "client/gpushm.h"
+#include "client/gpushm_query.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,5 +20,5 @@ bool pattern_is(const char *word);
 bool pattern_matches(const char *word, const char *name);
 
 /* As gpushm_list(), of at least the names that match; names that do not match may be among them. */
-int pattern_list(struct gpushm *c, const char *word, uint32_t flags, struct gpushm_stat **ret,
+int pattern_list(struct gpushm *c, const char *word, uint32_t flags, struct gpushm_stat ***ret,
 		 size_t *ret_n);

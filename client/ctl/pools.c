@@ -4,48 +4,18 @@
  * buffers in it. A failed pool is listed with the daemon's reason.
  */
 #include "client/ctl/ctl.h"
+#include "client/ctl/record_json.h"
 #include "proto/base/own.h"
-#include "proto/base/uuid.h"
 #include "proto/words.h"
 
 struct options {
 	bool wide;
 };
 
-static void index_json(struct json *j, const char *key, int value)
-{
-	if (value < 0)
-		json_null(j, key);
-	else
-		json_int(j, key, value);
-}
-
 void pool_json_members(struct json *j, const struct gpushm_pool *p)
 {
-	bool on_gpu = p->kind == GPUSHM_VMM || p->kind == GPUSHM_MEMPOOL;
-	char uuid[UUID_TEXT + 4] = "GPU-";
-
-	uuid_format(p->device_uuid, uuid + 4);
-	json_string(j, "name", p->name);
-	json_string(j, "kind", kind_word(p->kind));
-	json_string(j, "device_uuid", on_gpu ? uuid : NULL);
-	json_string(j, "device_name", p->device_name[0] ? p->device_name : NULL);
-	json_string(j, "pci_id", p->pci_id[0] ? p->pci_id : NULL);
-	index_json(j, "device", p->device);
-	index_json(j, "numa_node", p->numa_node);
-	json_uint(j, "bytes", p->bytes);
-	json_uint(j, "used_bytes", p->used_bytes);
-	json_uint(j, "pending_bytes", p->pending_bytes);
-	json_uint(j, "suspect_bytes", p->suspect_bytes);
+	json_record(j, json_pool, p, false);
 	json_uint(j, "ending_bytes", p->suspect_bytes);
-	json_uint(j, "max_buffer_bytes", p->max_buffer_bytes);
-	json_uint(j, "granularity", p->granularity);
-	json_uint(j, "buffers", p->buffers);
-	json_uint(j, "pending", p->pending);
-	json_bool(j, "default", p->is_default);
-	json_bool(j, "allowed", p->allowed);
-	json_bool(j, "failed", p->failed);
-	json_string(j, "why", p->failed ? p->why : NULL);
 }
 
 static void place_cell(struct table *t, const struct gpushm_pool *p)
@@ -73,13 +43,13 @@ static void note_cell(struct table *t, const struct ctl *ctl, const struct gpush
 		table_cell(t, TABLE_PLAIN, "%s", p->is_default ? "default" : "");
 }
 
-static int print_pools(const struct ctl *ctl, const struct gpushm_pool *pools, size_t n)
+static int print_pools(const struct ctl *ctl, struct gpushm_pool *const *pools, size_t n)
 {
 	struct table *t =
 		table_new("POOL 5KIND 4PLACE 3>BUFFERS 6>USED 2>PENDING >SIZE 1>LARGEST |NOTE");
 
 	for (size_t i = 0; i < n; i++) {
-		const struct gpushm_pool *p = &pools[i];
+		const struct gpushm_pool *p = pools[i];
 
 		table_cell(t, TABLE_PLAIN, "%s", p->name);
 		table_cell(t, TABLE_PLAIN, "%s", kind_word(p->kind));
@@ -96,7 +66,7 @@ static int print_pools(const struct ctl *ctl, const struct gpushm_pool *pools, s
 
 static int run(struct ctl *ctl, const void *options, size_t n_words, char **words)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	const struct options *o = options;
 	struct json j;
 	size_t n;
@@ -110,7 +80,7 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 	json_open(&j, NULL, '[');
 	for (size_t i = 0; i < n; i++) {
 		json_open(&j, NULL, '{');
-		pool_json_members(&j, &pools[i]);
+		pool_json_members(&j, pools[i]);
 		json_close(&j, '}');
 	}
 	json_close(&j, ']');

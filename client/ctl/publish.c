@@ -45,7 +45,7 @@ static int hold_prefix(struct ctl *ctl, const char *name, char *ret, size_t size
 	if (r < 0)
 		return ctl_refused(r);
 	h = fnv1a(h, s->daemon, sizeof(s->daemon));
-	gpushm_status_free(s);
+	gpushm_free(s);
 	/* "~/x" and "~1001/x" are one name. */
 	snprintf(owner, sizeof(owner), "~%u", geteuid());
 	if (!strncmp(name, "~/", 2)) {
@@ -282,7 +282,7 @@ static int explain(struct ctl *ctl, const char *name)
 	if (r < 0 && r != -EAGAIN)
 		return ctl_refused(r);
 	state = s ? s->state : GPUSHM_FILLING;
-	gpushm_stat_free(s, 1);
+	gpushm_free(s);
 	if (state != GPUSHM_FILLING)
 		return ctl_error(CTL_FAILED, "%s: it is already published (%s)", name,
 				 state_word(state));

@@ -22,17 +22,17 @@
 
 void snapshot_done(struct snapshot *s)
 {
-	s->status = gpushm_status_free(s->status);
-	s->metrics = gpushm_metrics_free(s->metrics);
+	s->status = gpushm_free(s->status);
+	s->metrics = gpushm_free(s->metrics);
 	free_ptr(&s->pools);
-	s->streams = gpushm_streams_free(s->streams, s->n_streams);
+	s->streams = gpushm_free(s->streams);
 	s->n_pools = s->n_streams = 0;
 }
 
 static void join(struct gpushm_pool_metrics *to, const struct gpushm_pool_metrics *from)
 {
-	const struct gpushm_pool *b = &from->pool;
-	struct gpushm_pool *a = &to->pool;
+	const struct gpushm_pool *b = from->pool;
+	struct gpushm_pool *a = to->pool;
 
 	if (a->failed && !b->failed)
 		a->bytes = b->bytes;
@@ -46,15 +46,15 @@ static void join(struct gpushm_pool_metrics *to, const struct gpushm_pool_metric
 	to->shared += from->shared;
 }
 
-static void add_pool(struct snapshot *s, const struct gpushm_pool_metrics *from)
+static void add_pool(struct snapshot *s, struct gpushm_pool_metrics *from)
 {
 	for (size_t i = 0; i < s->n_pools; i++) {
-		if (strcmp(s->pools[i].pool.name, from->pool.name) != 0)
+		if (strcmp(s->pools[i]->pool->name, from->pool->name) != 0)
 			continue;
-		join(&s->pools[i], from);
+		join(s->pools[i], from);
 		return;
 	}
-	s->pools[s->n_pools++] = *from;
+	s->pools[s->n_pools++] = from;
 }
 
 static int read_pools(struct snapshot *s)
@@ -65,7 +65,7 @@ static int read_pools(struct snapshot *s)
 	if (!s->pools)
 		return -ENOMEM;
 	for (size_t i = 0; i < m->n_pools; i++)
-		add_pool(s, &m->pools[i]);
+		add_pool(s, m->pools[i]);
 	return 0;
 }
 
@@ -132,8 +132,8 @@ static uint64_t count_of(const struct gpushm_status *s, const char *code)
 	uint64_t count = 0;
 
 	for (size_t i = 0; i < s->n_refusals; i++)
-		if (strcmp(s->refusals[i].code, code) == 0)
-			count += s->refusals[i].count;
+		if (strcmp(s->refusals[i]->code, code) == 0)
+			count += s->refusals[i]->count;
 	return count;
 }
 
@@ -184,17 +184,17 @@ static void write_pools(struct exposition *e, const struct snapshot *s)
 		exposition_family(e, EXPOSITION_GAUGE, families[i].name, families[i].unit,
 				  families[i].help);
 		for (size_t j = 0; j < s->n_pools; j++) {
-			const char *pool = (const char *)&s->pools[j].pool;
+			const char *pool = (const char *)s->pools[j]->pool;
 
-			pool_labels(e, &s->pools[j].pool);
+			pool_labels(e, s->pools[j]->pool);
 			exposition_number(e, *(const uint64_t *)(pool + families[i].offset));
 		}
 	}
 	exposition_family(e, EXPOSITION_GAUGE, "gpushm_pool_failed", NULL,
 			  "1 if nothing can be created in the pool; gpushmctl pools says why.");
 	for (size_t j = 0; j < s->n_pools; j++) {
-		pool_labels(e, &s->pools[j].pool);
-		exposition_number(e, s->pools[j].pool.failed != 0);
+		pool_labels(e, s->pools[j]->pool);
+		exposition_number(e, s->pools[j]->pool->failed != 0);
 	}
 }
 
@@ -202,14 +202,14 @@ static void write_buffers(struct exposition *e, const struct snapshot *s)
 {
 	exposition_family(e, EXPOSITION_GAUGE, "gpushm_buffers", NULL, "Buffers, by state.");
 	for (size_t i = 0; i < s->n_pools; i++) {
-		const struct gpushm_pool_metrics *p = &s->pools[i];
+		const struct gpushm_pool_metrics *p = s->pools[i];
 		const uint32_t counts[] = { [GPUSHM_FILLING] = p->filling,
 					    [GPUSHM_SEALED] = p->sealed,
 					    [GPUSHM_SHARED] = p->shared };
 
 		for (unsigned state = GPUSHM_FILLING; state <= GPUSHM_SHARED; state++) {
 			exposition_begin(e, "");
-			exposition_label(e, "pool", p->pool.name);
+			exposition_label(e, "pool", p->pool->name);
 			exposition_label(e, "state", state_word(state));
 			exposition_number(e, counts[state]);
 		}
@@ -223,13 +223,13 @@ static void write_requests(struct exposition *e, const struct gpushm_metrics *m)
 	exposition_family(e, EXPOSITION_COUNTER, "gpushm_requests", NULL,
 			  "Requests that got a reply, by verb and result.");
 	for (size_t i = 0; i < m->n_verbs; i++) {
-		const struct gpushm_verb_metrics *v = &m->verbs[i];
+		const struct gpushm_verb_metrics *v = m->verbs[i];
 
 		for (size_t j = 0; j < v->n_results; j++) {
 			exposition_begin(e, "_total");
 			exposition_label(e, "verb", v->verb);
-			exposition_label(e, "result", v->results[j].code);
-			exposition_number(e, v->results[j].count);
+			exposition_label(e, "result", v->results[j]->code);
+			exposition_number(e, v->results[j]->count);
 		}
 	}
 }
@@ -239,11 +239,11 @@ static void write_times_of(struct exposition *e, const struct gpushm_metrics *m,
 {
 	uint64_t sum = 0;
 
-	for (size_t i = 0; i <= m->n_bounds; i++) {
+	for (size_t i = 0; i <= m->n_bounds_ns; i++) {
 		sum += v->buckets[i];
 		exposition_begin(e, "_bucket");
 		exposition_label(e, "verb", v->verb);
-		exposition_bound(e, i < m->n_bounds ? m->bounds_ns[i] : UINT64_MAX);
+		exposition_bound(e, i < m->n_bounds_ns ? m->bounds_ns[i] : UINT64_MAX);
 		exposition_number(e, sum);
 	}
 	exposition_begin(e, "_count");
@@ -272,13 +272,13 @@ static void write_times(struct exposition *e, const struct gpushm_metrics *m)
 			  "Time from reading a request to its reply, without those that waited "
 			  "for a name or a change.");
 	for (size_t i = 0; i < m->n_verbs; i++)
-		write_times_of(e, m, &m->verbs[i]);
+		write_times_of(e, m, m->verbs[i]);
 	exposition_family(e, EXPOSITION_SUMMARY, "gpushm_wait_seconds", "seconds",
 			  "Time of requests that waited for a name or a change.");
 	for (size_t i = 0; i < m->n_verbs; i++)
-		if (m->verbs[i].waits)
-			write_summary(e, "verb", m->verbs[i].verb, m->verbs[i].waits,
-				      m->verbs[i].waited_ns);
+		if (m->verbs[i]->waits)
+			write_summary(e, "verb", m->verbs[i]->verb, m->verbs[i]->waits,
+				      m->verbs[i]->waited_ns);
 }
 
 static void write_driver_calls(struct exposition *e, const struct gpushm_metrics *m)
@@ -286,14 +286,14 @@ static void write_driver_calls(struct exposition *e, const struct gpushm_metrics
 	exposition_family(e, EXPOSITION_SUMMARY, "gpushm_driver_calls_seconds", "seconds",
 			  "Time of the daemon's calls of the CUDA driver, by function.");
 	for (size_t i = 0; i < m->n_driver_calls; i++)
-		write_summary(e, "call", m->driver_calls[i].call, m->driver_calls[i].count,
-			      m->driver_calls[i].ns);
+		write_summary(e, "call", m->driver_calls[i]->call, m->driver_calls[i]->count,
+			      m->driver_calls[i]->ns);
 	exposition_family(e, EXPOSITION_COUNTER, "gpushm_driver_errors", NULL,
 			  "Calls of these that returned an error.");
 	for (size_t i = 0; i < m->n_driver_calls; i++) {
 		exposition_begin(e, "_total");
-		exposition_label(e, "call", m->driver_calls[i].call);
-		exposition_number(e, m->driver_calls[i].failed);
+		exposition_label(e, "call", m->driver_calls[i]->call);
+		exposition_number(e, m->driver_calls[i]->failed);
 	}
 }
 
@@ -357,7 +357,7 @@ static void write_stream_counts(struct exposition *e, const struct gpushm_stream
 
 static void write_streams(struct exposition *e, const struct gpushm_stream_metrics *m)
 {
-	if (!m->known)
+	if (!m)
 		return;
 	write_stream_counts(e, m);
 	GAUGE("gpushm_streams_waiting",
@@ -408,8 +408,8 @@ static uint64_t lag_of(const struct gpushm_stream_info *s)
 	uint64_t most = 0;
 
 	for (size_t i = 0; i < s->n_readers; i++)
-		if (s->readers[i].lag > most)
-			most = s->readers[i].lag;
+		if (s->readers[i]->lag > most)
+			most = s->readers[i]->lag;
 	return most;
 }
 
@@ -418,8 +418,8 @@ static uint64_t held_of(const struct gpushm_stream_info *s)
 	uint64_t most = 0;
 
 	for (size_t i = 0; i < s->n_readers; i++)
-		if (s->readers[i].held && s->readers[i].oldest_ms > most)
-			most = s->readers[i].oldest_ms;
+		if (s->readers[i]->held && s->readers[i]->oldest_ms > most)
+			most = s->readers[i]->oldest_ms;
 	return most < UINT64_MAX / 1000000 ? most * 1000000 : UINT64_MAX;
 }
 
@@ -448,11 +448,11 @@ static void write_each_stream(struct exposition *e, const struct snapshot *s)
 				  families[i].help);
 		for (size_t k = 0; k < n; k++) {
 			begin_stream(e, families[i].type == EXPOSITION_COUNTER ? "_total" : "",
-				     &s->streams[k]);
+				     s->streams[k]);
 			if (families[i].unit)
-				exposition_seconds(e, families[i].of(&s->streams[k]));
+				exposition_seconds(e, families[i].of(s->streams[k]));
 			else
-				exposition_number(e, families[i].of(&s->streams[k]));
+				exposition_number(e, families[i].of(s->streams[k]));
 		}
 	}
 }
@@ -476,8 +476,8 @@ static void write_owners(struct exposition *e, const struct gpushm_status *s)
 	do {                                                                              \
 		exposition_family(e, EXPOSITION_GAUGE, "gpushm_owner_" name, unit, help); \
 		for (size_t i = 0; i < s->n_usage; i++) {                                 \
-			owner_labels(e, s->usage[i].uid);                                 \
-			exposition_number(e, s->usage[i].member);                         \
+			owner_labels(e, s->usage[i]->uid);                                \
+			exposition_number(e, s->usage[i]->member);                        \
 		}                                                                         \
 	} while (0)
 	OWNERS("bytes", "bytes", "Memory of a user's buffers.", bytes);
@@ -499,7 +499,7 @@ void snapshot_write(const struct snapshot *s, struct exposition *e, unsigned by)
 		write_times(e, s->metrics);
 		write_driver_calls(e, s->metrics);
 		write_lives(e, s->metrics);
-		write_streams(e, &s->metrics->streams);
+		write_streams(e, s->metrics->streams);
 	}
 	if (s->status && by & SNAPSHOT_BY_STREAM)
 		write_each_stream(e, s);

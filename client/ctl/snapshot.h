@@ -7,6 +7,7 @@
 
 #include "client/common/exposition.h"
 #include "client/gpushm_metrics.h"
+#include "client/gpushm_query.h"
 #include "client/gpushm_stream.h"
 
 #define SNAPSHOT_STREAMS_MAX 100u /* streams that are shown one by one: the oldest */
@@ -15,11 +16,11 @@
 enum snapshot_by { SNAPSHOT_BY_OWNER = 1, SNAPSHOT_BY_STREAM = 2 };
 
 struct snapshot {
-	struct gpushm_status *status;	   /* owned; NULL: no daemon replied */
-	struct gpushm_metrics *metrics;	   /* owned; NULL with the status */
-	struct gpushm_pool_metrics *pools; /* owned; one for each name */
+	struct gpushm_status *status;	    /* owned; NULL: no daemon replied */
+	struct gpushm_metrics *metrics;	    /* owned; NULL with the status */
+	struct gpushm_pool_metrics **pools; /* owned; one for each name, of metrics */
 	size_t n_pools;
-	struct gpushm_stream_info *streams; /* owned; with SNAPSHOT_BY_STREAM */
+	struct gpushm_stream_info **streams; /* owned; with SNAPSHOT_BY_STREAM */
 	size_t n_streams;
 };
 

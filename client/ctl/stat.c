@@ -7,6 +7,7 @@
 #include "client/ctl/arrays.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/model/model.h"
+#include "client/ctl/record_json.h"
 #include "client/ctl/stream/stream_view.h"
 #include "proto/base/own.h"
 #include "proto/base/utf8.h"
@@ -30,18 +31,11 @@ static void holders_json(struct json *j, const struct gpushm_stat *s)
 {
 	json_open(j, "holders", '[');
 	for (size_t i = 0; i < s->n_holders; i++) {
-		const struct gpushm_holder *h = &s->holders[i];
+		const struct gpushm_holder *h = s->holders[i];
 
 		json_open(j, NULL, '{');
-		json_id(j, "lease", h->lease);
-		json_int(j, "pid", h->pid);
-		json_uint(j, "uid", h->uid);
-		json_string(j, "user", output_user(h->uid));
-		json_string(j, "command", h->command);
-		json_string(j, "access", access_word(h->access));
-		json_bool(j, "suspect", h->suspect);
+		json_record(j, json_holder, h, false);
 		json_bool(j, "ending", h->suspect);
-		json_time(j, "since", h->since_ns);
 		json_close(j, '}');
 	}
 	json_close(j, ']');
@@ -51,7 +45,7 @@ static void attrs_json(struct json *j, const struct gpushm_stat *s)
 {
 	json_open(j, "attrs", '{');
 	for (size_t i = 0; i < s->n_attrs; i++) {
-		const struct gpushm_attr *a = &s->attrs[i];
+		const struct gpushm_attr *a = s->attrs[i];
 
 		if (utf8_valid(a->value, a->size)) {
 			json_bytes(j, a->key, a->value, a->size);
@@ -125,36 +119,10 @@ static void model_json(struct json *j, const struct gpushm_stat *s)
 
 void stat_json_members(struct json *j, const struct gpushm_stat *s, bool with_holders)
 {
-	char mode[16];
-
-	snprintf(mode, sizeof(mode), "%04o", s->mode);
-	json_id(j, "id", s->id);
-	json_string(j, "name", s->name[0] ? s->name : NULL);
-	json_string(j, "pool", s->pool);
-	json_string(j, "kind", kind_word(s->kind));
-	json_string(j, "state", state_word(s->state));
-	json_uint(j, "bytes", s->bytes);
-	json_uint(j, "allocated_bytes", s->allocated_bytes);
-	json_uint(j, "uid", s->uid);
-	json_string(j, "user", output_user(s->uid));
-	json_uint(j, "gid", s->gid);
-	json_string(j, "group", output_group(s->gid));
-	json_string(j, "mode", mode);
-	json_bool(j, "transient", s->transient);
-	json_bool(j, "stream", s->stream);
-	json_bool(j, "dirty", s->dirty);
+	json_record(j, json_stat, s, false);
+	json_uint(j, "ending", s->suspects);
 	if (s->dirty)
 		death_json(j, s);
-	json_bool(j, "kept", s->kept);
-	json_time(j, "created", s->created_ns);
-	json_time(j, "published", s->published_ns);
-	json_uint(j, "arrays", s->arrays);
-	json_hex(j, "digest", s->digest);
-	json_uint(j, "readers", s->readers);
-	json_uint(j, "writers", s->writers);
-	json_uint(j, "suspects", s->suspects);
-	json_uint(j, "ending", s->suspects);
-	json_uint(j, "opens", s->opens);
 	if (model_is(s))
 		model_json(j, s);
 	if (s->n_attrs)
@@ -211,7 +179,7 @@ static void add_facts(struct table *t, const struct ctl *ctl, const struct gpush
 static void add_holders(struct table *t, const struct gpushm_stat *s)
 {
 	for (size_t i = 0; i < s->n_holders; i++) {
-		const struct gpushm_holder *h = &s->holders[i];
+		const struct gpushm_holder *h = s->holders[i];
 
 		table_fact(t, i ? "" : "holders", h->suspect ? TABLE_WARN : TABLE_PLAIN,
 			   "%d %s (%s): lease %lu, %s, for %s%s", h->pid, h->command,
@@ -256,7 +224,7 @@ static void add_attrs(struct table *t, const struct gpushm_stat *s)
 	bool model = model_is(s);
 
 	for (size_t i = 0; i < s->n_attrs; i++) {
-		const struct gpushm_attr *a = &s->attrs[i];
+		const struct gpushm_attr *a = s->attrs[i];
 
 		if (a == model_attr(s, "gpushm.content") || a == model_attr(s, "gpushm.source") ||
 		    (model && a == model_attr(s, "gpushm.types")))
@@ -336,7 +304,7 @@ static int look(struct ctl *ctl, struct shown *x)
 	int r = stream_look(ctl, x->stat->name, STREAM_DELAY_MS, &x->looks);
 
 	for (size_t i = 0; r == CTL_OK && i < x->looks.n; i++)
-		if (x->looks.now[i].buffer == x->stat->id)
+		if (x->looks.now[i]->buffer == x->stat->id)
 			x->stream = stream_view_at(&x->looks, i);
 	return r;
 }
@@ -361,7 +329,7 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 		r = o->names ? arrays_names(x.buffer) : show(ctl, &x);
 	stream_looks_done(&x.looks);
 	gpushm_close(x.buffer);
-	gpushm_stat_free(x.stat, 1);
+	gpushm_free(x.stat);
 	return r;
 }
 

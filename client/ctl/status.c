@@ -4,6 +4,7 @@
  * admin sees all users.
  */
 #include "client/ctl/ctl.h"
+#include "client/ctl/record_json.h"
 #include "proto/base/own.h"
 
 #include <inttypes.h>
@@ -46,29 +47,12 @@ static struct output_text daemon_id(const struct gpushm_status *s)
 
 void status_json_members(struct json *j, const struct gpushm_status *s)
 {
-	json_string(j, "software", s->software);
-	json_string(j, "daemon", daemon_id(s).text);
-	json_int(j, "pid", s->pid);
-	json_uint(j, "uptime_ms", s->uptime_ms);
-	json_uint(j, "peers", s->peers);
+	json_record(j, json_status, s, false);
 	json_uint(j, "connections", s->peers);
-	json_uint(j, "buffers", s->buffers);
-	json_uint(j, "leases", s->leases);
-	json_uint(j, "suspects", s->suspects);
 	json_uint(j, "ending", s->suspects);
-	json_uint(j, "waiting", s->waiting);
-	json_uint(j, "requests", s->requests);
-	json_uint(j, "refused", s->refused);
-	json_uint(j, "violations", s->violations);
-	json_uint(j, "fds", s->fds);
-	json_uint(j, "fds_max", s->fds_max);
-	json_uint(j, "pools_failed", s->pools_failed);
-	json_uint(j, "retained", s->retained);
-	json_uint(j, "retained_bytes", s->retained_bytes);
-	json_bool(j, "kept", s->kept);
 	json_open(j, "refusals", '{');
 	for (size_t i = 0; i < s->n_refusals; i++)
-		json_uint(j, s->refusals[i].code, s->refusals[i].count);
+		json_uint(j, s->refusals[i]->code, s->refusals[i]->count);
 	json_close(j, '}');
 }
 
@@ -79,7 +63,7 @@ static void status_json(struct json *j, const struct gpushm_status *s)
 	json_open(j, "usage", '[');
 	for (size_t i = 0; i < s->n_usage; i++) {
 		json_open(j, NULL, '{');
-		usage_json_members(j, &s->usage[i]);
+		usage_json_members(j, s->usage[i]);
 		json_close(j, '}');
 	}
 	json_close(j, ']');
@@ -89,12 +73,12 @@ static void status_json(struct json *j, const struct gpushm_status *s)
 static void print_refusals(const struct gpushm_status *s)
 {
 	for (size_t i = 0; i < s->n_refusals; i++) {
-		const char *code = s->refusals[i].code;
+		const char *code = s->refusals[i]->code;
 		_cleanup_(free_ptr) char *escaped = output_escape(code, strlen(code));
 
 		printf("%s%s %" PRIu64,
 		       i ? ", " : "refused over all restarts: ", escaped ? escaped : "?",
-		       s->refusals[i].count);
+		       s->refusals[i]->count);
 	}
 	printf(s->n_refusals ? "\n\n" : "\n");
 }
@@ -137,7 +121,7 @@ static int print_usages(const struct ctl *ctl, const struct gpushm_status *s)
 	struct table *t = table_new("USER >BYTES >BUFFERS >LEASES >CONNECTIONS");
 
 	for (size_t i = 0; i < s->n_usage; i++) {
-		const struct gpushm_usage *u = &s->usage[i];
+		const struct gpushm_usage *u = s->usage[i];
 
 		table_cell(t, TABLE_PLAIN, "%s", output_user(u->uid));
 		if (u->bytes_max == UINT64_MAX)
@@ -167,7 +151,7 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 		print_daemon(ctl, s);
 		r = print_usages(ctl, s);
 	}
-	gpushm_status_free(s);
+	gpushm_free(s);
 	return r;
 }
 

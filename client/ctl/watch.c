@@ -109,7 +109,7 @@ static int print(const struct ctl *ctl, const struct line *l)
 
 /* What there is at a look. */
 struct sight {
-	struct gpushm_stat *all; /* owned; sorted by id */
+	struct gpushm_stat **all; /* owned; ids grow */
 	size_t n;
 };
 
@@ -185,8 +185,8 @@ static const char *lost_name(const struct follower *f, const struct gpushm_stat 
 static const struct gpushm_stat *find_name(const struct sight *s, const char *name)
 {
 	for (size_t i = 0; i < s->n; i++)
-		if (is_published(&s->all[i]) && !strcmp(s->all[i].name, name))
-			return &s->all[i];
+		if (is_published(s->all[i]) && !strcmp(s->all[i]->name, name))
+			return s->all[i];
 	return NULL;
 }
 
@@ -218,10 +218,8 @@ static int compare_begin(struct follower *f, const struct gpushm_stat *then,
 	return r;
 }
 
-static int by_id(const void *a, const void *b)
+static int by_id(const struct gpushm_stat *x, const struct gpushm_stat *y)
 {
-	const struct gpushm_stat *x = a, *y = b;
-
 	return (x->id > y->id) - (x->id < y->id);
 }
 
@@ -235,11 +233,9 @@ static int compare_all(struct follower *f, const struct sight *now,
 	int r = CTL_OK;
 
 	while (r == CTL_OK && (i < seen->n || k < now->n)) {
-		int order = i == seen->n  ? 1
-			    : k == now->n ? -1
-					  : by_id(&seen->all[i], &now->all[k]);
+		int order = i == seen->n ? 1 : k == now->n ? -1 : by_id(seen->all[i], now->all[k]);
 
-		r = compare(f, order <= 0 ? &seen->all[i] : NULL, order >= 0 ? &now->all[k] : NULL,
+		r = compare(f, order <= 0 ? seen->all[i] : NULL, order >= 0 ? now->all[k] : NULL,
 			    now);
 		i += order <= 0;
 		k += order >= 0;
@@ -255,11 +251,10 @@ static int look(struct follower *f)
 
 	if (r < 0)
 		return ctl_refused(r);
-	qsort(now.all, now.n, sizeof(*now.all), by_id);
 	r = compare_all(f, &now, compare_end);
 	if (r == CTL_OK)
 		r = compare_all(f, &now, compare_begin);
-	gpushm_stat_free(f->seen.all, f->seen.n);
+	gpushm_free(f->seen.all);
 	f->seen = now;
 	return r;
 }
@@ -274,11 +269,10 @@ static int tell_event(struct follower *f, const struct gpushm_event *e)
 /* A name that is another buffer's now has two events, one behind the other. */
 static int tell_unlinked(struct follower *f, const struct gpushm_event *e)
 {
-	struct gpushm_event next;
+	struct gpushm_event next = { .struct_size = sizeof(next) };
 	int found = gpushm_watch_next(f->watch, 0, &next), r;
 
-	if (found == 0 && gpushm_watch_previous(f->watch) == e->buffer &&
-	    !strcmp(next.name, e->name))
+	if (found == 0 && next.previous == e->buffer && !strcmp(next.name, e->name))
 		r = tell_replaced(f, e->name, next.buffer, e->buffer);
 	else
 		r = tell_event(f, e);
@@ -301,7 +295,7 @@ static uint64_t time_left(const struct follower *f, bool *ret_last)
 
 static int follow(struct follower *f)
 {
-	struct gpushm_event e;
+	struct gpushm_event e = { .struct_size = sizeof(e) };
 	bool last = false;
 	int r = CTL_OK;
 
@@ -343,7 +337,7 @@ static int run_watch(struct ctl *ctl, const void *options, size_t n, char **word
 		r = watch_word(&f, words[i]);
 	r = r < 0 ? ctl_refused(r) : follow(&f);
 	gpushm_watch_free(f.watch);
-	gpushm_stat_free(f.seen.all, f.seen.n);
+	gpushm_free(f.seen.all);
 	return r;
 }
 

@@ -6,6 +6,7 @@
  * the timed attach, and before it computes, it prints a line and waits for one.
  */
 #include "client/examples/digits.h"
+#include "client/gpushm_array.h"
 
 #include <err.h>
 #include <inttypes.h>

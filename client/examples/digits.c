@@ -6,6 +6,7 @@
  */
 #include "client/examples/digits.h"
 
+#include "client/gpushm_array.h"
 #include <errno.h>
 #include <stdlib.h>
 

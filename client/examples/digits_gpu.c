@@ -8,6 +8,7 @@
  * the CUDA runtime, PyTorch and CuPy use as well.
  */
 #include "client/examples/digits.h"
+#include "client/gpushm_array.h"
 
 #include "proto/base/libcuda.h"
 #include "proto/base/own.h"

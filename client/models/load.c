@@ -7,6 +7,7 @@
 #include "client/models/load.h"
 
 #include "client/gpushm_private.h"
+#include "client/gpushm_query.h"
 #include "client/models/checksum.h"
 #include "client/models/copy/engine.h"
 #include "client/models/fail.h"
@@ -308,7 +309,7 @@ static void free_watch(struct gpushm_watch **w)
 static int wait_for_loader(struct loading *l)
 {
 	_cleanup_(free_watch) struct gpushm_watch *w = NULL;
-	struct gpushm_event event;
+	struct gpushm_event event = { .struct_size = sizeof(event) };
 	uint64_t left = clock_left_ms(l->deadline);
 	int r;
 
@@ -512,7 +513,7 @@ static int begin_engine(struct loading *l)
 		int r = gpushm_stat(l->c, l->name, 0, 0, &st);
 
 		if (r == 0)
-			gpushm_stat_free(st, 1);
+			gpushm_free(st);
 		if (r != -ENOENT)
 			return 0;
 	}

@@ -5,6 +5,7 @@
  */
 #include "client/models/mapping.h"
 
+#include "client/gpushm_array.h"
 #include "client/gpushm_private.h"
 #include "client/models/copy/copier.h"
 #include "client/models/files/arrays.h"

@@ -13,13 +13,15 @@ LEFT_OUT += $(if $(wildcard $(PYTHON_INCLUDE)/Python.h),,$(PYTHON_SRC))
 $(PYTHON_OBJ): ALL_CFLAGS += -isystem $(PYTHON_INCLUDE)
 
 # With PYTHONPATH=$(BUILD)/python the package can be used from here.
-python-core: $(PYTHON_HERE)/_core.abi3.so $(PYTHON_LIBS) $(PYTHON_TEXT)
+python-core: $(PYTHON_HERE)/_core.abi3.so $(PYTHON_LIBS) $(PYTHON_TEXT) $(PYTHON_HERE)/_records.pyi
 	@rm -f $(filter-out $(PYTHON_TEXT),$(wildcard $(PYTHON_HERE)/*.py $(PYTHON_HERE)/*/*.py)) # modules that were removed
 $(PYTHON_TEXT): $(PYTHON_HERE)/%: client/python/gpushm/%
 # Its own copies of the libraries and programs, which find each other in one folder.
 $(PYTHON_LIBS): $(PYTHON_HERE)/%.so.$(SOVERSION): $(BUILD)/%.so.$(VERSION)
 $(PYTHON_HERE)/gpushmctl: $(BUILD)/gpushmctl
 $(BUILD)/python/gpushmd: $(BUILD)/gpushmd
+$(PYTHON_HERE)/_records.pyi: client/python/records.pyi.in client/records.awk client/records.txt
+	$(call RECORDS,stubs) | cat $< - >$@
 $(PYTHON_TEXT) $(PYTHON_LIBS) $(PYTHON_HERE)/gpushmctl $(BUILD)/python/gpushmd:
 	@mkdir -p $(@D); cp $< $@
 # Python's own symbols come from whoever loads it.

@@ -6,6 +6,7 @@
  */
 #include "tests/adversary/fairness.h"
 
+#include "client/gpushm_query.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "tests/adversary/hostile.h"
@@ -410,7 +411,7 @@ static unsigned long requests(struct gpushm *conn)
 
 	ck_assert_int_eq(gpushm_status(conn, &st), 0);
 	n = (unsigned long)st->requests;
-	gpushm_status_free(st);
+	gpushm_free(st);
 	return n;
 }
 

@@ -9,6 +9,7 @@
 #include "client/gpushm_stream.h"
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
+#include "tests/lib/result.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/supervisor.h"
@@ -137,16 +138,16 @@ static void swap_versions(struct gpushm *conn, const char *pool)
 
 static void look(struct gpushm *conn, size_t expected, uint32_t holders)
 {
-	struct gpushm_stat *all = NULL;
+	struct gpushm_stat **all = NULL;
 	size_t n = 0;
 
 	must(gpushm_list(conn, NULL, 0, &all, &n), "list");
 	must(n != expected, "number of buffers");
 	for (size_t i = 0; i < n; i++) {
-		must(all[i].readers + all[i].writers != holders, "number of leases");
-		must(all[i].dirty || all[i].suspects, "dirty or suspect");
+		must(all[i]->readers + all[i]->writers != holders, "number of leases");
+		must(all[i]->dirty || all[i]->suspects, "dirty or suspect");
 	}
-	gpushm_stat_free(all, n);
+	gpushm_free(all);
 }
 
 /* socket, pool */
@@ -234,13 +235,13 @@ static void pass_frame(struct gpushm_stream *from, struct gpushm_stream *const *
 
 static void expect_readers(struct gpushm *conn, size_t n)
 {
-	struct gpushm_stream_info *info = NULL;
+	struct gpushm_stream_info **info = NULL;
 	size_t streams = 0;
 
 	must(gpushm_streams(conn, "s", &info, &streams), "streams");
-	must(streams != 1 || info->n_readers != n || info->dropped, "number of readers");
-	must(info->state != GPUSHM_STREAM_RUNNING || info->producers != 1, "the producer");
-	gpushm_streams_free(info, streams);
+	must(streams != 1 || info[0]->n_readers != n || info[0]->dropped, "number of readers");
+	must(info[0]->state != GPUSHM_STREAM_RUNNING || info[0]->producers != 1, "the producer");
+	gpushm_free(info);
 }
 
 /* socket, pool */
@@ -311,7 +312,7 @@ static void expect_nothing_left(const char *when)
 	ck_assert_msg(s->buffers == 0 && s->leases == 0 && s->suspects == 0,
 		      "%s: %u buffers, %u leases, %u suspects are left", when, s->buffers,
 		      s->leases, s->suspects);
-	gpushm_status_free(s);
+	gpushm_free(s);
 	c = gpushm_disconnect(c);
 	client_await(supervisor_count(&k, 'm') == 0 && supervisor_count(&k, 't') == 0 &&
 		     supervisor_count(&k, 's') == 0);
@@ -353,7 +354,7 @@ static bool run_session(const char *pool, unsigned n, unsigned s, unsigned m)
 	return deaths == (m ? 2u : 1u);
 }
 
-static void name_pools(struct gpushm_pool **ret, size_t *ret_n)
+static void name_pools(struct gpushm_pool ***ret, size_t *ret_n)
 {
 	supervisor_init(&k, "");
 	supervisor_start(&k);
@@ -365,23 +366,23 @@ static void name_pools(struct gpushm_pool **ret, size_t *ret_n)
 }
 
 /* Each kind is tested once, not each pool. */
-static bool is_first_of_kind(const struct gpushm_pool *pools, size_t i)
+static bool is_first_of_kind(struct gpushm_pool *const *pools, size_t i)
 {
 	for (size_t j = 0; j < i; j++)
-		if (!pools[j].failed && pools[j].kind == pools[i].kind)
+		if (!pools[j]->failed && pools[j]->kind == pools[i]->kind)
 			return false;
-	return !pools[i].failed;
+	return !pools[i]->failed;
 }
 
 static void each_pool(void (*fn)(const char *pool))
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	size_t n = 0;
 
 	name_pools(&pools, &n);
 	for (size_t i = 0; i < n; i++)
 		if (is_first_of_kind(pools, i))
-			fn(pools[i].name);
+			fn(pools[i]->name);
 }
 
 static void die_everywhere(const char *pool)

@@ -6,6 +6,7 @@
 #include "proto/base/own.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/raw.h"
+#include "tests/lib/result.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"
 
@@ -285,28 +286,28 @@ END_TEST
 
 static uint64_t used_bytes(void)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	uint64_t sum = 0;
 	size_t n = 0;
 
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++)
-		sum += pools[i].used_bytes;
+		sum += pools[i]->used_bytes;
 	return sum;
 }
 
 START_TEST(a_buffer_for_a_closed_connection_is_freed)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	struct role_process p;
 	char line[16];
 	size_t n = 0;
 
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++) {
-		if (pools[i].failed)
+		if (pools[i]->failed)
 			continue;
-		role_start(&p, "late", (const char *[]){ d.socket, pools[i].name, NULL });
+		role_start(&p, "late", (const char *[]){ d.socket, pools[i]->name, NULL });
 		role_read_line(&p, line, sizeof(line));
 		honest_client_is_served();
 		role_finish(&p);
@@ -314,7 +315,7 @@ START_TEST(a_buffer_for_a_closed_connection_is_freed)
 			honest_client_is_served();
 	}
 	/* What a pool allocates at its first use and keeps is not lost. */
-	if (n > 1 && !pools[1].failed)
+	if (n > 1 && !pools[1]->failed)
 		before.fds = 0;
 }
 END_TEST

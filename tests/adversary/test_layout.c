@@ -6,6 +6,7 @@
 #include "proto/base/own.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/raw.h"
+#include "tests/lib/result.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
@@ -270,7 +271,7 @@ END_TEST
 /* On every pool of the machine; raw_receive() itself compares the count with the fds. */
 START_TEST(an_attach_brings_the_fds_that_it_counts)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	Gpushm__Proto__Array *array = ARRAY(BYTES(name, ""), .dtype = &f32);
 	uint64_t made, opened;
 	size_t n = 0;
@@ -280,10 +281,10 @@ START_TEST(an_attach_brings_the_fds_that_it_counts)
 	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++) {
-		whole = pools[i].kind == GPUSHM_MEMPOOL;
+		whole = pools[i]->kind == GPUSHM_MEMPOOL;
 		raw_greet(&r, d.socket);
 		ck_assert_int_eq(raw_call(&r, REQUEST(CREATE, Create, create, BYTES(name, "x"),
-						      BYTES(pool, pools[i].name),
+						      BYTES(pool, pools[i]->name),
 						      SET(size_bytes, 100))),
 				 0);
 		ck_assert_uint_eq(r.frame.n_fds, 1);

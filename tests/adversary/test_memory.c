@@ -5,10 +5,12 @@
  * daemon replies with an error or closes the connection, continues to serve other clients, and
  * keeps nothing. And a daemon that has freed many objects gives their memory back to the kernel.
  */
+#include "client/gpushm_query.h"
 #include "client/gpushm_stream.h"
 #include "proto/base/own.h"
 #include "tests/adversary/failmalloc.h"
 #include "tests/lib/census.h"
+#include "tests/lib/result.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"
 
@@ -80,18 +82,18 @@ static bool good(int r)
 static void look_around(struct gpushm *conn)
 {
 	struct gpushm_status *status = NULL;
-	struct gpushm_pool *pools = NULL;
-	struct gpushm_stat *st = NULL;
+	struct gpushm_pool **pools = NULL;
+	struct gpushm_stat *st = NULL, **all = NULL;
 	size_t n = 0;
 
 	if (good(gpushm_stat(conn, "played", 0, GPUSHM_HOLDERS, &st)))
-		gpushm_stat_free(st, 1);
-	if (good(gpushm_list(conn, "", GPUSHM_HOLDERS, &st, &n)))
-		gpushm_stat_free(st, n);
+		gpushm_free(st);
+	if (good(gpushm_list(conn, "", GPUSHM_HOLDERS, &all, &n)))
+		gpushm_free(all);
 	if (good(gpushm_status(conn, &status)))
-		gpushm_status_free(status);
+		gpushm_free(status);
 	if (good(gpushm_pools(conn, &pools, &n)))
-		free(pools);
+		gpushm_free(pools);
 }
 
 static struct gpushm_buffer *make(struct gpushm *conn, const char *pool)
@@ -126,7 +128,7 @@ static struct gpushm_buffer *make(struct gpushm *conn, const char *pool)
 static void watch(struct gpushm *conn, const struct gpushm_buffer *b)
 {
 	struct gpushm_watch *w = NULL;
-	struct gpushm_event e;
+	struct gpushm_event e = { .struct_size = sizeof(e) };
 
 	if (good(gpushm_watch_new(conn, &w)) && good(gpushm_watch_buffer(w, b)) &&
 	    good(gpushm_watch_name(w, "played")) && gpushm_wait(conn, "played", 0) == 0)
@@ -144,7 +146,7 @@ static void follow(struct gpushm *conn, struct gpushm *second, const char *pool)
 		.struct_size = sizeof(spec), .arrays = &array, .n_arrays = 1, .slots = 2
 	};
 	struct gpushm_stream *s = NULL, *reader = NULL;
-	struct gpushm_stream_info *info = NULL;
+	struct gpushm_stream_info **info = NULL;
 	size_t n = 0;
 
 	gpushm_dtype_parse("float32", &array.dtype);
@@ -154,7 +156,7 @@ static void follow(struct gpushm *conn, struct gpushm *second, const char *pool)
 	if (second)
 		good(gpushm_stream_open(second, "stream", GPUSHM_SHARE, 1, 0, NULL, &reader));
 	if (good(gpushm_streams(conn, "", &info, &n)))
-		gpushm_streams_free(info, n);
+		gpushm_free(info);
 	gpushm_stream_close(reader);
 	gpushm_stream_close(s);
 }
@@ -246,13 +248,13 @@ static void play_on(const char *pool)
 
 START_TEST(the_daemon_survives_each_failed_allocation)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	size_t n = 0;
 
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++)
-		if (!pools[i].failed)
-			play_on(pools[i].name);
+		if (!pools[i]->failed)
+			play_on(pools[i]->name);
 	ck_assert_uint_eq(census_violations(&d, c), 0);
 }
 END_TEST
@@ -273,7 +275,7 @@ static void look(void)
 	struct gpushm_stat *st = NULL;
 
 	ck_assert_int_eq(gpushm_stat(c, "hot", 0, 0, &st), 0);
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 }
 
 static void attach(void)

@@ -4,7 +4,7 @@
  * kept, other users' buffers are, and a daemon that follows has exactly what was promised. Needs
  * root, to become other users.
  */
-#include "client/gpushm.h"
+#include "client/gpushm_query.h"
 #include "proto/base/own.h"
 #include "tests/lib/actor.h"
 #include "tests/lib/raw.h"
@@ -147,15 +147,15 @@ END_TEST
 static void expect_empty(struct gpushm *conn)
 {
 	struct gpushm_status *st = NULL;
-	struct gpushm_pool *pools = NULL;
+	struct gpushm_pool **pools = NULL;
 	size_t n = 0;
 
 	ck_assert_int_eq(gpushm_status(conn, &st), 0);
 	ck_assert_uint_eq(st->retained, 0);
-	gpushm_status_free(st);
+	gpushm_free(st);
 	ck_assert_int_eq(gpushm_pools(conn, &pools, &n), 0);
-	ck_assert_uint_eq(pools[0].used_bytes, 0);
-	free(pools);
+	ck_assert_uint_eq(pools[0]->used_bytes, 0);
+	gpushm_free(pools);
 }
 
 /* systemd has descriptors of a buffer, and closes them some time after it has ended. Nobody else

@@ -2,6 +2,7 @@
  *
  * Asking: one request and its reply, without fds or memory.
  */
+#include "client/gpushm_query.h"
 #include "tests/bench/bench.h"
 
 #include "proto/base/own.h"
@@ -14,7 +15,7 @@ static void ours(void *arg)
 	struct gpushm_stat *st = NULL;
 
 	bench_ok(gpushm_stat(b->c, "bench/weight", 0, 0, &st), "STAT");
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 }
 
 static void floor_ask(void *arg)

@@ -3,7 +3,9 @@
  * Attaching: gpushm_open() and gpushm_close() of a buffer that no other process has open, against
  * the round trips with the fd, and the calls that map and unmap the memory.
  */
+#include "client/gpushm_query.h"
 #include "tests/bench/bench.h"
+#include "tests/lib/result.h"
 
 #include "proto/base/own.h"
 #include "tests/bench/gpu.h"
@@ -80,13 +82,13 @@ static const struct way {
 
 static bool fits(const struct bench *b, enum gpushm_kind kind, uint64_t bytes)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	size_t n = 0;
 
 	bench_ok(gpushm_pools(b->c, &pools, &n), "POOLS");
 	for (size_t i = 0; i < n; i++)
-		if (strcmp(pools[i].name, kind_word(kind)) == 0)
-			return bytes <= pools[i].max_buffer_bytes && bytes <= pools[i].bytes / 3;
+		if (strcmp(pools[i]->name, kind_word(kind)) == 0)
+			return bytes <= pools[i]->max_buffer_bytes && bytes <= pools[i]->bytes / 3;
 	return false;
 }
 

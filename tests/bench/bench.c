@@ -4,6 +4,7 @@
  */
 #include "tests/bench/bench.h"
 
+#include "client/gpushm_array.h"
 #include "proto/base/own.h"
 #include "tests/bench/gpu.h"
 

@@ -4,6 +4,7 @@
  * buffer: the daemon replies to a waiting CREATE when the dead client's memory is free. It may not
  * do so before the pidfd reports that the process is gone: that is the floor.
  */
+#include "client/gpushm_query.h"
 #include "tests/bench/bench.h"
 
 #include "proto/base/own.h"
@@ -91,7 +92,7 @@ static void round_of(struct bench *b, const char *kind, const char *pool, struct
 			    SET(size_bytes, SIZE), SET(wait_ms, WAIT_MS)));
 	/* The reply to STATUS shows that the CREATE has arrived: it waits now. */
 	bench_ok(gpushm_status(b->c, &st), "STATUS");
-	gpushm_status_free(st);
+	gpushm_free(st);
 	kill_and_watch(pidfd, b->raw.socket, victim.pid, gone, reusable);
 	role_wait(&victim);
 	ck_assert_int_eq(raw_receive(&b->raw), 0);

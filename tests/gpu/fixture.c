@@ -13,7 +13,7 @@
 #include <time.h>
 
 long gpu_used_before;
-static struct gpushm_pool *pools;
+static struct gpushm_pool **pools;
 static size_t n_pools;
 
 double now_us(void)
@@ -64,7 +64,7 @@ void gpu_setup(void)
 
 void gpu_teardown(void)
 {
-	free(take_ptr(pools));
+	pools = gpushm_free(pools);
 	c = gpushm_disconnect(c);
 	daemon_stop(&d);
 }
@@ -72,8 +72,8 @@ void gpu_teardown(void)
 const char *gpu_pool(enum gpushm_kind kind)
 {
 	for (size_t i = 0; i < n_pools; i++)
-		if (pools[i].kind == kind && !pools[i].failed)
-			return pools[i].name;
+		if (pools[i]->kind == kind && !pools[i]->failed)
+			return pools[i]->name;
 	ck_abort_msg("no pool of kind %d", kind);
 }
 

@@ -171,7 +171,7 @@ static bool has_suspect(void)
 
 	ok(gpushm_status(c, &status));
 	suspect = status->suspects > 0;
-	gpushm_status_free(status);
+	gpushm_free(status);
 	return suspect;
 }
 

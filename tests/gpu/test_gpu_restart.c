@@ -10,6 +10,7 @@
 #include "tests/gpu/fixture.h"
 #include "tests/gpu/reader.h"
 #include "tests/lib/raw.h"
+#include "tests/lib/result.h"
 #include "tests/lib/supervisor.h"
 
 #include <inttypes.h>
@@ -148,9 +149,9 @@ static void start_readers(void)
 
 /* ---- pools ---- */
 
-static struct gpushm_pool *look(size_t *ret_n)
+static struct gpushm_pool **look(size_t *ret_n)
 {
-	struct gpushm_pool *all = NULL;
+	struct gpushm_pool **all = NULL;
 
 	ck_assert_msg(gpushm_pools(conn, &all, ret_n) == 0, "%s", gpushm_error());
 	return all;
@@ -159,22 +160,22 @@ static struct gpushm_pool *look(size_t *ret_n)
 static uint64_t used_bytes(void)
 {
 	size_t n;
-	_cleanup_(free_ptr) struct gpushm_pool *all = look(&n);
+	_cleanup_(free_result) struct gpushm_pool **all = look(&n);
 	uint64_t used = 0;
 
 	for (size_t i = 0; i < n; i++)
-		used += all[i].used_bytes;
+		used += all[i]->used_bytes;
 	return used;
 }
 
 static unsigned mempools(void)
 {
 	size_t n;
-	_cleanup_(free_ptr) struct gpushm_pool *all = look(&n);
+	_cleanup_(free_result) struct gpushm_pool **all = look(&n);
 	unsigned found = 0;
 
 	for (size_t i = 0; i < n; i++)
-		found += strcmp(all[i].name, "gpu0-mempool") == 0;
+		found += strcmp(all[i]->name, "gpu0-mempool") == 0;
 	return found;
 }
 

@@ -6,6 +6,7 @@
  */
 #include "tests/lib/census.h"
 
+#include "client/gpushm_query.h"
 #include "daemon/util/ratelimit.h"
 
 #include <check.h>
@@ -51,7 +52,7 @@ void census_take(const struct daemon *d, struct gpushm *c, struct census *ret)
 
 	*ret = (struct census){ st->peers,    st->buffers, st->leases,
 				st->suspects, st->waiting, census_files(d->pid, "") };
-	gpushm_status_free(st);
+	gpushm_free(st);
 }
 
 void census_await(const struct daemon *d, struct gpushm *c, const struct census *expected)
@@ -78,7 +79,7 @@ unsigned census_violations(const struct daemon *d, struct gpushm *c)
 	struct gpushm_status *st = status(c);
 	unsigned n = (unsigned)st->violations;
 
-	gpushm_status_free(st);
+	gpushm_free(st);
 	ck_assert_uint_eq(daemon_log_count(d, " closed: "),
 			  n < RATELIMIT_LINES ? n : RATELIMIT_LINES);
 	return n;

@@ -4,6 +4,7 @@
  * anything behind in the daemon, the teardown fails it.
  */
 #include "tests/lib/client.h"
+#include "tests/lib/result.h"
 
 #include "proto/base/own.h"
 #include "tests/lib/fds.h"
@@ -29,13 +30,13 @@ void client_setup(void)
 
 uint64_t client_used_bytes(void)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	uint64_t sum = 0;
 	size_t n;
 
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++)
-		sum += pools[i].used_bytes;
+		sum += pools[i]->used_bytes;
 	return sum;
 }
 
@@ -47,7 +48,7 @@ struct gpushm_status client_status(void)
 	status = *st;
 	status.usage = NULL;
 	status.n_usage = 0;
-	gpushm_status_free(st);
+	gpushm_free(st);
 	return status;
 }
 

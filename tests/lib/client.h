@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "client/gpushm.h"
+#include "client/gpushm_query.h"
 #include "tests/lib/daemon.h"
 
 #include <check.h>

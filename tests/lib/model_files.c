@@ -4,6 +4,7 @@
  */
 #include "tests/lib/model_files.h"
 
+#include "client/gpushm_array.h"
 #include "proto/base/own.h"
 
 #include <check.h>

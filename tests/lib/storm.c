@@ -4,6 +4,7 @@
  * socket, is waited for; everything else must be right at once.
  */
 #include "tests/lib/storm.h"
+#include "tests/lib/result.h"
 
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
@@ -49,14 +50,14 @@ static void start_client(struct storm *s, unsigned i)
 
 static void name_pools(struct storm *s, struct gpushm *conn)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	size_t n = 0, len = 0;
 
 	ck_assert_int_eq(gpushm_pools(conn, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++)
-		if (!pools[i].failed)
+		if (!pools[i]->failed)
 			len += (size_t)snprintf(s->pools + len, sizeof(s->pools) - len, "%s%s",
-						len ? "," : "", pools[i].name);
+						len ? "," : "", pools[i]->name);
 	ck_assert(len > 0 && len < sizeof(s->pools));
 }
 
@@ -110,21 +111,21 @@ static uint32_t count_fds(struct gpushm *conn)
 	ck_assert_int_eq(gpushm_flush(conn, NULL), 0);
 	ck_assert_int_eq(gpushm_status(conn, &st), 0);
 	fds = st->fds;
-	gpushm_status_free(st);
+	gpushm_free(st);
 	return fds;
 }
 
 void storm_measure(struct storm *s, struct gpushm *conn)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	size_t n = 0;
 
 	ck_assert_int_eq(gpushm_pools(conn, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++) {
-		struct gpushm_options o = { .struct_size = sizeof(o), .pool = pools[i].name };
+		struct gpushm_options o = { .struct_size = sizeof(o), .pool = pools[i]->name };
 		struct gpushm_buffer *b = NULL;
 
-		if (!pools[i].failed && gpushm_create(conn, "measured", 1, &o, &b) == 0)
+		if (!pools[i]->failed && gpushm_create(conn, "measured", 1, &o, &b) == 0)
 			ck_assert_int_eq(gpushm_discard(b), 0);
 	}
 	s->fds = count_fds(conn);
@@ -141,44 +142,44 @@ static bool was_killed(const struct storm *s, pid_t pid)
 }
 
 static void check_contents(const struct storm *s, struct gpushm *conn,
-			   const struct gpushm_stat *all, size_t n)
+			   struct gpushm_stat *const *all, size_t n)
 {
 	char why[256];
 
 	for (size_t i = 0; i < n; i++) {
-		ck_assert_msg(stormer_verify_name(conn, all[i].name, why, sizeof(why)) == 0,
-			      "%s: %s", all[i].name, why);
-		ck_assert_msg(!all[i].dirty || was_killed(s, all[i].dirty_pid),
-			      "%s: process %d died as a writer, it is said", all[i].name,
-			      all[i].dirty_pid);
+		ck_assert_msg(stormer_verify_name(conn, all[i]->name, why, sizeof(why)) == 0,
+			      "%s: %s", all[i]->name, why);
+		ck_assert_msg(!all[i]->dirty || was_killed(s, all[i]->dirty_pid),
+			      "%s: process %d died as a writer, it is said", all[i]->name,
+			      all[i]->dirty_pid);
 	}
 }
 
 /* No client is active now, and all are one user. */
-static void check_sums(struct gpushm *conn, const struct gpushm_stat *all, size_t n)
+static void check_sums(struct gpushm *conn, struct gpushm_stat *const *all, size_t n)
 {
 	struct gpushm_status *st = NULL;
 	uint64_t bytes = 0, allocated = 0, leases = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		bytes += all[i].bytes;
-		allocated += all[i].allocated_bytes;
-		leases += all[i].readers + all[i].writers;
+		bytes += all[i]->bytes;
+		allocated += all[i]->allocated_bytes;
+		leases += all[i]->readers + all[i]->writers;
 	}
 	ck_assert_int_eq(gpushm_status(conn, &st), 0);
 	ck_assert_uint_eq(st->n_usage, 1);
-	ck_assert_uint_eq(st->usage[0].bytes, bytes);
-	ck_assert_uint_eq(st->usage[0].buffers, n);
-	ck_assert_uint_eq(st->usage[0].leases, leases);
+	ck_assert_uint_eq(st->usage[0]->bytes, bytes);
+	ck_assert_uint_eq(st->usage[0]->buffers, n);
+	ck_assert_uint_eq(st->usage[0]->leases, leases);
 	ck_assert_uint_eq(st->buffers, n);
 	ck_assert_uint_eq(st->leases, leases);
 	ck_assert_uint_eq(client_used_bytes(), allocated);
-	gpushm_status_free(st);
+	gpushm_free(st);
 }
 
 static void check_all(struct storm *s, struct gpushm *conn)
 {
-	struct gpushm_stat *all = NULL;
+	struct gpushm_stat **all = NULL;
 	size_t n = 0;
 
 	ck_assert_msg(gpushm_list(conn, "", 0, &all, &n) == 0, "%s", gpushm_error());
@@ -187,8 +188,8 @@ static void check_all(struct storm *s, struct gpushm *conn)
 	check_sums(conn, all, n);
 	check_contents(s, conn, all, n);
 	for (size_t i = 0; i < n; i++)
-		ck_assert_int_eq(gpushm_unlink(conn, all[i].name), 0);
-	gpushm_stat_free(all, n);
+		ck_assert_int_eq(gpushm_unlink(conn, all[i]->name), 0);
+	gpushm_free(all);
 }
 
 static bool only_we_are_left(struct gpushm *conn)
@@ -198,9 +199,9 @@ static bool only_we_are_left(struct gpushm *conn)
 
 	ck_assert_int_eq(gpushm_status(conn, &st), 0);
 	ok = st->buffers == 0 && st->leases == 0 && st->suspects == 0 && st->waiting == 0 &&
-	     st->peers == 1 && st->n_usage == 1 && st->usage[0].bytes == 0 &&
-	     st->usage[0].buffers == 0 && st->usage[0].leases == 0 && st->usage[0].peers == 1;
-	gpushm_status_free(st);
+	     st->peers == 1 && st->n_usage == 1 && st->usage[0]->bytes == 0 &&
+	     st->usage[0]->buffers == 0 && st->usage[0]->leases == 0 && st->usage[0]->peers == 1;
+	gpushm_free(st);
 	return ok;
 }
 

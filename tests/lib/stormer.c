@@ -8,6 +8,7 @@
  */
 #include "tests/lib/stormer.h"
 
+#include "client/gpushm_query.h"
 #include "proto/base/own.h"
 
 #include <poll.h>
@@ -124,7 +125,7 @@ unsigned stormer_suspects(struct gpushm *c)
 	struct gpushm_status *st = NULL;
 	unsigned n = gpushm_status(c, &st) == 0 ? st->suspects : UINT32_MAX;
 
-	gpushm_status_free(st);
+	gpushm_free(st);
 	return n;
 }
 
@@ -205,7 +206,7 @@ static void inspect(struct stormer *s, struct own_buffer *x)
 	must(s, "stat", x->name, gpushm_stat(s->c, x->name, 0, 0, &st), 0);
 	if (st->dirty && st->dirty_pid == getpid())
 		fail(s, "stat", x->name, 0, "a living process is said to have died");
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 }
 
 static void use_own(struct stormer *s, struct own_buffer *x)
@@ -252,40 +253,40 @@ static void write_again(struct stormer *s, const char *name)
 
 static void visit(struct stormer *s)
 {
-	struct gpushm_stat *all = NULL, *x;
+	struct gpushm_stat **all = NULL, *x;
 	char why[256];
 	size_t n = 0;
 	int r;
 
 	must(s, "list", "", gpushm_list(s->c, "storm/", 0, &all, &n), 0);
-	x = n ? &all[choose(s, (unsigned)n)] : NULL;
+	x = n ? all[choose(s, (unsigned)n)] : NULL;
 	r = x ? stormer_verify_name(s->c, x->name, why, sizeof(why)) : 0;
 	if (r < 0 && r != -ENOENT && r != -EAGAIN)
 		fail(s, "visit", x->name, r, why);
 	if (x && r == 0 && x->state == GPUSHM_SHARED)
 		write_again(s, x->name);
-	gpushm_stat_free(all, n);
+	gpushm_free(all);
 }
 
 /* Checks the buffers of the client that was killed: all that it had published exist. */
 static void inherit(struct stormer *s, const char *former)
 {
-	struct gpushm_stat *all = NULL;
+	struct gpushm_stat **all = NULL;
 	char prefix[32], why[256];
 	size_t n = 0;
 
 	snprintf(prefix, sizeof(prefix), "storm/%s/", former);
 	must(s, "list", prefix, gpushm_list(s->c, prefix, 0, &all, &n), 0);
 	for (size_t i = 0; i < n; i++) {
-		bool may_go = all[i].transient || all[i].state == GPUSHM_FILLING;
-		int r = stormer_verify_name(s->c, all[i].name, why, sizeof(why));
+		bool may_go = all[i]->transient || all[i]->state == GPUSHM_FILLING;
+		int r = stormer_verify_name(s->c, all[i]->name, why, sizeof(why));
 
 		if (r < 0 && !(may_go && (r == -ENOENT || r == -EAGAIN)))
-			fail(s, "inheritance", all[i].name, r, why);
-		must(s, "unlink", all[i].name, gpushm_unlink(s->c, all[i].name),
+			fail(s, "inheritance", all[i]->name, r, why);
+		must(s, "unlink", all[i]->name, gpushm_unlink(s->c, all[i]->name),
 		     may_go ? -ENOENT : 0);
 	}
-	gpushm_stat_free(all, n);
+	gpushm_free(all);
 }
 
 /* ---- its life ---- */

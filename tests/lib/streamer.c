@@ -171,10 +171,9 @@ static int failed(const char *what)
 
 static void wait_for_readers(struct gpushm_stream *s, uint32_t n)
 {
-	struct gpushm_stream_stats stats = { 0 };
+	struct gpushm_stream_stats stats = { .struct_size = sizeof(stats) };
 
-	while (stats.readers < n && !input_has_ended() &&
-	       gpushm_stream_stats(s, sizeof(stats), &stats) == 0)
+	while (stats.readers < n && !input_has_ended() && gpushm_stream_stats(s, &stats) == 0)
 		pause_us(100);
 }
 

@@ -5,7 +5,7 @@
  */
 #include "tests/lib/user.h"
 
-#include "client/gpushm.h"
+#include "client/gpushm_query.h"
 #include "proto/base/own.h"
 
 #include <check.h>
@@ -73,16 +73,16 @@ static int print_owner(struct user *u, const char *name)
 static int count(struct user *u, const char *what, const char *name)
 {
 	struct gpushm *conn = u->conns[u->n_conns - 1];
-	struct gpushm_stat *st = NULL;
-	size_t n = 1, shown;
-	int r = what[0] == 'l' ? gpushm_list(conn, name, 0, &st, &n)
+	struct gpushm_stat **all = NULL, *st = NULL;
+	size_t n = 1;
+	int r = what[0] == 'l' ? gpushm_list(conn, name, 0, &all, &n)
 			       : gpushm_stat(conn, name, 0, GPUSHM_HOLDERS, &st);
 
 	if (r < 0)
 		return r;
-	shown = what[0] == 'l' ? n : st->n_holders;
-	gpushm_stat_free(st, n);
-	printf("%zu\n", shown);
+	printf("%zu\n", st ? st->n_holders : n);
+	gpushm_free(all);
+	gpushm_free(st);
 	return 1;
 }
 

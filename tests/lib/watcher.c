@@ -20,7 +20,7 @@ int watcher_holder_role(char **args)
 	struct gpushm *conn = NULL;
 	struct gpushm_buffer *b = NULL;
 	struct gpushm_watch *watch = NULL;
-	struct gpushm_event e;
+	struct gpushm_event e = { .struct_size = sizeof(e) };
 
 	if (gpushm_connect(args[0], &conn) < 0)
 		return 1;
@@ -60,24 +60,25 @@ void watcher_kill(struct role_process *p)
 
 struct gpushm_event watcher_next(struct gpushm_watch *watch)
 {
-	struct gpushm_event e;
+	struct gpushm_event e = { .struct_size = sizeof(e) };
 
 	ck_assert_msg(gpushm_watch_next(watch, WATCHER_LONG_MS, &e) == 0, "%s", gpushm_error());
 	return e;
 }
 
-void watcher_expect(enum gpushm_event_kind what, const char *name, uint64_t id)
+uint64_t watcher_expect(enum gpushm_event_kind what, const char *name, uint64_t id)
 {
 	struct gpushm_event e = watcher_next(w);
 
 	ck_assert_msg(e.what == what && strcmp(e.name, name) == 0 && e.buffer == id,
 		      "event %d of \"%s\", buffer %lu; expected %d of \"%s\", %lu", e.what, e.name,
 		      e.buffer, what, name, id);
+	return e.previous;
 }
 
 void watcher_expect_nothing(void)
 {
-	struct gpushm_event e;
+	struct gpushm_event e = { .struct_size = sizeof(e) };
 
 	ck_assert_int_eq(gpushm_watch_next(w, 0, &e), -ETIMEDOUT);
 }
@@ -92,7 +93,7 @@ struct gpushm_buffer *watcher_shared(const char *name)
 
 void watcher_settle(void)
 {
-	struct gpushm_event e;
+	struct gpushm_event e = { .struct_size = sizeof(e) };
 
 	do
 		ck_assert_int_eq(gpushm_watch_next(w, 0, &e), -ETIMEDOUT);

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "client/gpushm.h"
+#include "client/gpushm_query.h"
 #include "tests/lib/role.h"
 
 #include <stdint.h>
@@ -17,9 +17,10 @@ extern struct gpushm_watch *w;
 /* Makes the watch on the connection of tests/lib/client.h. The caller frees it. */
 void watcher_begin(void);
 
-/* The next event of a watch; and the event that w must deliver next. */
+/* The next event of a watch; and the event that w must deliver next, of which the id of the name's
+ * buffer before is returned. */
 struct gpushm_event watcher_next(struct gpushm_watch *watch);
-void watcher_expect(enum gpushm_event_kind what, const char *name, uint64_t id);
+uint64_t watcher_expect(enum gpushm_event_kind what, const char *name, uint64_t id);
 void watcher_expect_nothing(void);
 
 /* Returns when the daemon has the WATCH request, so that the next change is reported in its reply.

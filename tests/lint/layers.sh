@@ -22,7 +22,7 @@ client/python    public
 client/examples  public client/common
 client           public
 '
-public='gpushm.h gpushm_stream.h gpushm_metrics.h gpushm_load.h'
+public='gpushm.h gpushm_array.h gpushm_query.h gpushm_events.h gpushm_metrics.h gpushm_cleanup.h gpushm_stream.h gpushm_load.h'
 
 floors='
 proto/base
@@ -129,7 +129,7 @@ BEGIN {
 	}
 	split($0, quoted, "\"")
 	target = quoted[2]
-	if (target ~ /\.pb-c\.h$/) # generated
+	if (target ~ /\.pb-c\.h$|^(gpushm_records|records_table)\.h$/) # generated
 		next
 	if (target !~ /\//)
 		complain("\"" target "\": includes are written from the root of the repository")

@@ -94,8 +94,10 @@ functions() { # HEADERS PAGE
 		$1 == ".Fc" { print result call ");"; call = "" }' "$2" >"$folder/told"
 	same "prototype" "$2"
 }
-functions 'client/gpushm.h client/gpushm_metrics.h' man/gpushm.3
-grep -oh '\<gpushm_[a-z0-9_]*(' client/gpushm.h client/gpushm_metrics.h | tr -d '(' >"$folder/there"
+core='client/gpushm.h client/gpushm_array.h client/gpushm_query.h client/gpushm_events.h client/gpushm_metrics.h client/gpushm_cleanup.h'
+functions "$core" man/gpushm.3
+# shellcheck disable=SC2086
+grep -oh '\<gpushm_[a-z0-9_]*(' $core | tr -d '(' >"$folder/there"
 grep -o 'Fn gpushm_[a-z0-9_]*' man/gpushm.3 | sed 's/Fn //' >"$folder/told"
 same "function" man/gpushm.3
 functions client/gpushm_load.h man/gpushm_load.3

@@ -45,7 +45,7 @@ listed() {
 	fi
 }
 
-compare 'client/gpushm.h client/gpushm_metrics.h client/gpushm_stream.h' "$build/libgpushm.so.0" -v '@GPUSHM_PRIVATE$'
+compare "$(make -s --no-print-directory BUILD="$build" print-HEADERS)" "$build/libgpushm.so.0" -v '@GPUSHM_PRIVATE$'
 compare client/gpushm_private.h "$build/libgpushm.so.0" '@GPUSHM_PRIVATE$'
 compare client/gpushm_load.h "$build/libgpushm-load.so.0" -v PRIVATE_
 compare client/gpushm_load_private.h "$build/libgpushm-load.so.0" PRIVATE_

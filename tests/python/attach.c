@@ -3,7 +3,7 @@
  * The C side of bench_attach.py: `attach NAME N` opens the buffer's array and closes the buffer, N
  * times on one connection, and prints the nanoseconds of each.
  */
-#include "client/gpushm.h"
+#include "client/gpushm_array.h"
 
 #include <err.h>
 #include <stdio.h>

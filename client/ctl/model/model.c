@@ -196,9 +196,9 @@ int model_open(struct ctl *ctl, const char *name, uint64_t timeout, struct gpush
 const struct gpushm_attr *model_attr(const struct gpushm_stat *s, const char *key)
 {
 	for (size_t i = 0; i < s->n_attrs; i++)
-		if (!strcmp(s->attrs[i].key, key) &&
-		    !memchr(s->attrs[i].value, '\0', s->attrs[i].size))
-			return &s->attrs[i];
+		if (!strcmp(s->attrs[i]->key, key) &&
+		    !memchr(s->attrs[i]->value, '\0', s->attrs[i]->size))
+			return s->attrs[i];
 	return NULL;
 }
 

@@ -89,7 +89,7 @@ static bool is_daemon_away(const struct ctl *ctl)
 	bool away = gpushm_status(ctl->connection, &status) < 0;
 
 	if (!away)
-		gpushm_status_free(status);
+		gpushm_free(status);
 	return away;
 }
 
@@ -158,7 +158,7 @@ static bool is_gone(struct pull *p)
 	p->look = clock_monotonic_ms() + LOOK_MS;
 	r = gpushm_stat(p->ctl->connection, p->here, 0, 0, &st);
 	if (r == 0)
-		gpushm_stat_free(st, 1);
+		gpushm_free(st);
 	return r == -ENOENT || r == -ECONNRESET || r == -ECONNREFUSED;
 }
 

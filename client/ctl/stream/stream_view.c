@@ -38,8 +38,8 @@ static const struct gpushm_stream_reader *find(const struct gpushm_stream_info *
 					       const struct gpushm_stream_reader *r)
 {
 	for (size_t i = 0; s && i < s->n_readers; i++)
-		if (s->readers[i].index == r->index && s->readers[i].joined_ns == r->joined_ns)
-			return &s->readers[i];
+		if (s->readers[i]->index == r->index && s->readers[i]->joined_ns == r->joined_ns)
+			return s->readers[i];
 	return NULL;
 }
 
@@ -74,11 +74,11 @@ const struct gpushm_stream_reader *stream_oldest(const struct gpushm_stream_info
 	uint64_t least = UINT64_MAX;
 
 	for (size_t i = 0; i < s->n_readers; i++) {
-		uint64_t frame = stream_needs(s, &s->readers[i]);
+		uint64_t frame = stream_needs(s, s->readers[i]);
 
 		if (frame && frame < least) {
 			least = frame;
-			oldest = &s->readers[i];
+			oldest = s->readers[i];
 		}
 	}
 	return oldest;

@@ -57,7 +57,7 @@ void stream_add_facts(struct table *t, const struct ctl *ctl, const struct strea
 /* streams.c: looks at all streams with that prefix, twice if `delay` is not 0. *ret and *ret_before
  * are arrays of *ret_n and *ret_n_before. An exit code. */
 struct stream_looks {
-	struct gpushm_stream_info *now, *before; /* owned */
+	struct gpushm_stream_info **now, **before; /* owned */
 	size_t n, n_before;
 };
 int stream_look(struct ctl *ctl, const char *prefix, uint64_t delay_ms, struct stream_looks *ret);

@@ -4,6 +4,7 @@
  * are, how far behind, and who is in the way of the producer. It looks twice, because only two
  * looks give a rate. `gpushmctl stat` shows one stream by the same functions.
  */
+#include "client/ctl/record_json.h"
 #include "client/ctl/stream/stream_view.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
@@ -21,8 +22,8 @@ struct options {
 
 void stream_looks_done(struct stream_looks *l)
 {
-	l->now = gpushm_streams_free(l->now, l->n);
-	l->before = gpushm_streams_free(l->before, l->n_before);
+	l->now = gpushm_free(l->now);
+	l->before = gpushm_free(l->before);
 	l->n = l->n_before = 0;
 }
 
@@ -49,11 +50,11 @@ int stream_look(struct ctl *ctl, const char *prefix, uint64_t delay_ms, struct s
 
 struct stream_view stream_view_at(const struct stream_looks *l, size_t i)
 {
-	struct stream_view v = { .now = &l->now[i] };
+	struct stream_view v = { .now = l->now[i] };
 
 	for (size_t k = 0; k < l->n_before && !v.before; k++)
-		if (l->before[k].buffer == v.now->buffer)
-			v.before = &l->before[k];
+		if (l->before[k]->buffer == v.now->buffer)
+			v.before = l->before[k];
 	return v;
 }
 
@@ -67,17 +68,6 @@ static void json_rate(struct json *j, double rate)
 		json_value(j, "rate", "%.3f", rate);
 }
 
-static void json_process(struct json *j, pid_t pid, const char *command)
-{
-	if (pid) {
-		json_int(j, "pid", pid);
-		json_string(j, "command", command);
-	} else {
-		json_null(j, "pid");
-		json_null(j, "command");
-	}
-}
-
 /* 0: there is no such frame. */
 static void json_frame(struct json *j, const char *key, uint64_t frame)
 {
@@ -87,35 +77,12 @@ static void json_frame(struct json *j, const char *key, uint64_t frame)
 		json_null(j, key);
 }
 
-static void json_limit(struct json *j, const char *key, uint64_t ms)
-{
-	if (ms == GPUSHM_WAIT_FOREVER)
-		json_null(j, key);
-	else
-		json_uint(j, key, ms);
-}
-
-static void json_reader(struct json *j, const struct stream_view *v,
-			const struct gpushm_stream_reader *r)
+static void write_reader(struct json *j, const struct stream_view *v,
+			 const struct gpushm_stream_reader *r)
 {
 	json_open(j, NULL, '{');
-	json_uint(j, "reader", r->index);
-	json_string(j, "follow", follow_word(r->follow));
-	json_process(j, r->pid, r->command);
-	if (r->uid == (uid_t)-1) {
-		json_null(j, "uid");
-		json_null(j, "user");
-	} else {
-		json_uint(j, "uid", r->uid);
-		json_string(j, "user", output_user(r->uid));
-	}
-	json_time(j, "joined", r->joined_ns);
+	json_record(j, json_reader, r, false);
 	json_rate(j, stream_reader_rate(v, r));
-	json_uint(j, "lag", r->lag);
-	json_uint(j, "taken", r->taken);
-	json_uint(j, "skipped", r->skipped);
-	json_uint(j, "held", r->held);
-	json_uint(j, "max_held", r->max_held);
 	json_frame(j, "oldest", r->held ? r->oldest : 0);
 	if (r->held && r->oldest)
 		json_uint(j, "oldest_ms", r->oldest_ms);
@@ -123,8 +90,6 @@ static void json_reader(struct json *j, const struct stream_view *v,
 		json_null(j, "oldest_ms");
 	json_frame(j, "needs", stream_needs(v->now, r));
 	json_bool(j, "stuck", stream_is_stuck(v->now, r));
-	json_bool(j, "dropped", r->dropped);
-	json_bool(j, "ending", r->suspect);
 	json_close(j, '}');
 }
 
@@ -133,40 +98,20 @@ void stream_json_members(struct json *j, const struct stream_view *v)
 	const struct gpushm_stream_info *s = v->now;
 	const struct gpushm_stream_reader *oldest = stream_oldest(s);
 
-	json_id(j, "id", s->buffer);
-	json_string(j, "name", s->name[0] ? s->name : NULL);
-	json_string(j, "pool", s->pool);
-	json_uint(j, "uid", s->uid);
-	json_string(j, "user", output_user(s->uid));
-	json_string(j, "state", stream_state_word(s->state));
-	json_process(j, s->pid, s->command);
-	json_uint(j, "producers", s->producers);
-	json_uint(j, "slots", s->slots);
-	json_uint(j, "slot_bytes", s->slot_bytes);
+	json_record(j, json_stream, s, false);
 	json_frame(j, "newest", s->newest);
 	if (s->newest)
 		json_value(j, "age_ms", "%.3f", (double)stream_age(s) / 1e6);
 	else
 		json_null(j, "age_ms");
 	json_rate(j, stream_rate(v));
-	json_uint(j, "stalls", s->stalls);
-	json_value(j, "stalled_seconds", "%.6f", (double)s->stalled_ns / 1e9);
-	json_uint(j, "waiting_ms", s->waiting_ms);
-	json_limit(j, "limit_ms", s->limit_ms);
-	json_string(j, "delivery", delivery_word(s->delivery));
-	json_bool(j, "keep_queue", s->keep_queue);
-	json_uint(j, "queued", s->queued);
-	json_uint(j, "redone", s->redone);
-	json_uint(j, "lost", s->lost);
-	json_uint(j, "dropped", s->dropped);
-	json_uint(j, "max_readers", s->readers_max);
 	if (oldest)
 		json_uint(j, "oldest_reader", oldest->index);
 	else
 		json_null(j, "oldest_reader");
 	json_open(j, "readers", '[');
 	for (size_t i = 0; i < s->n_readers; i++)
-		json_reader(j, v, &s->readers[i]);
+		write_reader(j, v, s->readers[i]);
 	json_close(j, ']');
 }
 
@@ -227,7 +172,7 @@ static void add_stream(struct table *t, const struct stream_view *v)
 	table_cell(t, TABLE_PLAIN, "%s", output_user(s->uid));
 	table_cell(t, TABLE_WARN, "%s", s->waiting_ms ? "waits" : "");
 	for (size_t i = 0; i < s->n_readers; i++)
-		add_reader(t, v, &s->readers[i]);
+		add_reader(t, v, s->readers[i]);
 }
 
 /* The sentence about a reader or, for NULL, about the stream; if there is one. */
@@ -252,9 +197,9 @@ static int print_table(const struct ctl *ctl, const struct stream_looks *l)
 	}
 	r = ctl_print(ctl, t);
 	for (size_t i = 0; r == CTL_OK && i < l->n; i++) {
-		print_note(&l->now[i], NULL);
-		for (size_t k = 0; k < l->now[i].n_readers; k++)
-			print_note(&l->now[i], &l->now[i].readers[k]);
+		print_note(l->now[i], NULL);
+		for (size_t k = 0; k < l->now[i]->n_readers; k++)
+			print_note(l->now[i], l->now[i]->readers[k]);
 	}
 	return r;
 }
@@ -266,7 +211,7 @@ static void add_group(struct table *t, const struct gpushm_stream_info *s)
 	bool shared = s->queued || s->redone || s->lost;
 
 	for (size_t i = 0; i < s->n_readers; i++)
-		shared = shared || s->readers[i].follow == GPUSHM_SHARE;
+		shared = shared || s->readers[i]->follow == GPUSHM_SHARE;
 	if (shared)
 		table_fact(t, "share", TABLE_PLAIN,
 			   "%s; %" PRIu64 " queued, %" PRIu64 " given to another reader, %" PRIu64
@@ -286,7 +231,7 @@ static void add_note(struct table *t, const struct gpushm_stream_info *s,
 static void add_reader_fact(struct table *t, const struct stream_view *v,
 			    const struct gpushm_stream_reader *r)
 {
-	table_fact(t, r == v->now->readers ? "readers" : "", TABLE_PLAIN,
+	table_fact(t, r == v->now->readers[0] ? "readers" : "", TABLE_PLAIN,
 		   "%u: %s (%s), %s, %s frames/s, lag %" PRIu64 ", %" PRIu64
 		   " skipped, holds %u of %u",
 		   r->index, stream_process(r->pid, r->command).text,
@@ -310,13 +255,13 @@ void stream_add_facts(struct table *t, const struct ctl *ctl, const struct strea
 		   (double)s->stalled_ns / 1e9);
 	add_group(t, s);
 	for (size_t i = 0; i < s->n_readers; i++)
-		add_reader_fact(t, v, &s->readers[i]);
+		add_reader_fact(t, v, s->readers[i]);
 	if (s->dropped)
 		table_fact(t, "dropped", TABLE_PLAIN, "%u %s so far",
 			   OUTPUT_COUNT(s->dropped, "reader"));
 	add_note(t, s, NULL);
 	for (size_t i = 0; i < s->n_readers; i++)
-		add_note(t, s, &s->readers[i]);
+		add_note(t, s, s->readers[i]);
 }
 
 /* ---- the command ---- */
@@ -347,8 +292,8 @@ static int print_json(struct json *j, const struct stream_looks *l)
 static int print_names(const struct stream_looks *l)
 {
 	for (size_t i = 0; i < l->n; i++)
-		if (l->now[i].name[0])
-			puts(l->now[i].name);
+		if (l->now[i]->name[0])
+			puts(l->now[i]->name);
 	return CTL_OK;
 }
 

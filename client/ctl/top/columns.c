@@ -161,8 +161,8 @@ static struct cell buffer_holders(const struct model *m, size_t at, bool exact)
 
 	for (i = 0; i < s->n_holders && i < 3; i++)
 		len += (size_t)snprintf(c.text + len, sizeof(c.text) - len, "%s%s %d%s",
-					i ? ", " : "", s->holders[i].command, s->holders[i].pid,
-					s->holders[i].suspect ? " (ending)" : "");
+					i ? ", " : "", s->holders[i]->command, s->holders[i]->pid,
+					s->holders[i]->suspect ? " (ending)" : "");
 	if (i < s->n_holders)
 		snprintf(c.text + len, sizeof(c.text) - len, ", %zu more", s->n_holders - i);
 	return c;

@@ -6,6 +6,7 @@
 
 #include "client/ctl/top/model.h"
 #include "client/ctl/top/page.h"
+#include "gpushm_records.h"
 
 /* How a table is shown. */
 struct table_form {

@@ -10,8 +10,8 @@
 
 static void drop_oldest(struct history *h)
 {
-	h->n -= h->batches[0]->n;
-	gpushm_events_free(h->batches[0]);
+	h->n -= h->batches[0]->n_events;
+	gpushm_free(h->batches[0]);
 	memmove(h->batches, h->batches + 1, --h->n_batches * sizeof(*h->batches));
 }
 
@@ -19,20 +19,20 @@ int history_add(struct history *h, struct gpushm_events *batch)
 {
 	struct gpushm_events **grown;
 
-	if (!batch->n) {
-		gpushm_events_free(batch);
+	if (!batch->n_events) {
+		gpushm_free(batch);
 		return 0;
 	}
-	while (h->n_batches && h->n - h->batches[0]->n + batch->n >= HISTORY_EVENTS)
+	while (h->n_batches && h->n - h->batches[0]->n_events + batch->n_events >= HISTORY_EVENTS)
 		drop_oldest(h);
 	grown = reallocarray(h->batches, h->n_batches + 1, sizeof(*grown));
 	if (!grown) {
-		gpushm_events_free(batch);
+		gpushm_free(batch);
 		return -ENOMEM;
 	}
 	h->batches = grown;
 	h->batches[h->n_batches++] = batch;
-	h->n += batch->n;
+	h->n += batch->n_events;
 	return 0;
 }
 
@@ -58,7 +58,7 @@ void history_prepend(struct history *h, struct history *from)
 void history_done(struct history *h)
 {
 	for (size_t i = 0; i < h->n_batches; i++)
-		gpushm_events_free(h->batches[i]);
+		gpushm_free(h->batches[i]);
 	free(h->batches);
 	*h = (struct history){ 0 };
 }

@@ -49,12 +49,12 @@ static void compare_buffers(struct model *m, const struct sample *before)
 		const struct gpushm_stat *s = m->buffers[i].stat;
 		bool known;
 
-		while (k < before->n_buffers && before->buffers[k].id < s->id)
+		while (k < before->n_buffers && before->buffers[k]->id < s->id)
 			k++;
-		known = k < before->n_buffers && before->buffers[k].id == s->id;
+		known = k < before->n_buffers && before->buffers[k]->id == s->id;
 		/* The count wraps. */
 		m->buffers[i].opens =
-			(uint32_t)(s->opens - (known ? before->buffers[k].opens : 0)) / m->seconds;
+			(uint32_t)(s->opens - (known ? before->buffers[k]->opens : 0)) / m->seconds;
 	}
 }
 
@@ -62,8 +62,8 @@ static void compare_pools(struct model *m, const struct sample *before)
 {
 	for (size_t i = 0; i < m->n[TOP_POOLS]; i++)
 		for (size_t k = 0; k < before->n_pools; k++)
-			if (!strcmp(m->pools[i].pool->name, before->pools[k].name))
-				m->pools[i].bytes = rate(m, before->pools[k].used_bytes,
+			if (!strcmp(m->pools[i].pool->name, before->pools[k]->name))
+				m->pools[i].bytes = rate(m, before->pools[k]->used_bytes,
 							 m->pools[i].pool->used_bytes);
 }
 
@@ -75,8 +75,8 @@ static void compare_users(struct model *m, const struct sample *before)
 		uint64_t bytes = 0;
 
 		for (size_t k = 0; k < before->status->n_usage; k++)
-			if (before->status->usage[k].uid == u->uid)
-				bytes = before->status->usage[k].bytes;
+			if (before->status->usage[k]->uid == u->uid)
+				bytes = before->status->usage[k]->bytes;
 		m->users[i].bytes = rate(m, bytes, u->bytes);
 	}
 }
@@ -109,7 +109,7 @@ static size_t add_holders(struct top_process *list, size_t n, const struct gpush
 	size_t first = n;
 
 	for (size_t i = 0; i < s->n_holders; i++) {
-		const struct gpushm_holder *h = &s->holders[i];
+		const struct gpushm_holder *h = s->holders[i];
 		struct top_process p = { .pid = h->pid,
 					 .uid = h->uid,
 					 .ending = h->suspect,
@@ -157,13 +157,13 @@ static int list_processes(struct model *m, const struct sample *now)
 	size_t n = 0;
 
 	for (size_t i = 0; i < now->n_buffers; i++)
-		n += now->buffers[i].n_holders;
+		n += now->buffers[i]->n_holders;
 	m->processes = calloc(n + 1, sizeof(*m->processes));
 	if (!m->processes)
 		return -ENOMEM;
 	n = 0;
 	for (size_t i = 0; i < now->n_buffers; i++)
-		n = add_holders(m->processes, n, &now->buffers[i]);
+		n = add_holders(m->processes, n, now->buffers[i]);
 	qsort(m->processes, n, sizeof(*m->processes), by_process);
 	m->n[TOP_PROCESSES] = join(m->processes, n);
 	return 0;
@@ -182,11 +182,11 @@ static int list_all(struct model *m, const struct sample *now)
 	m->n[TOP_POOLS] = now->n_pools;
 	m->n[TOP_USERS] = now->status->n_usage;
 	for (size_t i = 0; i < now->n_buffers; i++)
-		m->buffers[i] = (struct top_buffer){ &now->buffers[i], NAN };
+		m->buffers[i] = (struct top_buffer){ now->buffers[i], NAN };
 	for (size_t i = 0; i < now->n_pools; i++)
-		m->pools[i] = (struct top_pool){ &now->pools[i], NAN };
+		m->pools[i] = (struct top_pool){ now->pools[i], NAN };
 	for (size_t i = 0; i < now->status->n_usage; i++)
-		m->users[i] = (struct top_user){ &now->status->usage[i], NAN };
+		m->users[i] = (struct top_user){ now->status->usage[i], NAN };
 	return list_processes(m, now);
 }
 
@@ -196,7 +196,7 @@ static int list_events(struct model *m, const struct history *h)
 	if (!m->events)
 		return -ENOMEM;
 	for (size_t i = 0; i < h->n_batches; i++)
-		for (size_t k = 0; k < h->batches[i]->n; k++)
+		for (size_t k = 0; k < h->batches[i]->n_events; k++)
 			m->events[m->n[TOP_EVENTS]++] = h->batches[i]->events[k];
 	return 0;
 }

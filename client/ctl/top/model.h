@@ -6,6 +6,7 @@
 #pragma once
 
 #include "client/ctl/top/sample.h"
+#include "client/gpushm_query.h"
 
 #include <stdbool.h>
 

@@ -29,9 +29,9 @@ static void free_sample(struct sample **s)
 struct sample *sample_free(struct sample *s)
 {
 	if (s) {
-		gpushm_status_free(s->status);
-		gpushm_stat_free(s->buffers, s->n_buffers);
-		free(s->pools);
+		gpushm_free(s->status);
+		gpushm_free(s->buffers);
+		gpushm_free(s->pools);
 		history_done(&s->events);
 	}
 	free(s);
@@ -88,10 +88,10 @@ uint64_t sample_due(uint64_t began, uint64_t ended, uint64_t period)
 static uint64_t succeeded(const struct gpushm_metrics *m, const char *verb)
 {
 	for (size_t i = 0; i < m->n_verbs; i++)
-		for (size_t k = 0; !strcmp(m->verbs[i].verb, verb) && k < m->verbs[i].n_results;
+		for (size_t k = 0; !strcmp(m->verbs[i]->verb, verb) && k < m->verbs[i]->n_results;
 		     k++)
-			if (!strcmp(m->verbs[i].results[k].code, "OK"))
-				return m->verbs[i].results[k].count;
+			if (!strcmp(m->verbs[i]->results[k]->code, "OK"))
+				return m->verbs[i]->results[k]->count;
 	return 0;
 }
 
@@ -104,7 +104,7 @@ static int take_counts(struct gpushm *c, struct sample *s)
 		return r;
 	s->creates = succeeded(m, "create");
 	s->opens = succeeded(m, "open");
-	gpushm_metrics_free(m);
+	gpushm_free(m);
 	return 0;
 }
 

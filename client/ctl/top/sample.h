@@ -6,7 +6,7 @@
 #pragma once
 
 #include "client/ctl/top/history.h"
-#include "client/gpushm.h"
+#include "client/gpushm_query.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,9 +18,9 @@ struct sample {
 	uint64_t cost_ns;  /* how long the requests took */
 
 	struct gpushm_status *status; /* owned */
-	struct gpushm_pool *pools;    /* owned */
+	struct gpushm_pool **pools;   /* owned */
 	size_t n_pools;
-	struct gpushm_stat *buffers; /* owned; ids grow */
+	struct gpushm_stat **buffers; /* owned; ids grow */
 	size_t n_buffers;
 
 	/* Requests that succeeded since the daemon started. */

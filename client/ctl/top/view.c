@@ -309,7 +309,7 @@ static void buffer_text(const struct model *m, const struct gpushm_stat *s, bool
 		 OUTPUT_COUNT(s->readers, "reader"), OUTPUT_COUNT(s->writers, "writer"),
 		 OUTPUT_COUNT(s->opens, "time"));
 	for (size_t i = 0; i < s->n_holders; i++) {
-		const struct gpushm_holder *h = &s->holders[i];
+		const struct gpushm_holder *h = s->holders[i];
 
 		add_fact(page, "", h->suspect ? TABLE_WARN : TABLE_PLAIN,
 			 "%d %s (%s): %s, for %s%s", h->pid, h->command, output_user(h->uid),
@@ -325,7 +325,7 @@ static bool holds(const struct gpushm_stat *s, const struct top_process *p, enum
 
 	*ret = GPUSHM_READ;
 	for (size_t i = 0; i < s->n_holders; i++) {
-		const struct gpushm_holder *h = &s->holders[i];
+		const struct gpushm_holder *h = s->holders[i];
 
 		if (h->pid != p->pid || h->uid != p->uid || strcmp(h->command, p->command) != 0)
 			continue;

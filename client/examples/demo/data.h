@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include <gpushm.h>
+#include <gpushm_array.h>
 
 #define DATA_NDIM_MAX 4
 #define DATA_BUFFERS 3 /* model, samples, answers */

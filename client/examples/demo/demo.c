@@ -12,6 +12,7 @@
 #include "client/examples/demo/server.h"
 #include "client/examples/demo/wait.h"
 #include "client/examples/demo/workers.h"
+#include "client/gpushm_query.h"
 #include "proto/words.h"
 
 #include <err.h>
@@ -62,21 +63,21 @@ static int rank(const struct gpushm_pool *p)
 
 static int choose_pool(struct demo *d)
 {
-	struct gpushm_pool *pools = NULL;
+	struct gpushm_pool **pools = NULL;
 	size_t n = 0;
 	int best = 0, r = gpushm_pools(d->c, &pools, &n);
 
 	if (r < 0)
 		return complain(r, "pools");
 	for (size_t i = 0; i < n; i++) {
-		int this = rank(&pools[i]);
+		int this = rank(pools[i]);
 
 		if (this > best) {
 			best = this;
-			d->pool = pools[i];
+			d->pool = *pools[i];
 		}
 	}
-	free(pools);
+	gpushm_free(pools);
 	if (best == 0) {
 		warnx("no pool can be used");
 		return -ENODEV;
@@ -90,16 +91,16 @@ static int choose_pool(struct demo *d)
 
 static int used_bytes(struct demo *d, uint64_t *ret)
 {
-	struct gpushm_pool *pools = NULL;
+	struct gpushm_pool **pools = NULL;
 	size_t n = 0;
 	int r = gpushm_pools(d->c, &pools, &n);
 
 	if (r < 0)
 		return complain(r, "pools");
 	for (size_t i = 0; i < n; i++)
-		if (strcmp(pools[i].name, d->pool.name) == 0)
-			*ret = pools[i].used_bytes;
-	free(pools);
+		if (strcmp(pools[i]->name, d->pool.name) == 0)
+			*ret = pools[i]->used_bytes;
+	gpushm_free(pools);
 	return 0;
 }
 
@@ -121,7 +122,7 @@ static int check_buffer(struct demo *d, const char *name, uint64_t *bytes, uint6
 	for (int i = 0; i < WORKERS; i++)
 		if (name == data_names[0] && d->workers[i].buffer != stat->id)
 			holders = 0;
-	gpushm_stat_free(stat, 1);
+	gpushm_free(stat);
 
 	if (holders != WORKERS) {
 		warnx("%s: not all of the %d workers hold it", name, WORKERS);

@@ -7,6 +7,7 @@
  * would, and is done by the CPU. A queued copy must keep its place on the stream, so the driver
  * does it.
  */
+#include "client/gpushm_array.h"
 #include "client/lib/array/array.h"
 
 #include "client/lib/array/copy_plan.h"

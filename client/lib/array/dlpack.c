@@ -8,6 +8,7 @@
  * byte_offset is always 0, because many consumers ignore it. data need not be aligned to 256 bytes,
  * in spite of the header: producers of views never did that.
  */
+#include "client/gpushm_array.h"
 #include "proto/dlpack_abi.h"
 
 #include "client/lib/array/array.h"

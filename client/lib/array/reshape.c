@@ -10,6 +10,7 @@
  * Packed types have strides of 0 and are in C order. They are reshaped as if an element were a
  * byte, as long as the result is in C order.
  */
+#include "client/gpushm_array.h"
 #include "client/lib/array/array.h"
 
 #include "client/lib/base/error.h"

@@ -13,7 +13,7 @@
  */
 #include "client/lib/base/defer.h"
 
-#include "client/gpushm.h"
+#include "client/gpushm_cleanup.h"
 #include "client/lib/base/error.h"
 #include "client/lib/base/process.h"
 

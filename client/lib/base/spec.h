@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "client/gpushm.h"
+#include "client/gpushm_array.h"
 #include "proto/table.h"
 
 static inline struct dtype dtype_from_public(struct gpushm_dtype t)

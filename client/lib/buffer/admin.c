@@ -3,6 +3,7 @@
  * UNLINK, CLEAN, RENAME, FLUSH and RESTART: requests of owners and administrators, whose reply says
  * nothing but success.
  */
+#include "client/gpushm_query.h"
 #include "client/lib/base/error.h"
 #include "client/lib/link/request.h"
 
@@ -29,7 +30,7 @@ static int find_id(struct gpushm *c, const char *name, uint64_t *ret)
 	int r = gpushm_stat(c, name, 0, 0, &s);
 
 	*ret = r == 0 ? s->id : 0;
-	gpushm_stat_free(s, 1);
+	gpushm_free(s);
 	return r == -ENOMEM ? r : 0;
 }
 

@@ -13,12 +13,14 @@
  */
 #include "client/lib/buffer/buffer.h"
 
+#include "client/gpushm_array.h"
 #include "client/gpushm_private.h"
 #include "client/lib/base/error.h"
 #include "client/lib/link/hello.h"
 #include "client/lib/link/outage.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/sized.h"
 #include "proto/base/userns.h"
 
 #include <inttypes.h>
@@ -427,12 +429,6 @@ int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const voi
 
 /* ---- options ---- */
 
-/* struct gpushm_options grows at its end from version to version, and struct_size says with which
- * version a caller was compiled. A field that an older caller lacks has its default. A field that
- * this library does not know is refused, unless it is zero. */
-
-#define STRUCT_SIZE_MAX 4096u /* a larger one is a mistake */
-
 #define SPIN_US_MAX 1000000u
 
 #define FLAGS_KNOWN                                                                    \
@@ -457,31 +453,14 @@ static int check_options(const struct gpushm_options *o)
 	return 0;
 }
 
-/* Whether all fields that this library does not know are zero. */
-static bool is_known(const struct gpushm_options *from)
-{
-	const char *bytes = (const char *)from;
-
-	if (from->struct_size > STRUCT_SIZE_MAX)
-		return false;
-	for (size_t i = sizeof(*from); i < from->struct_size; i++)
-		if (bytes[i])
-			return false;
-	return true;
-}
-
 int buffer_options(const struct gpushm_options *from, struct gpushm_options *ret)
 {
-	struct gpushm_options o = { 0 };
+	struct gpushm_options o;
+	const char *wrong = sized_read(from, &o, sizeof(o));
 	int r;
 
-	if (from && from->struct_size < offsetof(struct gpushm_options, pool))
-		return error_set(EINVAL, "options: struct_size is not set");
-	if (from && !is_known(from))
-		return error_set(EINVAL, "options: made for a newer libgpushm than %s",
-				 gpushm_version());
-	if (from)
-		memcpy(&o, from, from->struct_size < sizeof(o) ? from->struct_size : sizeof(o));
+	if (wrong)
+		return error_set(EINVAL, "options: %s", wrong);
 	r = check_options(&o);
 	if (r < 0)
 		return r;

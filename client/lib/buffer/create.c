@@ -9,6 +9,7 @@
  *
  * Where a step fails after the daemon has made the buffer, closing its only lease removes it.
  */
+#include "client/gpushm_cleanup.h"
 #include "client/lib/base/error.h"
 #include "client/lib/base/spec.h"
 #include "client/lib/buffer/buffer.h"

@@ -11,6 +11,7 @@
  * The lock is not held while a thread waits, so that one may wait while another adds names. Adding
  * makes the timer expire, which wakes the waiting thread.
  */
+#include "client/gpushm_query.h"
 #include "client/lib/base/endpoint.h"
 #include "client/lib/base/error.h"
 #include "client/lib/buffer/buffer.h"
@@ -19,6 +20,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/grow.h"
 #include "proto/base/own.h"
+#include "proto/base/sized.h"
 #include "proto/name.h"
 
 #include <errno.h>
@@ -52,11 +54,6 @@ struct watch_item {
 	uint32_t word;
 };
 
-struct queued_event {
-	struct gpushm_event event;
-	uint64_t previous; /* the buffer that the name meant before; 0 */
-};
-
 struct gpushm_watch {
 	pthread_mutex_t lock; /* everything below but the fds */
 	int epoll, timer;     /* owned. epoll has the connection's socket and the timer, which
@@ -70,7 +67,7 @@ struct gpushm_watch {
 	size_t asked[WATCHED_MAX]; /* the index in items of the request's i-th one */
 	size_t n_asked;
 
-	struct queued_event *events; /* owned; a queue */
+	struct gpushm_event *events; /* owned; a queue */
 	size_t n_events, first_event;
 
 	/* The last daemon, and since when it has gone. */
@@ -132,7 +129,7 @@ static int add_item(struct gpushm_watch *w, const struct watch_item *item)
 static int reserve_events(struct gpushm_watch *w, size_t n)
 {
 	size_t left = w->n_events - w->first_event;
-	struct queued_event *wider;
+	struct gpushm_event *wider;
 
 	if (w->first_event > 0)
 		memmove(w->events, w->events + w->first_event, left * sizeof(*w->events));
@@ -148,25 +145,17 @@ static int reserve_events(struct gpushm_watch *w, size_t n)
 static void push(struct gpushm_watch *w, enum gpushm_event_kind what, uint64_t buffer,
 		 const char *name)
 {
-	struct queued_event *e = &w->events[w->n_events++];
+	struct gpushm_event *e = &w->events[w->n_events++];
 
-	*e = (struct queued_event){ .event = { .what = what, .buffer = buffer } };
-	memcpy(e->event.name, name, strlen(name) + 1);
+	*e = (struct gpushm_event){ .what = what, .buffer = buffer };
+	memcpy(e->name, name, strlen(name) + 1);
 }
-
-/* Several threads may wait on one watch: each has its own last event. */
-static __thread struct {
-	const struct gpushm_watch *watch;
-	uint64_t previous;
-} last;
 
 static bool pop(struct gpushm_watch *w, struct gpushm_event *ret)
 {
 	if (w->first_event == w->n_events)
 		return false;
-	*ret = w->events[w->first_event].event;
-	last.watch = w;
-	last.previous = w->events[w->first_event++].previous;
+	*ret = w->events[w->first_event++];
 	return true;
 }
 
@@ -579,11 +568,6 @@ int gpushm_watch_buffer(struct gpushm_watch *w, const struct gpushm_buffer *b)
 	return add(w, &item);
 }
 
-uint64_t gpushm_watch_previous(const struct gpushm_watch *w)
-{
-	return check(w) == 0 && last.watch == w ? last.previous : 0;
-}
-
 int gpushm_watch_fd(const struct gpushm_watch *w)
 {
 	int r = check(w);
@@ -611,11 +595,15 @@ static int try_next(struct gpushm_watch *w, struct gpushm_event *ret)
 int gpushm_watch_next(struct gpushm_watch *w, uint64_t timeout_ms, struct gpushm_event *ret)
 {
 	uint64_t deadline = clock_deadline(timeout_ms);
+	struct gpushm_event event;
 	int r = check(w);
 
 	if (r < 0)
 		return r;
-	while ((r = try_next(w, ret)) == 0) {
+	/* Before an event is taken out of the queue. */
+	if (ret->struct_size < SIZED_MIN || ret->struct_size > SIZED_MAX)
+		return error_set(EINVAL, "the event: struct_size is not set");
+	while ((r = try_next(w, &event)) == 0) {
 		struct pollfd p = { .fd = w->epoll, .events = POLLIN };
 		uint64_t left = clock_left_ms(deadline);
 
@@ -623,5 +611,7 @@ int gpushm_watch_next(struct gpushm_watch *w, uint64_t timeout_ms, struct gpushm
 			return error_set(ETIMEDOUT, "nothing that is watched has changed");
 		poll(&p, 1, left > INT_MAX ? INT_MAX : (int)left);
 	}
+	if (r > 0)
+		sized_write(ret, &event, sizeof(event));
 	return r < 0 ? r : 0;
 }

@@ -130,6 +130,3 @@ int decode_access(protobuf_c_boolean has, int from, enum gpushm_access *ret);
 
 /* Whether this library knows the kind of pool; a later daemon may have others. */
 bool decode_kind_known(const Gpushm__Proto__Pool *from);
-
-/* For a pool of a known kind. ret->device is -1: the caller looks it up. */
-int decode_pool(const Gpushm__Proto__Pool *from, struct gpushm_pool *ret);

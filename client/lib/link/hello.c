@@ -58,16 +58,9 @@ bool hello_may_pass(int error)
 
 static int keep_pool(struct gpushm *c, const Gpushm__Proto__Pool *from)
 {
-	struct pool_info *p;
-	struct gpushm_pool told;
-	int r;
+	_cleanup_(free_ptr) struct pool_info *p = NULL;
 
-	if (!decode_kind_known(from))
-		return 0;
-	r = decode_pool(from, &told);
-	if (r < 0)
-		return r;
-	if (connection_pool(c, from->id))
+	if (!decode_kind_known(from) || connection_pool(c, from->id))
 		return 0;
 	p = calloc(1, sizeof(*p));
 	if (!p)
@@ -76,16 +69,20 @@ static int keep_pool(struct gpushm *c, const Gpushm__Proto__Pool *from)
 				 .next = c->pools,
 				 .pool_fd = -1,
 				 .map = { .id = from->id,
-					  .kind = told.kind,
+					  .kind = (enum gpushm_kind)from->kind,
 					  .has_device = from->has_device_uuid,
-					  .numa_node = told.numa_node } };
+					  .numa_node =
+						  from->has_numa_node ? from->numa_node : -1 } };
 	memcpy(p->map.daemon, c->daemon, sizeof(p->map.daemon));
-	memcpy(p->map.device_uuid, told.device_uuid, sizeof(p->map.device_uuid));
-	memcpy(p->name, told.name, sizeof(p->name));
-	c->pools = p;
+	if (!from->has_id || !from->has_name || from->name.len == 0 ||
+	    decode_text("pool name", true, from->name, p->name, sizeof(p->name)) < 0)
+		return error_set(EPROTO, "the daemon's reply makes no sense: pool");
+	if (from->has_device_uuid && decode_bytes("device UUID", true, from->device_uuid,
+						  p->map.device_uuid, UUID_BYTES) < 0)
+		return -EPROTO;
+	c->pools = take_ptr(p);
 	return 0;
 }
-_Static_assert(sizeof(((struct gpushm_pool *)0)->name) == POOL_NAME_MAX + 1, "names fit");
 
 static int keep_pools(struct gpushm *c, Gpushm__Proto__Pool *const *pools, size_t n)
 {

@@ -5,12 +5,14 @@
  * A stream's buffer is transient unless it is to keep its name: a stream without a process is
  * freed.
  */
+#include "client/gpushm_query.h"
 #include "client/lib/base/error.h"
 #include "client/lib/link/request.h"
 #include "client/lib/stream/layout.h"
 #include "client/lib/stream/pages.h"
 #include "client/lib/stream/stream.h"
 #include "proto/base/clock.h"
+#include "proto/base/sized.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -41,17 +43,14 @@ static int check_spec(const struct gpushm_stream_spec *spec)
 
 static int read_spec(const struct gpushm_stream_spec *from, struct gpushm_stream_spec *ret)
 {
-	struct gpushm_stream_spec spec = { 0 };
+	struct gpushm_stream_spec spec;
+	const char *wrong = sized_read(from, &spec, sizeof(spec));
 	int r = error_null(from, "stream's spec");
 
 	if (r < 0)
 		return r;
-	if (from->struct_size < offsetof(struct gpushm_stream_spec, slots))
-		return error_set(EINVAL, "the stream's spec: struct_size is not set");
-	if (from->struct_size > sizeof(spec))
-		return error_set(EINVAL, "the stream's spec: made for a newer libgpushm than %s",
-				 gpushm_version());
-	memcpy(&spec, from, from->struct_size);
+	if (wrong)
+		return error_set(EINVAL, "the stream's spec: %s", wrong);
 	spec.slots = spec.slots ? spec.slots : SLOTS_DEFAULT;
 	spec.readers = spec.readers ? spec.readers : READERS_DEFAULT;
 	spec.delivery = spec.delivery ? spec.delivery : GPUSHM_AT_LEAST_ONCE;
@@ -166,7 +165,7 @@ static int check_existing(struct gpushm *c, const char *name, const struct layou
 		r = layout_digest(l, &digest);
 	if (r == 0 && (st->digest != digest || st->bytes != l->bytes))
 		r = differs(name);
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	return r;
 }
 

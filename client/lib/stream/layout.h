@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "client/gpushm.h"
+#include "client/gpushm_array.h"
 #include "proto/limits.h"
 
 struct layout {

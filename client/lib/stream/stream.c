@@ -9,6 +9,7 @@
 #include "client/lib/stream/wait.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/sized.h"
 #include "proto/stream_atomic.h"
 
 #include <inttypes.h>
@@ -201,20 +202,17 @@ static void follower_stats(const struct gpushm_stream *s, struct gpushm_stream_s
 	st->lag = stream_before(last, st->newest) ? st->newest - last : 0;
 }
 
-int gpushm_stream_stats(const struct gpushm_stream *s, size_t struct_size,
-			struct gpushm_stream_stats *ret)
+int gpushm_stream_stats(const struct gpushm_stream *s, struct gpushm_stream_stats *ret)
 {
 	struct gpushm_stream_stats st = { 0 };
 	struct stream_head *h;
+	const char *wrong;
 	int r = stream_check(s);
 
 	if (r == 0)
 		r = error_null(ret, "place for the numbers");
 	if (r < 0)
 		return r;
-	if (struct_size > sizeof(st))
-		return stream_error(s, EINVAL, "struct_size: made for a newer libgpushm than %s",
-				    gpushm_version());
 	h = stream_head(s);
 	st.state = (enum gpushm_stream_state)stream_load(&h->state);
 	st.newest = stream_load(&h->newest);
@@ -223,6 +221,6 @@ int gpushm_stream_stats(const struct gpushm_stream *s, size_t struct_size,
 	st.stalled_ns = stream_load(&h->stalled_ns);
 	if (!s->is_producer)
 		follower_stats(s, &st);
-	memcpy(ret, &st, struct_size);
-	return 0;
+	wrong = sized_write(ret, &st, sizeof(st));
+	return wrong ? stream_error(s, EINVAL, "the place for the numbers: %s", wrong) : 0;
 }

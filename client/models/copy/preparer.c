@@ -2,6 +2,7 @@
 #include "client/models/copy/preparer.h"
 
 #include "client/gpushm_private.h"
+#include "client/gpushm_query.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ void preparer_clear(struct preparer *p)
 	if (p->transport.gpu)
 		transport_close(&p->transport);
 	sem_destroy(&p->tell);
-	free(p->pools);
+	gpushm_free(p->pools);
 	free(p->pool);
 }
 
@@ -60,7 +61,7 @@ static int pool_device(const struct preparer *p)
 	int device = NO_DEVICE;
 
 	for (size_t i = 0; p->pools && i < p->n_pools; i++) {
-		const struct gpushm_pool *pool = &p->pools[i];
+		const struct gpushm_pool *pool = p->pools[i];
 		bool is_it = p->pool ? strcmp(pool->name, p->pool) == 0 : pool->is_default;
 
 		if (is_it && (pool->kind == GPUSHM_VMM || pool->kind == GPUSHM_MEMPOOL))

@@ -6,16 +6,17 @@
  */
 #pragma once
 
-#include "client/gpushm.h"
 #include "client/models/copy/transport.h"
+#include "gpushm_records.h"
 
 #include <pthread.h>
 #include <semaphore.h>
 
 struct preparer {
 	struct gpushm *c;
-	char *pool;		   /* owned; NULL: the default pool */
-	struct gpushm_pool *pools; /* owned: the daemon's; NULL: it was not asked, or did not say */
+	char *pool; /* owned; NULL: the default pool */
+	struct gpushm_pool *
+		*pools; /* owned: the daemon's; NULL: it was not asked, or did not say */
 	size_t n_pools;
 	int device; /* that the caller wants to map for, or any */
 	pthread_t thread;

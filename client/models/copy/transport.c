@@ -21,7 +21,7 @@ int transport_open(struct transport *t, int device)
 }
 
 /* On the GPU's own NUMA node if there is one. */
-void transport_set_pools(struct transport *t, struct gpushm *c, const struct gpushm_pool *pools,
+void transport_set_pools(struct transport *t, struct gpushm *c, struct gpushm_pool *const *pools,
 			 size_t n)
 {
 	int node = gpu_node(t->gpu);
@@ -29,11 +29,11 @@ void transport_set_pools(struct transport *t, struct gpushm *c, const struct gpu
 	t->c = c;
 	for (size_t i = 0; i < n; i++) {
 		bool usable =
-			pools[i].kind == GPUSHM_PINNED && pools[i].allowed && !pools[i].failed;
+			pools[i]->kind == GPUSHM_PINNED && pools[i]->allowed && !pools[i]->failed;
 
-		if (usable && (!t->pool[0] || pools[i].numa_node == node))
-			memcpy(t->pool, pools[i].name, sizeof(t->pool));
-		if (usable && pools[i].numa_node == node)
+		if (usable && (!t->pool[0] || pools[i]->numa_node == node))
+			memcpy(t->pool, pools[i]->name, sizeof(t->pool));
+		if (usable && pools[i]->numa_node == node)
 			break;
 	}
 }

@@ -7,6 +7,7 @@
 
 #include "client/models/copy/pinned.h"
 #include "client/models/copy/ring.h"
+#include "gpushm_records.h"
 
 #define TRANSPORT_PINNED_MAX RING_THREADS_MAX /* a save adds memory for each larger part */
 
@@ -29,7 +30,7 @@ void transport_close(struct transport *t);
 
 /* Slots will take their memory from a pinned pool of the daemon, if there is one among these that
  * the user may create in. */
-void transport_set_pools(struct transport *t, struct gpushm *c, const struct gpushm_pool *pools,
+void transport_set_pools(struct transport *t, struct gpushm *c, struct gpushm_pool *const *pools,
 			 size_t n);
 
 /* Takes memory for so many threads, at most RING_THREADS_MAX, unless there is enough: 4 ms for 12

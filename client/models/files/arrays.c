@@ -4,6 +4,7 @@
  */
 #include "client/models/files/arrays.h"
 
+#include "client/gpushm_array.h"
 #include "client/gpushm_private.h"
 
 #include <stdlib.h>

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "client/gpushm_array.h"
 #include "client/gpushm_load.h"
 #include "client/models/files/checkpoint.h"
 #include "client/models/files/plan.h"

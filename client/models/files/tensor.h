@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "client/gpushm.h"
+#include "client/gpushm_array.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "client/gpushm_array.h"
 #include "client/python/core/object.h"
 
 /* ---- METH_FASTCALL | METH_KEYWORDS ----

@@ -9,6 +9,7 @@
  */
 #include "client/python/core/connection.h"
 
+#include "client/gpushm_query.h"
 /* The process's common connection; owned. */
 static struct connection *common;
 
@@ -180,7 +181,7 @@ static void settle(struct link *l, int r)
 		return;
 	Py_BEGIN_ALLOW_THREADS
 	if (gpushm_status(l->c, &status) == 0)
-		gpushm_status_free(status);
+		gpushm_free(status);
 	Py_END_ALLOW_THREADS
 }
 

@@ -27,9 +27,9 @@ static int run_events(struct gpushm *c, struct ask *ask)
 		return r;
 	a->lost += a->events->lost;
 	a->options.after = a->events->last;
-	if (a->events->n > 0 || ask->timeout_ms == 0)
+	if (a->events->n_events > 0 || ask->timeout_ms == 0)
 		return 0;
-	a->events = gpushm_events_free(a->events);
+	a->events = gpushm_free(a->events);
 	return -ETIMEDOUT;
 }
 
@@ -61,7 +61,7 @@ static PyObject *next_events(PyObject *self, PyObject *args)
 	if (r < 0 && r != -ETIMEDOUT)
 		return error_raise(r);
 	ret = result(&a);
-	gpushm_events_free(a.events);
+	gpushm_free(a.events);
 	return ret;
 }
 

@@ -6,6 +6,7 @@
  */
 #include "client/python/core/module.h"
 
+#include "client/gpushm_cleanup.h"
 #include "client/python/core/arena.h"
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"

@@ -15,19 +15,20 @@ struct query {
 	const char *name; /* of a buffer or a pool, or a prefix; NULL */
 	const char *to;	  /* of run_rename() */
 	uint32_t flags;
-	struct gpushm_stat *stats;
-	struct gpushm_pool *pools;
+	struct gpushm_stat **stats, *stat;
+	struct gpushm_pool **pools;
 	struct gpushm_status *status;
-	struct gpushm_stream_info *streams;
+	struct gpushm_stream_info **streams;
 	size_t n;
 };
 
 static void query_done(struct query *q)
 {
-	gpushm_stat_free(q->stats, q->n);
-	gpushm_status_free(q->status);
-	gpushm_streams_free(q->streams, q->n);
-	free(q->pools);
+	gpushm_free(q->stats);
+	gpushm_free(q->stat);
+	gpushm_free(q->status);
+	gpushm_free(q->streams);
+	gpushm_free(q->pools);
 }
 
 static int send_query(PyObject *self, struct query *q)
@@ -125,10 +126,8 @@ static int run_list(struct gpushm *c, struct ask *ask)
 static int run_stat(struct gpushm *c, struct ask *ask)
 {
 	struct query *q = container_of(ask, struct query, ask);
-	int r = gpushm_stat(c, q->name, 0, q->flags, &q->stats);
 
-	q->n = r == 0;
-	return r;
+	return gpushm_stat(c, q->name, 0, q->flags, &q->stat);
 }
 
 static int run_pools(struct gpushm *c, struct ask *ask)
@@ -173,7 +172,7 @@ static PyObject *stat_name(PyObject *self, PyObject *args, PyObject *kwargs)
 					 &holders))
 		return NULL;
 	q.flags = holders ? GPUSHM_HOLDERS : 0;
-	return send_query(self, &q) < 0 ? NULL : record_stat(q.stats);
+	return send_query(self, &q) < 0 ? NULL : record_stat(q.stat);
 }
 
 static PyObject *pools(PyObject *self, PyObject *unused)

@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include "client/gpushm_events.h"
+#include "client/gpushm_query.h"
 #include "client/gpushm_stream.h"
 #include "client/python/core/object.h"
 
@@ -14,10 +16,10 @@ int record_init(PyObject *module);
 PyObject *record_stat(const struct gpushm_stat *s);
 PyObject *record_status(const struct gpushm_status *s);
 PyObject *record_stream_stats(const struct gpushm_stream_stats *s);
-PyObject *record_event(const struct gpushm_event *e, uint64_t previous);
+PyObject *record_event(const struct gpushm_event *e);
 
 /* Lists. */
-PyObject *record_stats(const struct gpushm_stat *stats, size_t n);
+PyObject *record_stats(struct gpushm_stat *const *stats, size_t n);
 PyObject *record_events(const struct gpushm_events *e); /* NULL: empty */
-PyObject *record_streams(const struct gpushm_stream_info *streams, size_t n);
-PyObject *record_pools(const struct gpushm_pool *pools, size_t n);
+PyObject *record_streams(struct gpushm_stream_info *const *streams, size_t n);
+PyObject *record_pools(struct gpushm_pool *const *pools, size_t n);

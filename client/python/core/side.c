@@ -203,8 +203,8 @@ static PyObject *get_buffer(PyObject *o, void *unused)
 static PyObject *stats(PyObject *o, PyObject *unused)
 {
 	struct gpushm_stream *s = side_stream((struct side *)o);
-	struct gpushm_stream_stats found;
-	int r = s ? gpushm_stream_stats(s, sizeof(found), &found) : 0;
+	struct gpushm_stream_stats found = { .struct_size = sizeof(found) };
+	int r = s ? gpushm_stream_stats(s, &found) : 0;
 
 	if (!s || r < 0)
 		return r < 0 ? error_raise(r) : NULL;

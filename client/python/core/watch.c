@@ -96,8 +96,7 @@ static PyObject *watch_new(PyObject *module, PyObject *args)
 
 /* ---- events ---- */
 
-static int wait_in_turns(struct watch *self, const struct deadline *d, struct gpushm_event *ret,
-			 uint64_t *ret_previous)
+static int wait_in_turns(struct watch *self, const struct deadline *d, struct gpushm_event *ret)
 {
 	uint64_t turn;
 	int r;
@@ -107,7 +106,6 @@ static int wait_in_turns(struct watch *self, const struct deadline *d, struct gp
 		self->calls++;
 		Py_BEGIN_ALLOW_THREADS
 		r = gpushm_watch_next(self->watch, turn, ret);
-		*ret_previous = gpushm_watch_previous(self->watch);
 		Py_END_ALLOW_THREADS
 		self->calls--;
 		if (r != -ETIMEDOUT || turn == 0)
@@ -120,15 +118,14 @@ static int wait_in_turns(struct watch *self, const struct deadline *d, struct gp
 
 static PyObject *take(struct watch *self, const struct deadline *d)
 {
-	struct gpushm_event e;
-	uint64_t previous;
+	struct gpushm_event e = { .struct_size = sizeof(e) };
 	int r;
 
 	if (!is_open(self))
 		return NULL;
-	r = wait_in_turns(self, d, &e, &previous);
+	r = wait_in_turns(self, d, &e);
 	/* error_raise() keeps what a signal handler has raised. */
-	return r < 0 ? error_raise(r) : record_event(&e, previous);
+	return r < 0 ? error_raise(r) : record_event(&e);
 }
 
 static PyObject *watch_next(PyObject *o, PyObject *args, PyObject *kwargs)

@@ -6,12 +6,22 @@ from os import PathLike
 from types import ModuleType
 from typing import Any, Final, Self, SupportsIndex, TypeVar, final, overload
 
-from _typeshed import ReadableBuffer, WriteableBuffer, structseq
+from _typeshed import ReadableBuffer, WriteableBuffer
 from typing_extensions import Buffer as SupportsBuffer
 from typing_extensions import CapsuleType, disjoint_base
 
 from ._array import Array as _Array
 from ._array import Buffer as _Buffer
+from ._records import BufferInfo as BufferInfo
+from ._records import Event as Event
+from ._records import Holder as Holder
+from ._records import LoggedEvent as LoggedEvent
+from ._records import PoolInfo as PoolInfo
+from ._records import Status as Status
+from ._records import StreamInfo as StreamInfo
+from ._records import StreamReader as StreamReader
+from ._records import StreamStats as StreamStats
+from ._records import Usage as Usage
 from ._typing import (
     IO,
     Access,
@@ -72,186 +82,6 @@ class ProducerDied(Error): ...
 class ReaderDropped(Error): ...
 class UnpublishedWarning(RuntimeWarning): ...
 class NotKeptWarning(RuntimeWarning): ...
-
-@final
-class Holder(structseq[Any], tuple[Any, ...]):
-    pid: Final[int]
-    uid: Final[int]
-    command: Final[str]
-    access: Final[Access]
-    since: Final[float]
-    suspect: Final[bool]
-    lease: Final[int]
-
-@final
-class BufferInfo(structseq[Any], tuple[Any, ...]):
-    name: Final[str]
-    pool: Final[str]
-    kind: Final[Kind]
-    state: Final[State]
-    nbytes: Final[int]
-    allocated: Final[int]
-    arrays: Final[int]
-    mode: Final[int]
-    uid: Final[int]
-    gid: Final[int]
-    transient: Final[bool]
-    dirty: Final[bool]
-    dirty_pid: Final[int | None]
-    dirty_uid: Final[int | None]
-    dirty_command: Final[str | None]
-    dirty_since: Final[float | None]
-    created: Final[float]
-    published: Final[float | None]
-    readers: Final[int]
-    writers: Final[int]
-    suspects: Final[int]
-    id: Final[int]
-    digest: Final[int]
-    attrs: Final[dict[str, bytes]]
-    holders: Final[list[Holder]]
-    kept: Final[bool]
-    opens: Final[int]
-
-@final
-class PoolInfo(structseq[Any], tuple[Any, ...]):
-    name: Final[str]
-    kind: Final[Kind]
-    device: Final[int | None]
-    device_name: Final[str | None]
-    device_uuid: Final[str | None]
-    pci_id: Final[str | None]
-    numa_node: Final[int | None]
-    nbytes: Final[int]
-    used: Final[int]
-    pending: Final[int]
-    suspect: Final[int]
-    max_buffer: Final[int]
-    granularity: Final[int]
-    buffers: Final[int]
-    failed: Final[bool]
-    why: Final[str | None]
-    is_default: Final[bool]
-    allowed: Final[bool]
-
-@final
-class Usage(structseq[int], tuple[int, ...]):
-    uid: Final[int]
-    nbytes: Final[int]
-    nbytes_max: Final[int]
-    buffers: Final[int]
-    buffers_max: Final[int]
-    leases: Final[int]
-    leases_max: Final[int]
-    peers: Final[int]
-    peers_max: Final[int]
-
-@final
-class Status(structseq[Any], tuple[Any, ...]):
-    software: Final[str]
-    pid: Final[int]
-    uptime: Final[float]
-    peers: Final[int]
-    buffers: Final[int]
-    leases: Final[int]
-    suspects: Final[int]
-    waiting: Final[int]
-    requests: Final[int]
-    refused: Final[int]
-    violations: Final[int]
-    fds: Final[int]
-    fds_max: Final[int]
-    pools_failed: Final[int]
-    usage: Final[list[Usage]]
-    refusals: Final[dict[str, int]]
-    retained: Final[int]
-    retained_nbytes: Final[int]
-    kept: Final[bool]
-
-@final
-class LoggedEvent(structseq[Any], tuple[Any, ...]):
-    type: Final[str]
-    time: Final[float]
-    number: Final[int]
-    name: Final[str | None]
-    former: Final[str | None]
-    buffer: Final[int | None]
-    owner: Final[int | None]
-    nbytes: Final[int]
-    pool: Final[str | None]
-    state: Final[State | None]
-    access: Final[Access | None]
-    uid: Final[int | None]
-    pid: Final[int]
-    command: Final[str | None]
-    verb: Final[str | None]
-    code: Final[str | None]
-    text: Final[str | None]
-
-@final
-class Event(structseq[Any], tuple[Any, ...]):
-    what: Final[What]
-    name: Final[str]
-    buffer: Final[int]
-    previous: Final[int | None]
-
-@final
-class StreamStats(structseq[Any], tuple[Any, ...]):
-    state: Final[StreamState]
-    newest: Final[int]
-    readers: Final[int]
-    stalls: Final[int]
-    stalled: Final[float]
-    taken: Final[int]
-    skipped: Final[int]
-    lag: Final[int]
-    held: Final[int]
-
-@final
-class StreamReader(structseq[Any], tuple[Any, ...]):
-    reader: Final[int]
-    follow: Final[Follow]
-    max_held: Final[int]
-    dropped: Final[bool]
-    suspect: Final[bool]
-    pid: Final[int | None]
-    uid: Final[int | None]
-    command: Final[str | None]
-    joined: Final[float]
-    lag: Final[int]
-    taken: Final[int]
-    skipped: Final[int]
-    held: Final[int]
-    oldest: Final[int | None]
-    oldest_held: Final[float]
-
-@final
-class StreamInfo(structseq[Any], tuple[Any, ...]):
-    name: Final[str]
-    pool: Final[str]
-    id: Final[int]
-    uid: Final[int]
-    state: Final[StreamState]
-    slots: Final[int]
-    slot_nbytes: Final[int]
-    readers: Final[list[StreamReader]]
-    readers_max: Final[int]
-    delivery: Final[Delivery]
-    keep_queue: Final[bool]
-    limit: Final[float | None]
-    producers: Final[int]
-    pid: Final[int | None]
-    command: Final[str | None]
-    newest: Final[int]
-    newest_time: Final[float]
-    now: Final[float]
-    stalls: Final[int]
-    stalled: Final[float]
-    waiting: Final[float]
-    queued: Final[int]
-    redone: Final[int]
-    lost: Final[int]
-    dropped: Final[int]
 
 @disjoint_base
 class Array(SupportsBuffer):

@@ -234,25 +234,26 @@ static int open_now(struct offer *o, struct opened **ret)
 
 /* ---- attributes ---- */
 
-/* NULL: out of memory. */
-static struct manifest_attr *copy_attrs(const struct gpushm_attr *from, size_t n)
+/* False: out of memory. */
+static bool copy_attr(struct manifest_attr *to, const char *key, const void *value, size_t size)
 {
-	struct manifest_attr *to = calloc(n + 1, sizeof(*to));
+	*to = (struct manifest_attr){ strdup(key), malloc(size + 1), size };
+	if (to->key && to->value)
+		memcpy(to->value, value, size);
+	return to->key && to->value;
+}
+
+/* NULL: out of memory. */
+static struct manifest_attr *copy_attrs(const struct gpushm_stat *s)
+{
+	struct manifest_attr *to = calloc(s->n_attrs + 1, sizeof(*to));
 	bool whole = to;
 
-	for (size_t i = 0; whole && i < n; i++) {
-		to[i].key = strdup(from[i].key);
-		to[i].value = malloc(from[i].size + 1);
-		to[i].size = from[i].size;
-		whole = to[i].key && to[i].value;
-		if (whole)
-			memcpy(to[i].value, from[i].value, from[i].size);
-	}
-	if (whole)
-		return to;
-	if (to)
-		free_attrs(to, n);
-	return NULL;
+	for (size_t i = 0; whole && i < s->n_attrs; i++)
+		whole = copy_attr(&to[i], s->attrs[i]->key, s->attrs[i]->value, s->attrs[i]->size);
+	if (!whole && to)
+		free_attrs(take_ptr(to), s->n_attrs);
+	return to;
 }
 
 static int ask_attrs(struct offer *o, struct manifest_attr **ret, size_t *ret_n)
@@ -266,11 +267,11 @@ static int ask_attrs(struct offer *o, struct manifest_attr **ret, size_t *ret_n)
 	if (stat->id != o->id) {
 		r = gpushm_private_fail(ENOENT, "buffer \"%s\" was replaced", o->name);
 	} else {
-		*ret = copy_attrs(stat->attrs, stat->n_attrs);
+		*ret = copy_attrs(stat);
 		*ret_n = stat->n_attrs;
 		r = *ret ? 0 : gpushm_private_fail(ENOMEM, "out of memory");
 	}
-	gpushm_stat_free(stat, 1);
+	gpushm_free(stat);
 	return r;
 }
 
@@ -596,14 +597,16 @@ static void free_pull(struct pull *p)
 
 static int take_manifest(struct offer *o, const struct manifest *m)
 {
-	_cleanup_(free_ptr) struct gpushm_attr *attrs = calloc(m->n_attrs + 1, sizeof(*attrs));
+	bool whole;
 
-	for (size_t i = 0; attrs && i < m->n_attrs; i++)
-		attrs[i] = (struct gpushm_attr){ m->attrs[i].key, m->attrs[i].value,
-						 m->attrs[i].size };
-	o->attrs = attrs ? copy_attrs(attrs, m->n_attrs) : NULL;
-	o->n_attrs = m->n_attrs;
-	if (!o->attrs)
+	o->attrs = calloc(m->n_attrs + 1, sizeof(*o->attrs));
+	whole = o->attrs;
+	for (o->n_attrs = 0; whole && o->n_attrs < m->n_attrs; o->n_attrs++) {
+		const struct manifest_attr *a = &m->attrs[o->n_attrs];
+
+		whole = copy_attr(&o->attrs[o->n_attrs], a->key, a->value, a->size);
+	}
+	if (!whole)
 		return -ENOMEM;
 	o->header = m->header;
 	o->size = m->size;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "client/gpushm_load_private.h"
+#include "client/gpushm_query.h"
 #include "client/relay/offer/daemon_link.h"
 
 #define OFFER_NAME_MAX (GPUSHM_MAX_NAME + 33) /* as struct gpushm_stat has it */

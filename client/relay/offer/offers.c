@@ -5,6 +5,7 @@
  */
 #include "client/relay/offer/offers.h"
 
+#include "client/gpushm_events.h"
 #include "client/gpushm_private.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
@@ -147,7 +148,7 @@ static void merge(struct offers *o, struct offer **fresh, size_t n)
 	pthread_cond_broadcast(&o->changed);
 }
 
-static int set_list(struct offers *o, const struct gpushm_stat *stats, size_t n)
+static int set_list(struct offers *o, struct gpushm_stat *const *stats, size_t n)
 {
 	struct config *config = config_current();
 	struct offer **fresh;
@@ -158,9 +159,9 @@ static int set_list(struct offers *o, const struct gpushm_stat *stats, size_t n)
 	o->known = true;
 	fresh = calloc(n + o->n + 1, sizeof(struct offer *));
 	for (size_t i = 0; fresh && whole && i < n; i++) {
-		if (!is_offered(config, &stats[i]))
+		if (!is_offered(config, stats[i]))
 			continue;
-		fresh[used] = offer_new(&o->link, &stats[i]);
+		fresh[used] = offer_new(&o->link, stats[i]);
 		whole = fresh[used];
 		used += whole;
 	}
@@ -179,7 +180,7 @@ static int set_list(struct offers *o, const struct gpushm_stat *stats, size_t n)
 
 static int refresh(struct offers *o, struct gpushm *c)
 {
-	struct gpushm_stat *stats = NULL;
+	struct gpushm_stat **stats = NULL;
 	size_t n = 0;
 	int r;
 
@@ -188,7 +189,7 @@ static int refresh(struct offers *o, struct gpushm *c)
 	if (r == 0)
 		r = set_list(o, stats, n);
 	pthread_mutex_unlock(&o->refresh);
-	gpushm_stat_free(stats, n);
+	gpushm_free(stats);
 	return r;
 }
 
@@ -206,7 +207,7 @@ static int await_change(struct gpushm *c, uint64_t *last)
 
 	if (r == 0) {
 		*last = events->last;
-		gpushm_events_free(events);
+		gpushm_free(events);
 	}
 	return r;
 }
@@ -222,7 +223,7 @@ static int start_events(struct gpushm *c, uint64_t *last)
 	if (r < 0)
 		return r;
 	*last = events->last;
-	gpushm_events_free(events);
+	gpushm_free(events);
 	return 0;
 }
 

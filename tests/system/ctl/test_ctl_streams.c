@@ -70,11 +70,11 @@ static void publish(struct gpushm_stream *s, uint64_t i)
 
 static void wait_for_a_reader(struct gpushm_stream *s)
 {
-	struct gpushm_stream_stats stats = { 0 };
+	struct gpushm_stream_stats stats = { .struct_size = sizeof(stats) };
 
 	while (stats.readers == 0) {
 		usleep(2000);
-		must(gpushm_stream_stats(s, sizeof(stats), &stats));
+		must(gpushm_stream_stats(s, &stats));
 	}
 }
 

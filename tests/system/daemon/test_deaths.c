@@ -118,7 +118,7 @@ static uint32_t suspects_of(const char *name)
 
 	ck_assert_int_eq(gpushm_stat(c, name, 0, 0, &st), 0);
 	n = st->suspects;
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	return n;
 }
 
@@ -134,9 +134,9 @@ START_TEST(a_lease_outlives_its_connection_until_the_process_ends)
 	ck_assert_int_eq(gpushm_stat(c, "x", 0, GPUSHM_HOLDERS, &st), 0);
 	ck_assert_uint_eq(st->readers, 2);
 	ck_assert_uint_eq(st->n_holders, 2);
-	ck_assert_int_eq(st->holders[1].suspect, 1);
-	ck_assert_int_eq(st->holders[1].pid, holder.pid);
-	gpushm_stat_free(st, 1);
+	ck_assert_int_eq(st->holders[1]->suspect, 1);
+	ck_assert_int_eq(st->holders[1]->pid, holder.pid);
+	gpushm_free(st);
 	client_close_and_unlink(b, "x");
 	ck_assert_uint_ne(client_used_bytes(), 0);
 	role_finish(&holder);

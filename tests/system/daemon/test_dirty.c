@@ -88,7 +88,7 @@ static struct gpushm_stat stat_of(const char *name)
 
 	ck_assert_msg(gpushm_stat(c, name, 0, 0, &st) == 0, "%s", gpushm_error());
 	copy = *st;
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	return copy;
 }
 
@@ -134,7 +134,7 @@ static int open_refusing(struct gpushm *conn, uint64_t timeout_ms, struct gpushm
 START_TEST(a_dead_writer_leaves_a_dirty_buffer_until_it_is_cleaned)
 {
 	pid_t pid = make_dirty("x");
-	struct gpushm_stat st = stat_of("x"), *list = NULL;
+	struct gpushm_stat st = stat_of("x"), **list = NULL;
 	struct gpushm_buffer *b = NULL;
 	size_t n;
 
@@ -145,8 +145,8 @@ START_TEST(a_dead_writer_leaves_a_dirty_buffer_until_it_is_cleaned)
 	ck_assert_uint_gt(strlen(st.dirty_command), 0);
 	ck_assert_int_eq(gpushm_list(c, "x", 0, &list, &n), 0);
 	ck_assert_uint_eq(n, 1);
-	ck_assert_int_eq(list[0].dirty_pid, pid);
-	gpushm_stat_free(list, n);
+	ck_assert_int_eq(list[0]->dirty_pid, pid);
+	gpushm_free(list);
 	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &b), 0);
 	ck_assert_int_eq(gpushm_buffer_dirty(b), 1);
 	ck_assert_int_eq(gpushm_close(b), 0);

@@ -4,9 +4,11 @@
  * served as before, what clients are told, and what happens when the call returns. Only over the
  * fake driver.
  */
+#include "client/gpushm_events.h"
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fake.h"
+#include "tests/lib/result.h"
 #include "tests/lib/role.h"
 #include "tests/lib/run.h"
 #include "tests/lib/suite.h"
@@ -87,13 +89,13 @@ static void expect_events(void)
 	struct gpushm_events *e = NULL;
 
 	ck_assert_int_eq(gpushm_events(c, &o, &e), 0);
-	ck_assert_uint_eq(e->n, 6);
-	for (size_t i = 0; i < e->n; i++)
+	ck_assert_uint_eq(e->n_events, 6);
+	for (size_t i = 0; i < e->n_events; i++)
 		ck_assert_str_eq(e->events[i]->type, i < 3 ? "pool-failed" : "pool-recovered");
 	ck_assert_str_eq(e->events[0]->pool, "gpu0");
 	ck_assert_ptr_nonnull(strstr(e->events[0]->text, "has not returned"));
 	ck_assert_str_eq(e->events[3]->text, "");
-	gpushm_events_free(e);
+	gpushm_free(e);
 }
 
 START_TEST(a_hanging_driver_call_fails_only_the_pools_of_its_gpu)
@@ -164,13 +166,13 @@ static void expect_late(const char *pool)
 
 static uint64_t pending_bytes(void)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	uint64_t sum = 0;
 	size_t n;
 
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++)
-		sum += pools[i].pending_bytes;
+		sum += pools[i]->pending_bytes;
 	return sum;
 }
 

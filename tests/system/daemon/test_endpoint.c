@@ -3,7 +3,7 @@
  * The daemon as a program: its socket and files that are already in the socket's place, socket
  * activation, its end with clients attached, and its exit codes.
  */
-#include "client/gpushm.h"
+#include "client/gpushm_query.h"
 #include "proto/base/own.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/role.h"
@@ -244,7 +244,7 @@ START_TEST(a_waiting_open_fails_when_the_daemon_ends)
 	while (waiting == 0) {
 		ck_assert_int_eq(gpushm_status(c, &st), 0);
 		waiting = st->waiting;
-		gpushm_status_free(st);
+		gpushm_free(st);
 	}
 	ck_assert_int_eq(kill(d.pid, SIGTERM), 0);
 	ck_assert_int_eq(daemon_wait(&d), 0);

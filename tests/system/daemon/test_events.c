@@ -2,6 +2,7 @@
  *
  * Events: what the daemon tells of buffers, processes, pools and itself, and whom it tells.
  */
+#include "client/gpushm_events.h"
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/kept.h"
@@ -25,7 +26,7 @@ static struct gpushm_events *got;
 
 static void drop(void)
 {
-	got = gpushm_events_free(got);
+	got = gpushm_free(got);
 }
 
 /* The events after a number. The next call frees them. */
@@ -41,7 +42,7 @@ static void ask(uint64_t after, uint64_t timeout_ms, const char *types)
 static uint64_t now(void)
 {
 	ask(GPUSHM_EVENTS_NEW, 0, NULL);
-	ck_assert_uint_eq(got->n, 0);
+	ck_assert_uint_eq(got->n_events, 0);
 	return got->last;
 }
 
@@ -58,10 +59,11 @@ static const char *words(const struct gpushm_logged_event *e)
 static void expect(const char *const *expected, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		ck_assert_msg(i < got->n, "\"%s\" is missing", expected[i]);
+		ck_assert_msg(i < got->n_events, "\"%s\" is missing", expected[i]);
 		ck_assert_str_eq(words(got->events[i]), expected[i]);
 	}
-	ck_assert_msg(got->n == n, "one more: %s", got->n > n ? words(got->events[n]) : "");
+	ck_assert_msg(got->n_events == n, "one more: %s",
+		      got->n_events > n ? words(got->events[n]) : "");
 }
 #define EXPECT(...)                                  \
 	expect((const char *const[]){ __VA_ARGS__ }, \
@@ -108,7 +110,7 @@ START_TEST(each_step_of_a_buffers_life_is_an_event)
 	ck_assert_int_eq(got->events[2]->access, GPUSHM_READ);
 	ck_assert_uint_eq(got->events[10]->uid, (uid_t)-1);
 	ck_assert_uint_eq(got->lost, 0);
-	for (size_t i = 1; i < got->n; i++)
+	for (size_t i = 1; i < got->n_events; i++)
 		ck_assert_uint_eq(got->events[i]->number, start + 1 + i);
 	drop();
 }
@@ -144,7 +146,7 @@ START_TEST(the_death_of_a_writer_is_told)
 	watcher_start(&writer, d.socket, "x", "write");
 	pid = writer.pid;
 	watcher_kill(&writer);
-	client_await((ask(start, 0, NULL), got->n == 3));
+	client_await((ask(start, 0, NULL), got->n_events == 3));
 	EXPECT("opened x", "died x", "dirty x");
 	for (size_t i = 0; i < 3; i++)
 		ck_assert_int_eq(got->events[i]->pid, pid);
@@ -185,7 +187,7 @@ START_TEST(a_process_that_keeps_memory_is_told_once)
 	ck_assert_uint_eq(daemon_log_count(&d, "still runs, and keeps what it had open"), 1);
 	start = got->last;
 	ask(start, 2500, "suspect,died");
-	ck_assert_uint_eq(got->n, 0);
+	ck_assert_uint_eq(got->n_events, 0);
 	role_finish(&quitter);
 	ask(start, 60000, "suspect,died");
 	EXPECT("died x");
@@ -206,7 +208,7 @@ START_TEST(repeated_refusals_are_only_a_few_events)
 		ck_assert_int_eq(gpushm_open(c, "y", GPUSHM_READ, 0, NULL, &none), -ENOENT);
 	}
 	ask(start, 0, NULL);
-	ck_assert_uint_eq(got->n, 5);
+	ck_assert_uint_eq(got->n_events, 5);
 	ck_assert_str_eq(got->events[0]->type, "refused");
 	ck_assert_str_eq(got->events[0]->verb, "open");
 	ck_assert_str_eq(got->events[0]->code, "READ_ONLY");
@@ -226,7 +228,7 @@ START_TEST(a_violation_is_told_as_a_disconnect)
 	raw_await_end(&r);
 	raw_close(&r);
 	ask(start, 60000, NULL);
-	ck_assert_uint_eq(got->n, 1);
+	ck_assert_uint_eq(got->n_events, 1);
 	ck_assert_str_eq(got->events[0]->type, "disconnected");
 	ck_assert_int_eq(got->events[0]->pid, getpid());
 	drop();
@@ -255,7 +257,7 @@ START_TEST(many_opens_leave_the_events_of_a_buffers_life)
 	ck_assert_uint_ge(got->lost, 6001 - 2048);
 	ask(start, 0, "opened,closed");
 	ck_assert_uint_ge(got->lost, 6001 - 2048);
-	ck_assert_uint_gt(got->n, 100);
+	ck_assert_uint_gt(got->n_events, 100);
 	ck_assert_int_eq(got->more, 1);
 	drop();
 }
@@ -270,9 +272,9 @@ START_TEST(the_log_of_events_is_bounded_and_counts_lost_ones)
 					"some/longer/name/of/a/buffer");
 	for (uint64_t at = start;; at = got->last) {
 		ask(at, 0, NULL);
-		found += got->n;
+		found += got->n_events;
 		lost += got->lost;
-		for (size_t i = 0; i < got->n; i++)
+		for (size_t i = 0; i < got->n_events; i++)
 			ck_assert_uint_gt(got->events[i]->number, at);
 		if (!got->more)
 			break;
@@ -317,7 +319,7 @@ START_TEST(a_follower_waits_for_events_up_to_its_timeout)
 	pthread_join(thread, NULL);
 	/* At the end of the time there is none. */
 	ask(GPUSHM_EVENTS_NEW, 50, NULL);
-	ck_assert_uint_eq(got->n, 0);
+	ck_assert_uint_eq(got->n_events, 0);
 	drop();
 	gpushm_disconnect(own);
 	client_await(client_waiting() == 0);
@@ -362,7 +364,7 @@ START_TEST(a_restart_is_told)
 	start = got->last;
 	kept_crash();
 	ask(start, 60000, NULL);
-	ck_assert_uint_ge(got->n, 1);
+	ck_assert_uint_ge(got->n_events, 1);
 	ck_assert_str_eq(got->events[0]->type, "started");
 	ck_assert_uint_gt(got->first, start);
 	ck_assert_uint_eq(got->lost, 0);
@@ -386,10 +388,10 @@ static int follower_role(char **args)
 	o.timeout_ms = WATCHER_LONG_MS;
 	for (bool end = false; !end;) {
 		o.after = events->last;
-		gpushm_events_free(events);
+		gpushm_free(events);
 		if (gpushm_events(conn, &o, &events) < 0)
 			return 2;
-		for (size_t i = 0; i < events->n; i++) {
+		for (size_t i = 0; i < events->n_events; i++) {
 			const struct gpushm_logged_event *e = events->events[i];
 
 			printf("%s %s\n", words(e),
@@ -399,7 +401,7 @@ static int follower_role(char **args)
 			end = end || strcmp(words(e), "published end") == 0;
 		}
 	}
-	gpushm_events_free(events);
+	gpushm_free(events);
 	gpushm_disconnect(conn);
 	return 0;
 }
@@ -441,7 +443,7 @@ START_TEST(a_user_sees_only_the_events_it_may_see)
 	watcher_hear(&follower, "published end -");
 	role_finish(&follower);
 	ask(0, 0, "refused");
-	ck_assert_uint_eq(got->n, 2);
+	ck_assert_uint_eq(got->n_events, 2);
 	drop();
 	ck_assert_int_eq(gpushm_unlink(c, "secret"), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "~1001/private"), 0);

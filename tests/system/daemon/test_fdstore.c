@@ -6,6 +6,7 @@
 #include "client/gpushm.h"
 #include "proto/base/own.h"
 #include "tests/lib/kept.h"
+#include "tests/lib/result.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
@@ -20,17 +21,17 @@
 /* Makes one buffer on each pool, with the pool's name as its name and contents. */
 static size_t make_on_each(struct gpushm_buffer **all)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	size_t n = 0, made = 0;
 
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++) {
-		struct gpushm_options o = { .struct_size = sizeof(o), .pool = pools[i].name };
+		struct gpushm_options o = { .struct_size = sizeof(o), .pool = pools[i]->name };
 
-		if (pools[i].failed)
+		if (pools[i]->failed)
 			continue;
-		all[made] = client_create(pools[i].name, sizeof(pools[i].name), &o);
-		ck_assert_int_eq(gpushm_write(all[made], 0, pools[i].name, sizeof(pools[i].name)),
+		all[made] = client_create(pools[i]->name, sizeof(pools[i]->name), &o);
+		ck_assert_int_eq(gpushm_write(all[made], 0, pools[i]->name, sizeof(pools[i]->name)),
 				 0);
 		ck_assert_int_eq(gpushm_publish(all[made++], GPUSHM_SEALED), 0);
 	}

@@ -5,6 +5,7 @@
 #include "proto/base/own.h"
 #include "tests/lib/census.h"
 #include "tests/lib/client.h"
+#include "tests/lib/result.h"
 #include "tests/lib/shell.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/user.h"
@@ -33,13 +34,13 @@ static void make_pending(struct gpushm *conn, const char *pool)
 
 static uint64_t pending_in(const char *pool)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	size_t n;
 
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++)
-		if (strcmp(pools[i].name, pool) == 0)
-			return pools[i].pending_bytes;
+		if (strcmp(pools[i]->name, pool) == 0)
+			return pools[i]->pending_bytes;
 	ck_abort_msg("no pool %s", pool);
 }
 
@@ -114,17 +115,17 @@ END_TEST
 /* Over a driver: each default pool. */
 START_TEST(a_flush_of_all_pools_leaves_nothing_pending)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	size_t n;
 
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++) {
-		make_pending(c, pools[i].name);
-		ck_assert_uint_ne(pending_in(pools[i].name), 0);
+		make_pending(c, pools[i]->name);
+		ck_assert_uint_ne(pending_in(pools[i]->name), 0);
 	}
 	ck_assert_int_eq(gpushm_flush(c, NULL), 0);
 	for (size_t i = 0; i < n; i++)
-		ck_assert_uint_eq(pending_in(pools[i].name), 0);
+		ck_assert_uint_eq(pending_in(pools[i]->name), 0);
 }
 END_TEST
 

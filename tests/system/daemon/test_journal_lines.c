@@ -31,9 +31,9 @@ static uint64_t refusals(const char *code)
 
 	ck_assert_msg(gpushm_status(c, &s) == 0, "%s", gpushm_error());
 	for (size_t i = 0; i < s->n_refusals; i++)
-		if (strcmp(s->refusals[i].code, code) == 0)
-			count = s->refusals[i].count;
-	gpushm_status_free(s);
+		if (strcmp(s->refusals[i]->code, code) == 0)
+			count = s->refusals[i]->count;
+	gpushm_free(s);
 	return count;
 }
 

@@ -3,6 +3,7 @@
  * Limits of a user, of a pool, and of the daemon's fds. Each limit that is reached gives an error
  * that names it, says how much is used, and what to do; and what is freed can be allocated again.
  */
+#include "client/gpushm_query.h"
 #include "proto/base/own.h"
 #include "tests/lib/census.h"
 #include "tests/lib/raw.h"
@@ -291,7 +292,7 @@ static void create_of(struct role_process *p, const char *name, unsigned mib, co
 START_TEST(one_user_takes_at_most_its_share_of_a_pool)
 {
 	struct role_process p, q;
-	struct gpushm_pool *pools = NULL;
+	struct gpushm_pool **pools = NULL;
 	char text[512];
 	size_t n;
 
@@ -313,8 +314,8 @@ START_TEST(one_user_takes_at_most_its_share_of_a_pool)
 	create_of(&q, "d", 20, "OK");
 	/* Administrators have no share. */
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
-	ck_assert_uint_eq(pools[0].max_buffer_bytes, 64 * MIB);
-	free(pools);
+	ck_assert_uint_eq(pools[0]->max_buffer_bytes, 64 * MIB);
+	gpushm_free(pools);
 	gpushm_discard(create("e", 12 * MIB));
 	user_end(&q);
 	user_end(&p);
@@ -358,14 +359,14 @@ static const struct {
 
 static bool has_mempool(void)
 {
-	struct gpushm_pool *pools = NULL;
+	struct gpushm_pool **pools = NULL;
 	bool found = false;
 	size_t n;
 
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++)
-		found = found || (pools[i].kind == GPUSHM_MEMPOOL && !pools[i].failed);
-	free(pools);
+		found = found || (pools[i]->kind == GPUSHM_MEMPOOL && !pools[i]->failed);
+	gpushm_free(pools);
 	return found;
 }
 

@@ -7,6 +7,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/fake.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/result.h"
 #include "tests/lib/suite.h"
 
 #include <stdio.h>
@@ -71,14 +72,14 @@ static void expect_refused(const char *pool, const char *why)
 /* The POOLS reply must say the same. */
 static void expect_failed(uint32_t expected, const char *why)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	uint32_t failed = 0;
 	size_t n;
 
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++) {
-		failed += pools[i].failed != 0;
-		ck_assert(!pools[i].failed || strstr(pools[i].why, why));
+		failed += pools[i]->failed != 0;
+		ck_assert(!pools[i]->failed || strstr(pools[i]->why, why));
 	}
 	ck_assert_uint_eq(failed, expected);
 	ck_assert_uint_eq(client_status().pools_failed, expected);

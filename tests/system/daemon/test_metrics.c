@@ -23,7 +23,7 @@ static const struct role roles[] = { { "user", user_role } };
 
 static void metrics_done(struct gpushm_metrics **m)
 {
-	gpushm_metrics_free(*m);
+	gpushm_free(*m);
 }
 #define METRICS _cleanup_(metrics_done) struct gpushm_metrics *
 
@@ -40,8 +40,8 @@ static const struct gpushm_verb_metrics *verb(const struct gpushm_metrics *m, co
 	static const struct gpushm_verb_metrics none;
 
 	for (size_t i = 0; i < m->n_verbs; i++)
-		if (strcmp(m->verbs[i].verb, name) == 0)
-			return &m->verbs[i];
+		if (strcmp(m->verbs[i]->verb, name) == 0)
+			return m->verbs[i];
 	return &none;
 }
 
@@ -50,8 +50,8 @@ static uint64_t results(const struct gpushm_metrics *m, const char *name, const 
 	const struct gpushm_verb_metrics *v = verb(m, name);
 
 	for (size_t i = 0; i < v->n_results; i++)
-		if (strcmp(v->results[i].code, code) == 0)
-			return v->results[i].count;
+		if (strcmp(v->results[i]->code, code) == 0)
+			return v->results[i]->count;
 	return 0;
 }
 
@@ -60,7 +60,7 @@ static uint64_t all_results(const struct gpushm_verb_metrics *v)
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < v->n_results; i++)
-		n += v->results[i].count;
+		n += v->results[i]->count;
 	return n;
 }
 
@@ -68,7 +68,7 @@ static uint64_t all_times(const struct gpushm_metrics *m, const struct gpushm_ve
 {
 	uint64_t n = 0;
 
-	for (size_t i = 0; v->buckets && i <= m->n_bounds; i++)
+	for (size_t i = 0; v->buckets && i <= m->n_bounds_ns; i++)
 		n += v->buckets[i];
 	return n;
 }
@@ -76,8 +76,8 @@ static uint64_t all_times(const struct gpushm_metrics *m, const struct gpushm_ve
 static const struct gpushm_pool_metrics *pool(const struct gpushm_metrics *m, const char *name)
 {
 	for (size_t i = 0; i < m->n_pools; i++)
-		if (strcmp(m->pools[i].pool.name, name) == 0)
-			return &m->pools[i];
+		if (strcmp(m->pools[i]->pool->name, name) == 0)
+			return m->pools[i];
 	ck_abort_msg("no pool %s", name);
 }
 
@@ -131,7 +131,7 @@ START_TEST(each_request_is_counted_once)
 	ck_assert_uint_eq(results(after, "unlink", "OK"), 1);
 	/* No request waited, so each has its time. */
 	for (size_t i = 0; i < after->n_verbs; i++) {
-		const struct gpushm_verb_metrics *v = &after->verbs[i];
+		const struct gpushm_verb_metrics *v = after->verbs[i];
 
 		ck_assert_msg(all_results(v) == all_times(after, v), "%s: %lu results, %lu times",
 			      v->verb, (unsigned long)all_results(v),
@@ -212,8 +212,8 @@ START_TEST(states_and_accesses_are_counted)
 	end = read_metrics();
 	ck_assert_uint_eq(end->read_leases + end->write_leases, 0);
 	for (size_t i = 0; i < end->n_pools; i++)
-		ck_assert_uint_eq(end->pools[i].filling + end->pools[i].sealed +
-					  end->pools[i].shared,
+		ck_assert_uint_eq(end->pools[i]->filling + end->pools[i]->sealed +
+					  end->pools[i]->shared,
 				  0);
 }
 END_TEST
@@ -287,8 +287,8 @@ static struct gpushm_driver_call call(const char *name)
 	METRICS m = read_metrics();
 
 	for (size_t i = 0; i < m->n_driver_calls; i++)
-		if (strcmp(m->driver_calls[i].call, name) == 0)
-			return m->driver_calls[i];
+		if (strcmp(m->driver_calls[i]->call, name) == 0)
+			return *m->driver_calls[i];
 	return (struct gpushm_driver_call){ 0 };
 }
 

@@ -111,7 +111,7 @@ START_TEST(a_private_name_is_short_for_one_with_the_uid)
 	ck_assert_int_eq(gpushm_create(c, full, 100, NULL, &b), -EEXIST);
 	ck_assert_int_eq(gpushm_stat(c, full, 0, 0, &st), 0);
 	ck_assert_str_eq(st->name, "~/x");
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	ck_assert_int_eq(gpushm_discard(a), 0);
 }
 END_TEST
@@ -140,7 +140,7 @@ START_TEST(attributes_and_the_digest_reach_a_reader)
 	ck_assert_uint_eq(st->digest, gpushm_buffer_digest(b));
 	ck_assert_uint_eq(gpushm_buffer_digest(a), gpushm_buffer_digest(b));
 	ck_assert_uint_eq(st->arrays, 1);
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	ck_assert_int_eq(gpushm_close(b), 0);
 	client_close_and_unlink(a, "x");
 }
@@ -254,7 +254,7 @@ START_TEST(a_list_has_each_name_once)
 {
 	enum { N = 1500 };
 	static struct gpushm_buffer *all[N];
-	struct gpushm_stat *stats = NULL;
+	struct gpushm_stat **stats = NULL;
 	size_t n = 0;
 	char name[32];
 
@@ -266,12 +266,12 @@ START_TEST(a_list_has_each_name_once)
 	ck_assert_uint_eq(n, N);
 	for (int i = 0; i < N; i++) {
 		snprintf(name, sizeof(name), "list/%04d", i);
-		ck_assert_str_eq(stats[i].name, name);
+		ck_assert_str_eq(stats[i]->name, name);
 	}
-	stats = gpushm_stat_free(stats, n);
+	stats = gpushm_free(stats);
 	ck_assert_int_eq(gpushm_list(c, "list/12", 0, &stats, &n), 0);
 	ck_assert_uint_eq(n, 100);
-	stats = gpushm_stat_free(stats, n);
+	stats = gpushm_free(stats);
 	for (int i = 0; i < N; i++)
 		ck_assert_int_eq(gpushm_discard(all[i]), 0);
 }

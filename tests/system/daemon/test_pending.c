@@ -143,7 +143,7 @@ START_TEST(a_mempool_that_a_client_has_is_kept)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "m" };
 	struct gpushm_buffer *b = NULL;
-	struct gpushm_pool *pools;
+	struct gpushm_pool **pools;
 	struct timespec pause = { .tv_sec = 1 };
 	size_t n;
 
@@ -158,7 +158,7 @@ START_TEST(a_mempool_that_a_client_has_is_kept)
 	ck_assert_uint_eq(daemon_log_count(&d, "went back to GPU 0"), 0);
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
 	ck_assert_uint_eq(n, 1);
-	free(pools);
+	gpushm_free(pools);
 	b = client_create("mine", 800 * MIB, &o);
 	ck_assert_int_eq(gpushm_discard(b), 0);
 	teardown();

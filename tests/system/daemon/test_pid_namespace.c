@@ -120,8 +120,8 @@ static void expect(uint32_t writers, uint32_t suspects)
 	ck_assert_msg(gpushm_stat(c, "x", 0, GPUSHM_HOLDERS, &st) == 0, "%s", gpushm_error());
 	ck_assert_uint_eq(st->writers, writers);
 	ck_assert_uint_eq(st->suspects, suspects);
-	ck_assert_int_eq(st->holders[0].pid, 0);
-	gpushm_stat_free(st, 1);
+	ck_assert_int_eq(st->holders[0]->pid, 0);
+	gpushm_free(st);
 }
 
 static bool is_dirty(void)
@@ -131,7 +131,7 @@ static bool is_dirty(void)
 
 	ck_assert_int_eq(gpushm_stat(c, "x", 0, 0, &st), 0);
 	dirty = st->dirty;
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	return dirty;
 }
 

@@ -99,15 +99,15 @@ END_TEST
 /* The NUMA node of the pool of that name that makes buffers now; -2: there is none. */
 static int node_of(const char *name)
 {
-	struct gpushm_pool *pools = NULL;
+	struct gpushm_pool **pools = NULL;
 	int node = -2;
 	size_t n = 0;
 
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++)
-		if (strcmp(pools[i].name, name) == 0 && !pools[i].failed)
-			node = pools[i].numa_node;
-	free(pools);
+		if (strcmp(pools[i]->name, name) == 0 && !pools[i]->failed)
+			node = pools[i]->numa_node;
+	gpushm_free(pools);
 	return node;
 }
 

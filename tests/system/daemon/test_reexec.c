@@ -9,6 +9,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "tests/lib/reexec.h"
+#include "tests/lib/result.h"
 #include "tests/lib/role.h"
 #include "tests/lib/run.h"
 #include "tests/lib/suite.h"
@@ -34,17 +35,17 @@ static void check_stat(const char *name, uint64_t id, uint32_t readers, uint32_t
 	ck_assert_uint_eq(st->writers, writers);
 	ck_assert_uint_eq(st->suspects, 0);
 	ck_assert_int_eq(st->dirty, 0);
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 }
 
 /* A restart does not change this user's account. */
 static struct gpushm_usage usage(void)
 {
 	struct gpushm_status *st = reexec_status();
-	struct gpushm_usage u = st->usage[0];
+	struct gpushm_usage u = *st->usage[0];
 
 	ck_assert_uint_eq(st->n_usage, 1);
-	gpushm_status_free(st);
+	gpushm_free(st);
 	return u;
 }
 
@@ -80,15 +81,15 @@ static void survive(const char *pool, unsigned times)
 
 START_TEST(a_restart_keeps_contents_leases_and_charges)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	size_t n;
 
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++) {
-		if (pools[i].failed)
+		if (pools[i]->failed)
 			continue;
-		survive(pools[i].name, 1);
-		survive(pools[i].name, 2);
+		survive(pools[i]->name, 1);
+		survive(pools[i]->name, 2);
 	}
 }
 END_TEST
@@ -104,8 +105,8 @@ START_TEST(a_restart_stays_the_same_process_and_daemon)
 	ck_assert_mem_eq(after->daemon, before->daemon, sizeof(after->daemon));
 	/* Still it is a new program: its counters start again. */
 	ck_assert_uint_lt(after->requests, 4);
-	gpushm_status_free(before);
-	gpushm_status_free(after);
+	gpushm_free(before);
+	gpushm_free(after);
 }
 END_TEST
 
@@ -114,7 +115,7 @@ static uint32_t open_fds(void)
 	struct gpushm_status *st = reexec_status();
 	uint32_t n = st->fds;
 
-	gpushm_status_free(st);
+	gpushm_free(st);
 	return n;
 }
 
@@ -259,7 +260,7 @@ static uint32_t waiting(void)
 	struct gpushm_status *st = reexec_status();
 	uint32_t n = st->waiting;
 
-	gpushm_status_free(st);
+	gpushm_free(st);
 	return n;
 }
 
@@ -345,7 +346,7 @@ START_TEST(a_holder_that_sends_no_request_keeps_its_lease)
 	ck_assert_int_eq(gpushm_stat(other, "a", 0, 0, &st), 0);
 	ck_assert_uint_eq(st->writers, 1);
 	ck_assert_uint_eq(st->suspects, 1);
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	gpushm_disconnect(other);
 	client_close_and_unlink(b, "a");
 }
@@ -407,10 +408,10 @@ START_TEST(a_daemon_survives_signals_during_a_restart)
 
 			poll(NULL, 0, i % 4);
 			ck_assert_int_eq(kill(d.pid, signals[k]), 0);
-			gpushm_status_free(st);
+			gpushm_free(st);
 		}
 	}
-	gpushm_status_free(reexec_status());
+	gpushm_free(reexec_status());
 	ck_assert_int_eq(kill(d.pid, SIGUSR2), 0);
 	reexec_replace();
 }

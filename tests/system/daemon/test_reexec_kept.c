@@ -32,7 +32,7 @@ static void check(struct gpushm_buffer *b, const char *name)
 	ck_assert_uint_eq(st->writers, 1);
 	ck_assert_uint_eq(st->suspects, 0);
 	ck_assert_uint_eq(st->n_attrs, 1);
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	ck_assert_int_eq(gpushm_read(b, 0, &byte, 1), 0);
 	ck_assert_int_eq(byte, name[0]);
 }

@@ -72,7 +72,7 @@ static bool is_there(const char *name)
 
 	ck_assert_msg(r == 0 || r == -ENOENT, "%s", gpushm_error());
 	if (r == 0)
-		gpushm_stat_free(st, 1);
+		gpushm_free(st);
 	return r == 0;
 }
 
@@ -112,8 +112,8 @@ static uint64_t charged(void)
 	uint64_t bytes;
 
 	ck_assert_int_eq(gpushm_status(c, &st), 0);
-	bytes = st->usage[0].bytes + st->usage[0].buffers;
-	gpushm_status_free(st);
+	bytes = st->usage[0]->bytes + st->usage[0]->buffers;
+	gpushm_free(st);
 	return bytes;
 }
 

@@ -22,12 +22,12 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-static struct gpushm_pool *pools;
+static struct gpushm_pool **pools;
 static size_t n_pools;
 
 static void look(void)
 {
-	free(take_ptr(pools));
+	pools = gpushm_free(pools);
 	ck_assert_msg(gpushm_pools(c, &pools, &n_pools) == 0, "%s", gpushm_error());
 }
 
@@ -39,7 +39,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	free(take_ptr(pools));
+	pools = gpushm_free(pools);
 	kept_teardown();
 }
 
@@ -114,7 +114,7 @@ static void survive(const char *pool, int signal)
 	ck_assert_uint_eq(st->n_attrs, 1);
 	ck_assert_uint_eq(st->readers, 1);
 	ck_assert_uint_eq(st->suspects, 0);
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	ck_assert_int_eq(gpushm_buffer_lost(old), 0);
 	ck_assert_msg(gpushm_open(c, "kept", GPUSHM_READ, 0, NULL, &b) == 0, "%s: %s", pool,
 		      gpushm_error());
@@ -167,8 +167,8 @@ START_TEST(a_published_buffer_outlives_the_daemon)
 	ck_assert_msg(gpushm_stat(c, "kept", 0, GPUSHM_HOLDERS, &st) == 0, "%s", gpushm_error());
 	ck_assert_uint_eq(st->writers, 1);
 	ck_assert_uint_eq(st->suspects, 1);
-	ck_assert_int_eq(st->holders[0].pid, maker.pid);
-	gpushm_stat_free(st, 1);
+	ck_assert_int_eq(st->holders[0]->pid, maker.pid);
+	gpushm_free(st);
 	ck_assert_int_eq(gpushm_unlink(c, "kept"), 0);
 	/* Its memory exists until its last holder has gone. */
 	ck_assert_uint_ne(client_used_bytes(), 0);
@@ -192,7 +192,7 @@ START_TEST(the_lease_of_a_holder_that_died_without_a_daemon_ends)
 	ck_assert_int_eq(gpushm_stat(c, "kept", 0, 0, &st), 0);
 	ck_assert_int_eq(st->dirty, 1);
 	ck_assert_int_eq(st->dirty_pid, maker.pid);
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	ck_assert_int_eq(gpushm_unlink(c, "kept"), 0);
 	ck_assert_uint_eq(client_used_bytes(), 0);
 }
@@ -215,11 +215,11 @@ END_TEST
 START_TEST(contents_and_leases_survive_on_each_pool)
 {
 	for (size_t i = 0; i < n_pools; i++) {
-		if (pools[i].failed)
+		if (pools[i]->failed)
 			continue;
-		survive(pools[i].name, SIGKILL);
-		survive(pools[i].name, SIGTERM);
-		survive(pools[i].name, SIGKILL);
+		survive(pools[i]->name, SIGKILL);
+		survive(pools[i]->name, SIGTERM);
+		survive(pools[i]->name, SIGKILL);
 	}
 }
 END_TEST
@@ -348,7 +348,7 @@ START_TEST(a_create_that_kills_daemons_gives_up)
 			kept_crash();
 			deaths++;
 		}
-		gpushm_stat_free(st, 1);
+		gpushm_free(st);
 	}
 	pthread_join(thread, NULL);
 	gpushm_disconnect(it.own);
@@ -374,10 +374,10 @@ START_TEST(a_close_that_died_with_the_daemon_ends_the_lease)
 	ck_assert_msg(gpushm_stat(c, "a", 0, 0, &st) == 0, "%s", gpushm_error());
 	ck_assert_uint_eq(st->readers + st->writers, 0);
 	ck_assert_int_eq(st->dirty, 0);
-	gpushm_stat_free(take_ptr(st), 1);
+	gpushm_free(take_ptr(st));
 	ck_assert_msg(gpushm_stat(c, "b", 0, 0, &st) == 0, "%s", gpushm_error());
 	ck_assert_uint_eq(st->writers, 1);
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	ck_assert_int_eq(gpushm_close(kept), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "a"), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "b"), 0);
@@ -408,7 +408,7 @@ START_TEST(an_orderly_end_reads_the_closes_sent_before)
 
 		ck_assert_int_eq(gpushm_stat(c, names[i], 0, 0, &st), 0);
 		ck_assert_msg(st->readers + st->writers == 0, "\"%s\" is held", names[i]);
-		gpushm_stat_free(st, 1);
+		gpushm_free(st);
 		ck_assert_int_eq(gpushm_unlink(c, names[i]), 0);
 	}
 	gpushm_disconnect(idle);
@@ -465,7 +465,7 @@ static void expect_model(const struct gpushm_buffer *b)
 
 	ck_assert_msg(gpushm_stat(c, "model", 0, 0, &st) == 0, "%s", gpushm_error());
 	ck_assert_uint_eq(st->id, gpushm_buffer_id(b));
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 }
 
 START_TEST(a_rename_of_nothing_fails_after_a_restart)

@@ -87,7 +87,7 @@ static struct gpushm_stat look(void)
 
 	ck_assert_msg(gpushm_stat(c, "x", 0, 0, &st) == 0, "%s", gpushm_error());
 	copy = *st;
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	return copy;
 }
 

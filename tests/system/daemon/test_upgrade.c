@@ -41,7 +41,7 @@ START_TEST(the_new_program_takes_over_after_an_update)
 	st = reexec_status();
 	ck_assert_str_eq(st->software, "gpushmd 9.9.9");
 	ck_assert_int_eq(st->pid, d.pid);
-	gpushm_status_free(st);
+	gpushm_free(st);
 	reexec_check(b, "a");
 	client_close_and_unlink(b, "a");
 }
@@ -91,8 +91,8 @@ START_TEST(a_program_that_cannot_take_over_is_refused)
 	reexec_check(b, "a");
 	ck_assert_int_eq(gpushm_buffer_lost(b), 0);
 	client_close_and_unlink(b, "a");
-	gpushm_status_free(before);
-	gpushm_status_free(after);
+	gpushm_free(before);
+	gpushm_free(after);
 }
 END_TEST
 

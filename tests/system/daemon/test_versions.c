@@ -178,7 +178,7 @@ static void check_sealed(void)
 	ck_assert_uint_eq(st->mode, 0640);
 	ck_assert_int_eq(st->state, GPUSHM_SEALED);
 	ck_assert_uint_eq(st->arrays, 1);
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	ck_assert_msg(gpushm_open(c, "m/sealed", GPUSHM_READ, 0, NULL, &b) == 0, "%s",
 		      gpushm_error());
 	ck_assert_int_eq(gpushm_read(b, 0, text, SEALED_BYTES), 0);
@@ -209,13 +209,13 @@ static void check_shared(void)
 
 START_TEST(a_journal_of_an_earlier_version_is_restored)
 {
-	struct gpushm_stat *all = NULL;
+	struct gpushm_stat **all = NULL;
 	size_t n = 0;
 
 	start((unsigned)_i, 0);
 	ck_assert_int_eq(gpushm_list(c, NULL, 0, &all, &n), 0);
 	ck_assert_uint_eq(n, 2);
-	gpushm_stat_free(all, n);
+	gpushm_free(all);
 	check_sealed();
 	check_shared();
 	stop();
@@ -239,7 +239,7 @@ static const uint32_t unread[] = { JOURNAL_VERSION + 1, UINT32_MAX };
 
 START_TEST(a_journal_of_a_later_version_is_dropped)
 {
-	struct gpushm_stat *all = NULL;
+	struct gpushm_stat **all = NULL;
 	struct gpushm_buffer *b;
 	char text[64];
 	size_t n = 1;
@@ -250,7 +250,7 @@ START_TEST(a_journal_of_a_later_version_is_dropped)
 	ck_assert(log_has("file descriptors that were kept are dropped"));
 	ck_assert_int_eq(gpushm_list(c, NULL, 0, &all, &n), 0);
 	ck_assert_uint_eq(n, 0);
-	gpushm_stat_free(all, n);
+	gpushm_free(all);
 	/* From here on it works like a first daemon. */
 	b = client_create("shared", 10, NULL);
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);

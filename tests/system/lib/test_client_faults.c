@@ -5,7 +5,7 @@
  * published, opened and closed. Each failure must give an error with the driver's name for it, and
  * leave nothing of the driver's behind.
  */
-#include "client/gpushm.h"
+#include "client/gpushm_query.h"
 #include "proto/base/own.h"
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/lib/daemon.h"
@@ -45,12 +45,12 @@ static void load_fake(void)
 static void warm_up(void)
 {
 	struct gpushm *c = NULL;
-	struct gpushm_pool *pools = NULL;
+	struct gpushm_pool **pools = NULL;
 	size_t n;
 
 	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
-	free(pools);
+	gpushm_free(pools);
 	gpushm_disconnect(c);
 }
 

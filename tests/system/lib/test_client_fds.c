@@ -50,7 +50,7 @@ static uint32_t readers_of(const char *name)
 
 	ck_assert_msg(gpushm_stat(c, name, 0, 0, &st) == 0, "%s", gpushm_error());
 	n = st->readers;
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	return n;
 }
 

@@ -4,10 +4,11 @@
  * and nothing else: no PID, IPC, network or user namespace, no /dev/shm, no list of users. Needs
  * root, to make them. Runs over every pool of the machine.
  */
-#include "client/gpushm.h"
+#include "client/gpushm_query.h"
 #include "proto/base/own.h"
 #include "tests/lib/container.h"
 #include "tests/lib/daemon.h"
+#include "tests/lib/result.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/user.h"
@@ -162,15 +163,15 @@ static int activated_role(char **args)
 /* Prints the names of the pools that work. */
 static int pools_role(char **args)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	struct gpushm *conn = NULL;
 	size_t n = 0;
 
 	if (gpushm_connect(NULL, &conn) < 0 || gpushm_pools(conn, &pools, &n) < 0)
 		return complain("pools");
 	for (size_t i = 0; i < n; i++)
-		if (!pools[i].failed)
-			printf("%s ", pools[i].name);
+		if (!pools[i]->failed)
+			printf("%s ", pools[i]->name);
 	puts("");
 	gpushm_disconnect(conn);
 	return 0;
@@ -185,7 +186,7 @@ static int used_role(char **args)
 	if (gpushm_connect(NULL, &conn) < 0)
 		return complain("connect");
 	for (int tries = 0; used && tries < 6000; tries++) {
-		_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+		_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 		size_t n = 0;
 
 		if (tries)
@@ -194,7 +195,7 @@ static int used_role(char **args)
 			return complain("pools");
 		used = 0;
 		for (size_t i = 0; i < n; i++)
-			used += pools[i].used_bytes;
+			used += pools[i]->used_bytes;
 	}
 	printf("%" PRIu64 "\n", used);
 	gpushm_disconnect(conn);

@@ -4,7 +4,7 @@
  * arrays, to and from host memory with gaps and another order, compared with a copy element by
  * element. The other bytes of the buffer must not change.
  */
-#include "client/gpushm.h"
+#include "client/gpushm_query.h"
 #include "proto/base/own.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/fds.h"
@@ -21,7 +21,7 @@
 
 static struct daemon d;
 static struct gpushm *c;
-static struct gpushm_pool *pools;
+static struct gpushm_pool **pools;
 static size_t n_pools;
 
 static struct gpushm_buffer *b;
@@ -53,9 +53,9 @@ static void setup(void)
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n_pools), 0);
 	/* A driver opens fds when it is first used, and keeps them. */
 	for (size_t i = 0; i < n_pools; i++) {
-		if (pools[i].failed)
+		if (pools[i]->failed)
 			continue;
-		open_buffer(pools[i].name);
+		open_buffer(pools[i]->name);
 		close_buffer();
 	}
 	fds_mark();
@@ -64,7 +64,7 @@ static void setup(void)
 static void teardown(void)
 {
 	fds_check();
-	free(take_ptr(pools));
+	pools = gpushm_free(pools);
 	c = gpushm_disconnect(c);
 	daemon_stop(&d);
 }
@@ -72,9 +72,9 @@ static void teardown(void)
 static void on_every_pool(void (*test)(void))
 {
 	for (size_t i = 0; i < n_pools; i++) {
-		if (pools[i].failed)
+		if (pools[i]->failed)
 			continue;
-		open_buffer(pools[i].name);
+		open_buffer(pools[i]->name);
 		test();
 		close_buffer();
 	}
@@ -308,9 +308,9 @@ static void copy_pair(int out, uint32_t flags)
 static void copy_from_every_pool(void)
 {
 	for (size_t i = 0; i < n_pools; i++) {
-		struct gpushm_options o = { .struct_size = sizeof(o), .pool = pools[i].name };
+		struct gpushm_options o = { .struct_size = sizeof(o), .pool = pools[i]->name };
 
-		if (pools[i].failed)
+		if (pools[i]->failed)
 			continue;
 		ck_assert_int_eq(gpushm_create(c, "~/other", BYTES, &o, &other), 0);
 		ck_assert_int_eq(gpushm_array_over(other,

@@ -56,7 +56,7 @@ static struct gpushm_stat stat_of_it(void)
 
 	ck_assert_msg(gpushm_stat(c, "x", 0, 0, &st) == 0, "%s", gpushm_error());
 	copy = *st;
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	return copy;
 }
 
@@ -158,11 +158,11 @@ START_TEST(copy_on_write_of_gpu_memory_is_refused)
 {
 	static const char *const names[] = { "gpu0", "gpu0-mempool", "pinned" };
 	struct gpushm_buffer *b = NULL;
-	struct gpushm_pool *pools;
+	struct gpushm_pool **pools;
 	size_t n;
 
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
-	free(pools);
+	gpushm_free(pools);
 	if (n < array_size(names)) {
 		printf("skipped: needs a driver\n");
 		return;

@@ -4,7 +4,7 @@
  * within a section, and that the flush does it. Then the cases that end the deferral early: a full
  * pool, a limit, a mapping without memory, the end of the connection.
  */
-#include "client/gpushm.h"
+#include "client/gpushm_cleanup.h"
 #include "proto/base/own.h"
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/lib/client.h"

@@ -68,7 +68,7 @@ END_TEST
 START_TEST(a_watch_reports_an_absent_daemon_where_a_socket_exists)
 {
 	struct gpushm_buffer *b;
-	struct gpushm_event e;
+	struct gpushm_event e = { .struct_size = sizeof(e) };
 
 	watcher_begin();
 	ck_assert_int_eq(gpushm_watch_name(w, "x"), 0);

@@ -5,6 +5,7 @@
  */
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
+#include "tests/lib/result.h"
 #include "tests/lib/role.h"
 #include "tests/lib/stormer.h"
 #include "tests/lib/suite.h"
@@ -233,15 +234,15 @@ static void race_in(const char *pool)
 
 START_TEST(one_racer_creates_at_a_time_and_each_is_served)
 {
-	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
 	size_t n = 0;
 
 	seed = (uint64_t)time(NULL);
 	printf("open_or_create: seed %lu\n", (unsigned long)seed);
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++)
-		if (!pools[i].failed)
-			race_in(pools[i].name);
+		if (!pools[i]->failed)
+			race_in(pools[i]->name);
 }
 END_TEST
 

@@ -4,7 +4,7 @@
  * to the same memory, and each sees what the others wrote. The same program runs over host pools,
  * over the fake driver, and on a real GPU.
  */
-#include "client/gpushm.h"
+#include "client/gpushm_query.h"
 #include "proto/base/own.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/fds.h"
@@ -20,7 +20,7 @@
 
 static struct daemon d;
 static struct gpushm *c;
-static struct gpushm_pool *pools;
+static struct gpushm_pool **pools;
 static size_t n_pools;
 
 /* A driver opens fds when it is first used, and keeps them: this must happen before fds are
@@ -41,25 +41,25 @@ static void setup(void)
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n_pools), 0);
 	ck_assert_uint_ge(n_pools, 1);
 	for (size_t i = 0; i < n_pools; i++)
-		if (!pools[i].failed)
-			warm_up(pools[i].name);
+		if (!pools[i]->failed)
+			warm_up(pools[i]->name);
 	fds_mark();
 }
 
 static void pools_are_empty(void)
 {
-	free(take_ptr(pools));
+	pools = gpushm_free(pools);
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n_pools), 0);
 	for (size_t i = 0; i < n_pools; i++)
-		ck_assert_msg(pools[i].used_bytes == 0, "%s: %lu bytes are still used",
-			      pools[i].name, pools[i].used_bytes);
+		ck_assert_msg(pools[i]->used_bytes == 0, "%s: %lu bytes are still used",
+			      pools[i]->name, pools[i]->used_bytes);
 }
 
 static void teardown(void)
 {
 	pools_are_empty();
 	fds_check();
-	free(take_ptr(pools));
+	pools = gpushm_free(pools);
 	c = gpushm_disconnect(c);
 	daemon_stop(&d);
 }
@@ -173,7 +173,7 @@ static void with_readers(const char *pool, int n_readers)
 	ck_assert_uint_eq(st->readers, n_readers + 1);
 	ck_assert_uint_eq(st->n_holders, n_readers + 1);
 	ck_assert_uint_eq(st->writers, 0);
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	for (int i = 0; i < n_readers; i++)
 		role_finish(&readers[i]);
 	ck_assert_int_eq(gpushm_close(b), 0);
@@ -183,10 +183,10 @@ static void with_readers(const char *pool, int n_readers)
 START_TEST(readers_see_the_bytes_that_were_written)
 {
 	for (size_t i = 0; i < n_pools; i++) {
-		if (pools[i].failed)
+		if (pools[i]->failed)
 			continue;
-		with_readers(pools[i].name, 2);
-		with_readers(pools[i].name, READERS);
+		with_readers(pools[i]->name, 2);
+		with_readers(pools[i]->name, READERS);
 	}
 }
 END_TEST
@@ -214,8 +214,8 @@ static void write_back(const char *pool)
 START_TEST(a_writers_bytes_reach_the_creator)
 {
 	for (size_t i = 0; i < n_pools; i++)
-		if (!pools[i].failed)
-			write_back(pools[i].name);
+		if (!pools[i]->failed)
+			write_back(pools[i]->name);
 }
 END_TEST
 
@@ -225,10 +225,10 @@ START_TEST(a_fresh_buffer_is_zero)
 	unsigned char got[4096];
 
 	for (size_t i = 0; i < n_pools; i++) {
-		struct gpushm_options o = { .struct_size = sizeof(o), .pool = pools[i].name };
+		struct gpushm_options o = { .struct_size = sizeof(o), .pool = pools[i]->name };
 		struct gpushm_buffer *b = NULL;
 
-		if (pools[i].failed)
+		if (pools[i]->failed)
 			continue;
 		ck_assert_msg(gpushm_create(c, "~/fresh", 4 * MIB, &o, &b) == 0, "%s",
 			      gpushm_error());

@@ -506,7 +506,7 @@ static void *ask(void *arg)
 
 	while (asking) {
 		ck_assert_int_eq(gpushm_stat(c, "s", 0, 0, &st), 0);
-		st = gpushm_stat_free(st, 1);
+		st = gpushm_free(st);
 	}
 	return arg;
 }

@@ -210,7 +210,7 @@ START_TEST(a_null_is_refused)
 	ck_assert_int_eq(gpushm_frame_array(f, NULL, NULL), -EINVAL);
 	says("needs a name");
 	gpushm_frame_cancel(f);
-	ck_assert_int_eq(gpushm_stream_stats(p, sizeof(struct gpushm_stream_stats), NULL), -EINVAL);
+	ck_assert_int_eq(gpushm_stream_stats(p, NULL), -EINVAL);
 	says("is NULL");
 }
 END_TEST

@@ -4,6 +4,7 @@
  * frame, work that is not finished, and what a pool can't have. Over the fake driver, where a host
  * function that waits plays a long kernel.
  */
+#include "client/gpushm_cleanup.h"
 #include "tests/lib/cu.h"
 #include "tests/lib/fake.h"
 #include "tests/lib/kept.h"
@@ -197,9 +198,9 @@ END_TEST
 
 static uint32_t count_readers(void)
 {
-	struct gpushm_stream_stats stats;
+	struct gpushm_stream_stats stats = { .struct_size = sizeof(stats) };
 
-	ck_assert_int_eq(gpushm_stream_stats(p, sizeof(stats), &stats), 0);
+	ck_assert_int_eq(gpushm_stream_stats(p, &stats), 0);
 	return stats.readers;
 }
 

@@ -97,10 +97,10 @@ static void await_frames(uint64_t n)
 	client_await(board->published >= from + n);
 }
 
-/* What the daemon says of the stream; the caller frees it with gpushm_streams_free(info, 1). */
-static struct gpushm_stream_info *stream_info(void)
+/* What the daemon says of the stream; the caller frees it with gpushm_free(). */
+static struct gpushm_stream_info **stream_info(void)
 {
-	struct gpushm_stream_info *all = NULL;
+	struct gpushm_stream_info **all = NULL;
 	size_t n = 0;
 
 	ck_assert_msg(gpushm_streams(c, "s", &all, &n) == 0, "%s", gpushm_error());
@@ -110,10 +110,10 @@ static struct gpushm_stream_info *stream_info(void)
 
 static size_t readers_of_stream(void)
 {
-	struct gpushm_stream_info *info = stream_info();
-	size_t n = info->n_readers;
+	struct gpushm_stream_info **info = stream_info();
+	size_t n = info[0]->n_readers;
 
-	gpushm_streams_free(info, 1);
+	gpushm_free(info);
 	return n;
 }
 
@@ -214,11 +214,11 @@ END_TEST
 
 static uint64_t lost_and_not_redone(void)
 {
-	struct gpushm_stream_info *info = stream_info();
-	uint64_t lost = info->lost;
+	struct gpushm_stream_info **info = stream_info();
+	uint64_t lost = info[0]->lost;
 
-	ck_assert_uint_eq(info->redone, 0);
-	gpushm_streams_free(info, 1);
+	ck_assert_uint_eq(info[0]->redone, 0);
+	gpushm_free(info);
 	return lost;
 }
 
@@ -418,23 +418,23 @@ END_TEST
 
 START_TEST(a_reader_that_never_releases_is_named_and_dropped)
 {
-	struct gpushm_stream_info *info;
+	struct gpushm_stream_info **info;
 
 	start(&producer, "producer", "slots=3", "limit=1000", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
 	start_holder(1, "follow=every", "stop=2");
 	info = stream_info();
-	ck_assert_uint_eq(info->n_readers, 2);
-	ck_assert_int_eq(info->readers[1].pid, readers[1].pid);
-	ck_assert_uint_eq(info->readers[1].held, 1);
-	ck_assert_uint_ne(info->readers[1].oldest, 0);
-	gpushm_streams_free(info, 1);
+	ck_assert_uint_eq(info[0]->n_readers, 2);
+	ck_assert_int_eq(info[0]->readers[1]->pid, readers[1].pid);
+	ck_assert_uint_eq(info[0]->readers[1]->held, 1);
+	ck_assert_uint_ne(info[0]->readers[1]->oldest, 0);
+	gpushm_free(info);
 	await_frames(50);
 	info = stream_info();
-	ck_assert_uint_eq(info->dropped, 1);
-	ck_assert_int_eq(info->readers[1].dropped, 1);
-	ck_assert_uint_ge(info->stalls, 1);
-	gpushm_streams_free(info, 1);
+	ck_assert_uint_eq(info[0]->dropped, 1);
+	ck_assert_int_eq(info[0]->readers[1]->dropped, 1);
+	ck_assert_uint_ge(info[0]->stalls, 1);
+	gpushm_free(info);
 	/* It learns of it when it goes on. */
 	role_finish(&readers[1]);
 	role_finish(&producer);

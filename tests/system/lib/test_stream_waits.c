@@ -267,11 +267,11 @@ __attribute__((visibility("default"))) int eventfd_read(int fd, eventfd_t *value
 /* And the thread has told it. */
 static void end_the_stream(int fd)
 {
-	struct gpushm_stream_stats st = { 0 };
+	struct gpushm_stream_stats st = { .struct_size = sizeof(st) };
 
 	p = gpushm_stream_close(p);
 	while (st.state != GPUSHM_STREAM_ENDED)
-		ck_assert_int_eq(gpushm_stream_stats(r, sizeof(st), &st), 0);
+		ck_assert_int_eq(gpushm_stream_stats(r, &st), 0);
 	ck_assert(readable(fd, 10000));
 }
 
@@ -507,7 +507,7 @@ END_TEST
 
 START_TEST(stats_count_what_happened)
 {
-	struct gpushm_stream_stats st;
+	struct gpushm_stream_stats st = { .struct_size = sizeof(st) };
 	struct gpushm_frame *f;
 
 	create(8);
@@ -515,7 +515,7 @@ START_TEST(stats_count_what_happened)
 	r2 = follow(GPUSHM_LATEST, 2);
 	produce_many(5);
 	f = next(r);
-	ck_assert_int_eq(gpushm_stream_stats(r, sizeof(st), &st), 0);
+	ck_assert_int_eq(gpushm_stream_stats(r, &st), 0);
 	ck_assert_int_eq(st.state, GPUSHM_STREAM_RUNNING);
 	ck_assert_uint_eq(st.newest, 5);
 	ck_assert_uint_eq(st.readers, 2);
@@ -527,21 +527,22 @@ START_TEST(stats_count_what_happened)
 	for (int i = 0; i < 5; i++)
 		expect_next(r, produce() - 4);
 	expect_next(r2, 10);
-	ck_assert_int_eq(gpushm_stream_stats(r2, sizeof(st), &st), 0);
+	ck_assert_int_eq(gpushm_stream_stats(r2, &st), 0);
 	ck_assert_uint_eq(st.skipped, 4);
 	ck_assert_uint_eq(st.lag, 0);
-	ck_assert_int_eq(gpushm_stream_stats(r2, sizeof(st) + 1, &st), -EINVAL);
+	st.struct_size = 0;
+	ck_assert_int_eq(gpushm_stream_stats(r2, &st), -EINVAL);
 }
 END_TEST
 
 START_TEST(a_stream_is_listed)
 {
-	struct gpushm_stream_info *all = NULL;
+	struct gpushm_stream_info **all = NULL, *it;
 	size_t n = 0;
 
 	ck_assert_int_eq(gpushm_streams(c, NULL, &all, &n), 0);
 	ck_assert_uint_eq(n, 0);
-	all = gpushm_streams_free(all, n);
+	all = gpushm_free(all);
 	create_with((struct gpushm_stream_spec){ .slots = 8,
 						 .readers = 3,
 						 .limit_ms = 77,
@@ -552,42 +553,43 @@ START_TEST(a_stream_is_listed)
 	next(r);
 	ck_assert_int_eq(gpushm_streams(c, "other", &all, &n), 0);
 	ck_assert_uint_eq(n, 0);
-	all = gpushm_streams_free(all, n);
+	all = gpushm_free(all);
 	ck_assert_int_eq(gpushm_streams(c, "s", &all, &n), 0);
 	ck_assert_uint_eq(n, 1);
-	ck_assert_str_eq(all->name, "s");
-	ck_assert_uint_eq(all->buffer, gpushm_buffer_id(gpushm_stream_buffer(p)));
-	ck_assert_uint_eq(all->slots, 8);
-	ck_assert_uint_eq(all->readers_max, 3);
-	ck_assert_uint_eq(all->limit_ms, 77);
-	ck_assert_int_eq(all->keep_queue, 1);
-	ck_assert_int_eq(all->delivery, GPUSHM_AT_MOST_ONCE);
-	ck_assert_int_eq(all->state, GPUSHM_STREAM_RUNNING);
-	ck_assert_int_eq(all->pid, getpid());
-	ck_assert_uint_eq(all->newest, 2);
-	ck_assert_uint_eq(all->producers, 1);
-	ck_assert_uint_ge(all->now_ns, all->newest_ns);
-	ck_assert_uint_eq(all->n_readers, 1);
-	ck_assert_int_eq(all->readers->follow, GPUSHM_EVERY);
-	ck_assert_uint_eq(all->readers->max_held, 2);
-	ck_assert_uint_eq(all->readers->held, 1);
-	ck_assert_uint_eq(all->readers->oldest, 1);
-	ck_assert_uint_eq(all->readers->taken, 1);
-	ck_assert_uint_eq(all->readers->lag, 1);
-	ck_assert_int_eq(all->readers->pid, getpid());
-	gpushm_streams_free(all, n);
+	it = all[0];
+	ck_assert_str_eq(it->name, "s");
+	ck_assert_uint_eq(it->buffer, gpushm_buffer_id(gpushm_stream_buffer(p)));
+	ck_assert_uint_eq(it->slots, 8);
+	ck_assert_uint_eq(it->readers_max, 3);
+	ck_assert_uint_eq(it->limit_ms, 77);
+	ck_assert_int_eq(it->keep_queue, 1);
+	ck_assert_int_eq(it->delivery, GPUSHM_AT_MOST_ONCE);
+	ck_assert_int_eq(it->state, GPUSHM_STREAM_RUNNING);
+	ck_assert_int_eq(it->pid, getpid());
+	ck_assert_uint_eq(it->newest, 2);
+	ck_assert_uint_eq(it->producers, 1);
+	ck_assert_uint_ge(it->now_ns, it->newest_ns);
+	ck_assert_uint_eq(it->n_readers, 1);
+	ck_assert_int_eq(it->readers[0]->follow, GPUSHM_EVERY);
+	ck_assert_uint_eq(it->readers[0]->max_held, 2);
+	ck_assert_uint_eq(it->readers[0]->held, 1);
+	ck_assert_uint_eq(it->readers[0]->oldest, 1);
+	ck_assert_uint_eq(it->readers[0]->taken, 1);
+	ck_assert_uint_eq(it->readers[0]->lag, 1);
+	ck_assert_int_eq(it->readers[0]->pid, getpid());
+	gpushm_free(all);
 }
 END_TEST
 
 static int in_child(void *arg)
 {
 	struct gpushm_frame *f = arg, *g = NULL;
-	struct gpushm_stream_stats st;
+	struct gpushm_stream_stats st = { .struct_size = sizeof(st) };
 
 	if (gpushm_frame_begin(p, NULL, 0, &g) != -ECHILD ||
 	    gpushm_frame_next(r, NULL, 0, &g) != -ECHILD || gpushm_frame_ok(f) != -ECHILD ||
 	    gpushm_frame_release(f, NULL) != -ECHILD || gpushm_stream_fd(r) != -ECHILD ||
-	    gpushm_stream_leave(r) != -ECHILD || gpushm_stream_stats(r, sizeof(st), &st) != -ECHILD)
+	    gpushm_stream_leave(r) != -ECHILD || gpushm_stream_stats(r, &st) != -ECHILD)
 		return 1;
 	gpushm_stream_close(r);
 	gpushm_stream_close(p);

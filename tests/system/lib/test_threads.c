@@ -106,18 +106,18 @@ static void look_at(struct worker *w, int number, int round)
 static void ask(struct worker *w, const char *name)
 {
 	struct gpushm_status *status = NULL;
-	struct gpushm_stat *st = NULL;
+	struct gpushm_stat *st = NULL, **all = NULL;
 	size_t n = 0;
 
 	if (did(w, 8, gpushm_stat(w->conn, name, 0, GPUSHM_HOLDERS, &st))) {
 		if (strcmp(st->name, name) != 0)
 			wrong(w, 8, "the answer to another's question");
-		gpushm_stat_free(st, 1);
+		gpushm_free(st);
 	}
-	if (did(w, 9, gpushm_list(w->conn, "t", 0, &st, &n)))
-		gpushm_stat_free(st, n);
+	if (did(w, 9, gpushm_list(w->conn, "t", 0, &all, &n)))
+		gpushm_free(all);
 	if (did(w, 10, gpushm_status(w->conn, &status)))
-		gpushm_status_free(status);
+		gpushm_free(status);
 }
 
 static void *work(void *arg)

@@ -3,6 +3,7 @@
  * No wait ends before its time, to the nanosecond. Each call that takes a timeout is made many
  * times, so that it begins anywhere between two ticks of clocks that count in milliseconds.
  */
+#include "client/gpushm_events.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
@@ -33,7 +34,7 @@ static void *ask_again_and_again(void *arg)
 		struct gpushm_status *status = NULL;
 
 		ck_assert_int_eq(gpushm_status(mine, &status), 0);
-		gpushm_status_free(status);
+		gpushm_free(status);
 		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 	}
 	return gpushm_disconnect(mine);
@@ -187,7 +188,7 @@ static int wait_for_change(const struct awaited *a)
 
 static int watch(const struct awaited *a)
 {
-	struct gpushm_event event;
+	struct gpushm_event event = { .struct_size = sizeof(event) };
 
 	return gpushm_watch_next(a->watch, MS, &event);
 }
@@ -200,14 +201,14 @@ static int wait_for_event(const struct awaited *a)
 	struct gpushm_events *e = NULL;
 	int r = gpushm_events(c, &o, &e);
 
-	gpushm_events_free(e);
+	gpushm_free(e);
 	return r;
 }
 
 START_TEST(a_wait_for_a_change_lasts_its_full_time)
 {
 	struct awaited a = { .buffer = client_create("b", 1, NULL) };
-	struct gpushm_event event;
+	struct gpushm_event event = { .struct_size = sizeof(event) };
 
 	ck_assert_int_eq(gpushm_publish(a.buffer, GPUSHM_SEALED), 0);
 	ck_assert_int_eq(gpushm_watch_new(c, &a.watch), 0);

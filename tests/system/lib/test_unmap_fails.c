@@ -57,7 +57,7 @@ static unsigned holders(void)
 
 	ck_assert_msg(gpushm_stat(c, "x", 0, 0, &st) == 0, "%s", gpushm_error());
 	n = st->readers + st->writers;
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	return n;
 }
 

@@ -22,7 +22,7 @@ static int stranger_role(char **args)
 {
 	struct gpushm *conn = NULL;
 	struct gpushm_watch *watch = NULL;
-	struct gpushm_event e;
+	struct gpushm_event e = { .struct_size = sizeof(e) };
 
 	if (!user_become(STRANGER, STRANGER) || gpushm_connect(args[0], &conn) < 0 ||
 	    gpushm_watch_new(conn, &watch) < 0 || gpushm_watch_name(watch, args[1]) < 0 ||
@@ -46,7 +46,7 @@ static int reader_role(char **args)
 	struct gpushm *conn = NULL;
 	struct gpushm_buffer *b = NULL;
 	struct gpushm_watch *watch = NULL;
-	struct gpushm_event e;
+	struct gpushm_event e = { .struct_size = sizeof(e) };
 
 	if (!user_become(STRANGER, STRANGER) || gpushm_connect(args[0], &conn) < 0 ||
 	    gpushm_open(conn, args[1], GPUSHM_READ, 0, NULL, &b) < 0 ||
@@ -208,7 +208,7 @@ static int readable(int ms)
 START_TEST(an_event_loop_gets_each_event)
 {
 	struct gpushm_buffer *b;
-	struct gpushm_event e;
+	struct gpushm_event e = { .struct_size = sizeof(e) };
 	int fd;
 
 	watcher_begin();
@@ -249,7 +249,7 @@ static void *take_one(void *arg)
 START_TEST(a_name_that_is_added_reaches_the_waiting_thread)
 {
 	struct gpushm_buffer *b = watcher_shared("y");
-	struct gpushm_event e = { 0 };
+	struct gpushm_event e = { .struct_size = sizeof(e) };
 	pthread_t thread;
 
 	watcher_begin();
@@ -266,7 +266,7 @@ END_TEST
 
 static int use_in_a_child(void *arg)
 {
-	struct gpushm_event e;
+	struct gpushm_event e = { .struct_size = sizeof(e) };
 
 	return gpushm_watch_next(w, 0, &e) == -ECHILD && gpushm_watch_name(w, "y") == -ECHILD &&
 			       gpushm_watch_fd(w) == -ECHILD && !gpushm_watch_free(w)

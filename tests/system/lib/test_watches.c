@@ -24,7 +24,7 @@ START_TEST(three_hundred_watches_get_each_event_and_leave_nothing)
 	enum { N = 300 };
 	static struct gpushm_watch *all[N];
 	struct gpushm_buffer *b;
-	struct gpushm_event e;
+	struct gpushm_event e = { .struct_size = sizeof(e) };
 	struct census before;
 
 	census_take(&d, c, &before);
@@ -192,7 +192,7 @@ END_TEST
 
 START_TEST(a_watch_reports_that_the_daemon_stays_away)
 {
-	struct gpushm_event e;
+	struct gpushm_event e = { .struct_size = sizeof(e) };
 
 	setenv("GPUSHM_RECONNECT_MS", "5", 1);
 	watcher_begin();

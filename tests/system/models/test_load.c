@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct gpushm_pool *pools;
+static struct gpushm_pool **pools;
 static size_t n_pools;
 
 static void setup(void)
@@ -41,8 +41,8 @@ static void setup_pools(void)
 	for (size_t i = 0; i < n_pools; i++) {
 		const char *source = model_write("warm.safetensors", "w", "1");
 
-		o.pool = pools[i].name;
-		if (pools[i].failed)
+		o.pool = pools[i]->name;
+		if (pools[i]->failed)
 			continue;
 		ck_assert_msg(gpushm_load(c, &source, 1, "~/warm", &o, NULL, NULL) == 0, "%s: %s",
 			      o.pool, gpushm_error());
@@ -53,7 +53,7 @@ static void setup_pools(void)
 
 static void teardown_pools(void)
 {
-	free(take_ptr(pools));
+	pools = gpushm_free(pools);
 	fds_check();
 	model_files_close();
 	client_teardown();
@@ -62,12 +62,12 @@ static void teardown_pools(void)
 /* There is no buffer of that name, and none is being filled. */
 static void expect_nothing(const char *name)
 {
-	struct gpushm_stat *stats = NULL;
+	struct gpushm_stat **stats = NULL;
 	size_t n;
 
 	ck_assert_int_eq(gpushm_list(c, NULL, 0, &stats, &n), 0);
-	ck_assert_msg(n == 0, "%zu buffers are left: %s", n, n ? stats[0].name : "");
-	gpushm_stat_free(stats, n);
+	ck_assert_msg(n == 0, "%zu buffers are left: %s", n, n ? stats[0]->name : "");
+	gpushm_free(stats);
 	ck_assert_uint_eq(client_used_bytes(), 0);
 }
 
@@ -127,9 +127,9 @@ START_TEST(each_array_equals_its_tensor)
 
 	safetensors_write(source, tensors, array_size(tensors), "{\"format\":\"pt\"}");
 	for (size_t i = 0; i < n_pools; i++) {
-		if (pools[i].failed)
+		if (pools[i]->failed)
 			continue;
-		o.pool = pools[i].name;
+		o.pool = pools[i]->name;
 		ck_assert_msg(gpushm_load(c, &source, 1, "m/x", &o, &load, &b) == 0, "%s: %s",
 			      o.pool, gpushm_error());
 		ck_assert_str_eq(gpushm_buffer_name(b), "m/x");

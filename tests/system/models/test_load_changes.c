@@ -30,12 +30,12 @@ static void teardown(void)
 /* There is no buffer of any name, and none is being filled. */
 static void expect_nothing(void)
 {
-	struct gpushm_stat *stats = NULL;
+	struct gpushm_stat **stats = NULL;
 	size_t n;
 
 	ck_assert_int_eq(gpushm_list(c, NULL, 0, &stats, &n), 0);
-	ck_assert_msg(n == 0, "%zu buffers are left: %s", n, n ? stats[0].name : "");
-	gpushm_stat_free(stats, n);
+	ck_assert_msg(n == 0, "%zu buffers are left: %s", n, n ? stats[0]->name : "");
+	gpushm_free(stats);
 	ck_assert_uint_eq(client_used_bytes(), 0);
 }
 

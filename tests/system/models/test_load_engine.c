@@ -27,7 +27,7 @@
 #define MIB (1u << 20)
 
 static char folder[512], path[600];
-static struct gpushm_pool *pools;
+static struct gpushm_pool **pools;
 static size_t n_pools;
 
 /* In the build folder, which is on a disk more often than /tmp. */
@@ -42,7 +42,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	free(take_ptr(pools));
+	pools = gpushm_free(pools);
 	unlink(path);
 	ck_assert_int_eq(rmdir(folder), 0);
 	client_teardown();
@@ -50,12 +50,12 @@ static void teardown(void)
 
 static void expect_nothing(void)
 {
-	struct gpushm_stat *stats = NULL;
+	struct gpushm_stat **stats = NULL;
 	size_t n;
 
 	ck_assert_int_eq(gpushm_list(c, NULL, 0, &stats, &n), 0);
-	ck_assert_msg(n == 0, "%zu buffers are left: %s", n, n ? stats[0].name : "");
-	gpushm_stat_free(stats, n);
+	ck_assert_msg(n == 0, "%zu buffers are left: %s", n, n ? stats[0]->name : "");
+	gpushm_free(stats);
 }
 
 /* ---- loading ---- */
@@ -144,8 +144,8 @@ static void on_each_pool(uint32_t flags, unsigned threads, const struct safetens
 			 size_t n)
 {
 	for (size_t i = 0; i < n_pools; i++)
-		if (!pools[i].failed)
-			load_tensors(pools[i].name, flags, threads, t, n);
+		if (!pools[i]->failed)
+			load_tensors(pools[i]->name, flags, threads, t, n);
 }
 
 static void on_every_pool(uint32_t flags, unsigned threads)
@@ -309,13 +309,14 @@ START_TEST(direct_reads_leave_descriptors_for_the_driver)
 	small = (struct rlimit){ (rlim_t)lowest + 2 * SHARDS, before.rlim_max };
 	close(lowest);
 	for (size_t i = 0; i < n_pools; i++) {
-		struct gpushm_options pool = { .struct_size = sizeof(pool), .pool = pools[i].name };
+		struct gpushm_options pool = { .struct_size = sizeof(pool),
+					       .pool = pools[i]->name };
 		int r;
 
 		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &small), 0);
 		r = gpushm_load(c, sources, SHARDS, "m", &pool, &o, NULL);
 		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
-		ck_assert_msg(r == 0, "%s: %s", pools[i].name, gpushm_error());
+		ck_assert_msg(r == 0, "%s: %s", pools[i]->name, gpushm_error());
 		ck_assert_int_eq(gpushm_unlink(c, "m"), 0);
 	}
 	for (unsigned i = 0; i < SHARDS; i++)
@@ -395,7 +396,7 @@ START_TEST(a_canceled_load_leaves_nothing)
 {
 	write_holes();
 	for (size_t i = 0; i < n_pools * array_size(ways); i++) {
-		const struct gpushm_pool *pool = &pools[i / array_size(ways)];
+		const struct gpushm_pool *pool = pools[i / array_size(ways)];
 		struct seen seen = ways[i % array_size(ways)];
 
 		seen.cancel = true;
@@ -412,7 +413,7 @@ END_TEST
 START_TEST(a_file_that_is_truncated_meanwhile_is_refused)
 {
 	for (size_t i = 0; i < n_pools * array_size(ways); i++) {
-		const struct gpushm_pool *pool = &pools[i / array_size(ways)];
+		const struct gpushm_pool *pool = pools[i / array_size(ways)];
 		struct seen seen = ways[i % array_size(ways)];
 
 		seen.truncate = true;
@@ -540,7 +541,7 @@ START_TEST(a_failed_replace_leaves_the_old_buffer_under_its_name)
 
 		ck_assert_int_eq(gpushm_stat(c, "m", 0, 0, &st), 0);
 		old = st->id;
-		gpushm_stat_free(st, 1);
+		gpushm_free(st);
 		before = calls(NULL);
 		reset_fail(n);
 		r = try_load("gpu0", GPUSHM_LOAD_REPLACE, 2, &b);
@@ -552,7 +553,7 @@ START_TEST(a_failed_replace_leaves_the_old_buffer_under_its_name)
 		ck_assert_msg(gpushm_stat(c, "m", 0, 0, &st) == 0, "call %u, %d: %s", n, r,
 			      gpushm_error());
 		ck_assert_msg((st->id == old) == (r < 0), "call %u: %d", n, r);
-		gpushm_stat_free(st, 1);
+		gpushm_free(st);
 	}
 	ck_assert_uint_gt(failed, 10);
 	ck_assert_int_eq(gpushm_unlink(c, "m"), 0);

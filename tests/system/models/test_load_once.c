@@ -128,17 +128,17 @@ static uint64_t id_of(const char *name)
 
 	ck_assert_msg(gpushm_stat(c, name, 0, 0, &st) == 0, "%s", gpushm_error());
 	id = st->id;
-	gpushm_stat_free(st, 1);
+	gpushm_free(st);
 	return id;
 }
 
 static unsigned count_buffers(void)
 {
-	struct gpushm_stat *stats = NULL;
+	struct gpushm_stat **stats = NULL;
 	size_t n;
 
 	ck_assert_int_eq(gpushm_list(c, NULL, 0, &stats, &n), 0);
-	gpushm_stat_free(stats, n);
+	gpushm_free(stats);
 	return n;
 }
 

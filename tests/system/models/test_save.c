@@ -27,7 +27,7 @@
 #define MIB (1u << 20)
 
 static char folder[64], path[96];
-static struct gpushm_pool *pools;
+static struct gpushm_pool **pools;
 static size_t n_pools;
 
 static void setup(void)
@@ -53,7 +53,7 @@ static unsigned count_files(void)
 
 static void teardown(void)
 {
-	free(take_ptr(pools));
+	pools = gpushm_free(pools);
 	unlink(path);
 	ck_assert_int_eq(rmdir(folder), 0);
 	client_teardown();
@@ -184,8 +184,8 @@ static void expect_tensor(const char *name)
 static void on_every_pool(void (*test)(const char *pool))
 {
 	for (size_t i = 0; i < n_pools; i++)
-		if (!pools[i].failed)
-			test(pools[i].name);
+		if (!pools[i]->failed)
+			test(pools[i]->name);
 	free(take_ptr(file));
 }
 
@@ -428,7 +428,7 @@ START_TEST(metadata_are_saved)
 	struct gpushm_buffer *b;
 
 	add("x", "uint8", 1, one);
-	b = make(pools[0].name, 0, "{\"format\":\"pt\"}");
+	b = make(pools[0]->name, 0, "{\"format\":\"pt\"}");
 	save(b);
 	read_file(path);
 	ck_assert(header_has("{\"__metadata__\":{\"format\":\"pt\"},\"x\":"));
@@ -465,7 +465,7 @@ START_TEST(a_name_is_escaped_in_the_header)
 	struct gpushm_buffer *b;
 
 	add("a\"b\\c/\xc3\xa9", "uint8", 1, one);
-	b = make(pools[0].name, 0, NULL);
+	b = make(pools[0]->name, 0, NULL);
 	save(b);
 	read_file(path);
 	ck_assert(header_has("\"a\\\"b\\\\c/\xc3\xa9\":{"));
@@ -480,7 +480,7 @@ START_TEST(a_type_that_the_format_lacks_is_refused)
 
 	add("fine", "uint8", 1, one);
 	add("wrong", "float8_e3m4", 1, one);
-	b = make(pools[0].name, 0, NULL);
+	b = make(pools[0]->name, 0, NULL);
 	ck_assert_int_eq(gpushm_save(b, path, NULL), -ENOTSUP);
 	ck_assert_ptr_nonnull(strstr(gpushm_error(), "\"wrong\""));
 	ck_assert_ptr_nonnull(strstr(gpushm_error(), "float8_e3m4"));
@@ -528,7 +528,7 @@ START_TEST(a_save_to_a_tmpfs_has_the_same_bytes)
 	s->strides = fortran;
 	s->offset = 5 * MIB;
 	add("last", "uint8", 1, odd)->offset = 6 * MIB;
-	b = make(pools[0].name, 12 * MIB, NULL);
+	b = make(pools[0]->name, 12 * MIB, NULL);
 	ck_assert_msg(gpushm_save(b, there, NULL) == 0, "%s", gpushm_error());
 	read_file(there);
 	for (size_t i = 0; i < n_specs; i++)
@@ -553,7 +553,7 @@ START_TEST(a_full_tmpfs_is_an_error_and_leaves_no_file)
 		puts("skipped: this process may not mount a tmpfs");
 	} else {
 		add("two", "uint8", 1, two);
-		b = make(pools[0].name, 0, NULL);
+		b = make(pools[0]->name, 0, NULL);
 		ck_assert_int_eq(gpushm_save(b, name, NULL), -ENOSPC);
 		ck_assert_ptr_nonnull(strstr(gpushm_error(), name));
 		ck_assert_int_eq(access(name, F_OK), -1);
@@ -571,7 +571,7 @@ START_TEST(an_error_leaves_no_file_and_keeps_the_old_one)
 	char wrong[160];
 
 	add("two", "uint8", 1, two);
-	b = make(pools[0].name, 0, NULL);
+	b = make(pools[0]->name, 0, NULL);
 	ck_assert_int_eq(gpushm_save(b, path, &o), -ECANCELED);
 	ck_assert_uint_eq(count_files(), 0);
 
@@ -609,7 +609,7 @@ START_TEST(options_of_another_version_are_understood_or_refused)
 	struct gpushm_buffer *b;
 
 	add("two", "uint8", 1, two);
-	b = make(pools[0].name, 0, NULL);
+	b = make(pools[0]->name, 0, NULL);
 	ck_assert_int_eq(gpushm_save(b, path, &new.o), 0);
 	new.later = 1;
 	ck_assert_int_eq(gpushm_save(b, path, &new.o), -EINVAL);
@@ -628,7 +628,7 @@ START_TEST(a_save_follows_a_link_and_obeys_the_umask)
 
 	snprintf(link, sizeof(link), "%s/link", folder);
 	add("one", "uint8", 1, one);
-	b = make(pools[0].name, 0, NULL);
+	b = make(pools[0]->name, 0, NULL);
 	save(b);
 	ck_assert_int_eq(symlink("model.safetensors", link), 0);
 	ck_assert_int_eq(gpushm_save(b, link, NULL), 0);
@@ -707,7 +707,7 @@ START_TEST(a_stream_that_was_closed_is_an_error)
 
 	signal(SIGPIPE, SIG_IGN);
 	add("two", "uint8", 1, two);
-	b = make(pools[0].name, 0, NULL);
+	b = make(pools[0]->name, 0, NULL);
 	ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", ends[1]);
 	close(ends[0]);

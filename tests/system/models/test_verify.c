@@ -19,7 +19,7 @@
 #define MIB (1u << 20)
 #define BYTES (13 * MIB)
 
-static struct gpushm_pool *pools;
+static struct gpushm_pool **pools;
 static size_t n_pools;
 static char *contents; /* BYTES: what is in the buffer */
 
@@ -33,7 +33,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	free(take_ptr(pools));
+	pools = gpushm_free(pools);
 	free(take_ptr(contents));
 	client_teardown();
 }
@@ -41,8 +41,8 @@ static void teardown(void)
 static void on_every_pool(void (*test)(const char *pool))
 {
 	for (size_t i = 0; i < n_pools; i++)
-		if (!pools[i].failed)
-			test(pools[i].name);
+		if (!pools[i]->failed)
+			test(pools[i]->name);
 }
 
 /* An array of bytes. */
@@ -141,11 +141,11 @@ START_TEST(a_digest_is_right_for_each_size)
 
 		naive_digest(contents + 3, sizes[i], digest);
 		for (size_t j = 0; j < n_pools; j++) {
-			if (pools[j].failed)
+			if (pools[j]->failed)
 				continue;
-			b = make(pools[j].name, &spec, 1, digest);
+			b = make(pools[j]->name, &spec, 1, digest);
 			ck_assert_msg(gpushm_verify(b, NULL, NULL, NULL) == 0, "%s, %llu bytes: %s",
-				      pools[j].name, (unsigned long long)sizes[i], gpushm_error());
+				      pools[j]->name, (unsigned long long)sizes[i], gpushm_error());
 			drop(b);
 		}
 	}
@@ -158,7 +158,7 @@ START_TEST(a_buffer_without_arrays_has_a_digest)
 	char digest[NAIVE_DIGEST_TEXT];
 
 	naive_digest(contents, 0, digest);
-	b = make(pools[0].name, NULL, 0, digest);
+	b = make(pools[0]->name, NULL, 0, digest);
 	ck_assert_int_eq(gpushm_verify(b, NULL, NULL, NULL), 0);
 	drop(b);
 }
@@ -177,14 +177,14 @@ START_TEST(each_mistake_has_its_error)
 {
 	static const int64_t size[] = { MIB };
 	struct gpushm_array_spec spec = bytes_at("x", 0, size);
-	struct gpushm_buffer *b = make(pools[0].name, &spec, 1, NULL);
+	struct gpushm_buffer *b = make(pools[0]->name, &spec, 1, NULL);
 
 	ck_assert_int_eq(gpushm_verify(b, NULL, NULL, NULL), -ENODATA);
 	ck_assert_ptr_nonnull(strstr(gpushm_error(), "gpushm.content"));
 	ck_assert_int_eq(gpushm_verify(NULL, NULL, NULL, NULL), -EINVAL);
 	drop(b);
 
-	b = make(pools[0].name, &spec, 1, "sha1:of an unknown kind");
+	b = make(pools[0]->name, &spec, 1, "sha1:of an unknown kind");
 	ck_assert_int_eq(gpushm_verify(b, NULL, NULL, NULL), -EBADMSG);
 	ck_assert_int_eq(gpushm_verify(b, cancel, NULL, NULL), -ECANCELED);
 	drop(b);

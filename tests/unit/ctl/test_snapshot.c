@@ -11,24 +11,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct gpushm_status *status;
-static struct gpushm_metrics *metrics;
-static struct gpushm_pool_metrics pools[2];
+static struct gpushm_status status[1];
+static struct gpushm_metrics metrics[1];
+static struct gpushm_pool pool;
+static struct gpushm_pool_metrics of_pool, *pools[] = { &of_pool };
 static struct snapshot s;
 static char *text;
 
 static void setup(void)
 {
-	status = calloc(1, sizeof(*status));
-	metrics = calloc(1, sizeof(*metrics));
+	of_pool.pool = &pool;
 	strcpy(status->software, "gpushmd 9.8.7");
 	s = (struct snapshot){ .status = status, .metrics = metrics };
 }
 
 static void teardown(void)
 {
-	s.pools = NULL;
-	snapshot_done(&s);
 	free_ptr(&text);
 }
 
@@ -48,11 +46,11 @@ static void write_as(enum exposition_format format, unsigned by)
 
 START_TEST(labels_and_numbers_are_written_correctly)
 {
-	strcpy(pools[0].pool.name, "a\"b\\c\nd");
-	pools[0].pool.kind = GPUSHM_VMM;
-	memset(pools[0].pool.device_uuid, 0xab, sizeof(pools[0].pool.device_uuid));
-	pools[0].pool.bytes = UINT64_MAX;
-	pools[0].sealed = 3;
+	strcpy(pool.name, "a\"b\\c\nd");
+	pool.kind = GPUSHM_VMM;
+	memset(pool.device_uuid, 0xab, sizeof(pool.device_uuid));
+	pool.bytes = UINT64_MAX;
+	of_pool.sealed = 3;
 	metrics->started_ns = 1700000000000000001;
 	s.pools = pools;
 	s.n_pools = 1;
@@ -74,9 +72,9 @@ END_TEST
 
 START_TEST(host_memory_has_no_gpu)
 {
-	strcpy(pools[0].pool.name, "p");
-	pools[0].pool.kind = GPUSHM_PINNED;
-	memset(pools[0].pool.device_uuid, 1, sizeof(pools[0].pool.device_uuid));
+	strcpy(pool.name, "p");
+	pool.kind = GPUSHM_PINNED;
+	memset(pool.device_uuid, 1, sizeof(pool.device_uuid));
 	s.pools = pools;
 	s.n_pools = 1;
 	write_as(EXPOSITION_OPENMETRICS, 0);
@@ -88,15 +86,14 @@ START_TEST(a_histogram_adds_up)
 {
 	uint64_t bounds[] = { 1000, 2500, 1000000000 };
 
-	metrics->bounds_ns = malloc(sizeof(bounds));
-	memcpy(metrics->bounds_ns, bounds, sizeof(bounds));
-	metrics->n_bounds = array_size(bounds);
-	metrics->verbs = calloc(1, sizeof(*metrics->verbs));
+	uint64_t buckets[] = { 1, 2, 3, 4 };
+	struct gpushm_verb_metrics open = { .verb = "open", .ns = 5000000123, .buckets = buckets };
+	struct gpushm_verb_metrics *verbs[] = { &open };
+
+	metrics->bounds_ns = bounds;
+	metrics->n_bounds_ns = array_size(bounds);
+	metrics->verbs = verbs;
 	metrics->n_verbs = 1;
-	metrics->verbs[0] = (struct gpushm_verb_metrics){ .verb = "open", .ns = 5000000123 };
-	metrics->verbs[0].buckets = calloc(4, sizeof(uint64_t));
-	for (unsigned i = 0; i < 4; i++)
-		metrics->verbs[0].buckets[i] = i + 1;
 	write_as(EXPOSITION_OPENMETRICS, 0);
 	prints("gpushm_request_seconds_bucket{verb=\"open\",le=\"0.000001\"} 1");
 	prints("gpushm_request_seconds_bucket{verb=\"open\",le=\"0.0000025\"} 3");
@@ -111,11 +108,13 @@ END_TEST
 
 START_TEST(codes_without_a_word_are_one_sample)
 {
-	status->refusals = calloc(3, sizeof(*status->refusals));
-	status->n_refusals = 3;
-	status->refusals[0] = (struct gpushm_refusal){ "LIMIT", 4 };
-	status->refusals[1] = (struct gpushm_refusal){ "UNKNOWN", 2 };
-	status->refusals[2] = (struct gpushm_refusal){ "UNKNOWN", 3 };
+	struct gpushm_refusal limit = { .code = "LIMIT", .count = 4 };
+	struct gpushm_refusal one = { .code = "UNKNOWN", .count = 2 };
+	struct gpushm_refusal another = { .code = "UNKNOWN", .count = 3 };
+	struct gpushm_refusal *list[] = { &limit, &one, &another };
+
+	status->refusals = list;
+	status->n_refusals = array_size(list);
 	write_as(EXPOSITION_OPENMETRICS, 0);
 	prints("gpushm_refusals_total{code=\"LIMIT\"} 4");
 	prints("gpushm_refusals_total{code=\"UNKNOWN\"} 5");
@@ -126,8 +125,8 @@ END_TEST
 
 START_TEST(metrics_that_a_daemon_lacks_are_left_out)
 {
-	s.metrics = gpushm_metrics_free(metrics);
-	s.status = gpushm_status_free(status);
+	s.metrics = NULL;
+	s.status = NULL;
 	write_as(EXPOSITION_OPENMETRICS, SNAPSHOT_BY_OWNER);
 	ck_assert_str_eq(text, "# HELP gpushm_up 1 if the daemon replies.\n"
 			       "# TYPE gpushm_up gauge\ngpushm_up 0\n# EOF\n");
@@ -136,22 +135,23 @@ END_TEST
 
 START_TEST(each_count_of_streams_is_printed)
 {
-	metrics->streams = (struct gpushm_stream_metrics){ .known = 1,
-							   .running = 1,
-							   .ended = 2,
-							   .orphaned = 3,
-							   .every = 4,
-							   .latest = 5,
-							   .share = 6,
-							   .waiting = 7,
-							   .frames = 8,
-							   .stalls = 9,
-							   .stalled_ns = 10500000000,
-							   .dropped = 11,
-							   .redone = 12,
-							   .lost = 13,
-							   .reader_deaths = 14,
-							   .producer_deaths = 15 };
+	struct gpushm_stream_metrics m = { .running = 1,
+					   .ended = 2,
+					   .orphaned = 3,
+					   .every = 4,
+					   .latest = 5,
+					   .share = 6,
+					   .waiting = 7,
+					   .frames = 8,
+					   .stalls = 9,
+					   .stalled_ns = 10500000000,
+					   .dropped = 11,
+					   .redone = 12,
+					   .lost = 13,
+					   .reader_deaths = 14,
+					   .producer_deaths = 15 };
+
+	metrics->streams = &m;
 	write_as(EXPOSITION_OPENMETRICS, 0);
 	prints("gpushm_streams{state=\"running\"} 1");
 	prints("gpushm_streams{state=\"ended\"} 2");
@@ -168,7 +168,7 @@ START_TEST(each_count_of_streams_is_printed)
 	prints("gpushm_streams_lost_total 13");
 	prints("gpushm_streams_deaths_total{role=\"reader\"} 14");
 	prints("gpushm_streams_deaths_total{role=\"producer\"} 15");
-	metrics->streams.known = 0;
+	metrics->streams = NULL;
 	write_as(EXPOSITION_OPENMETRICS, 0);
 	prints_no("gpushm_streams");
 }
@@ -176,22 +176,24 @@ END_TEST
 
 START_TEST(streams_are_labels_only_by_stream_and_up_to_a_bound)
 {
-	const size_t n = SNAPSHOT_STREAMS_MAX + 5;
+	static struct gpushm_stream_info streams[SNAPSHOT_STREAMS_MAX + 5];
+	static struct gpushm_stream_info *list[array_size(streams)];
+	struct gpushm_stream_reader ahead = { .lag = 7, .oldest_ms = 9000 };
+	struct gpushm_stream_reader holds = { .lag = 3, .held = 1, .oldest_ms = 2500 };
+	struct gpushm_stream_reader *readers[] = { &ahead, &holds };
 
-	s.streams = calloc(n, sizeof(*s.streams));
-	s.n_streams = n;
-	for (size_t i = 0; i < n; i++) {
-		s.streams[i].buffer = i + 1;
-		snprintf(s.streams[i].name, sizeof(s.streams[i].name), "cam/%zu\"", i);
-		s.streams[i].newest = 10 * i;
-		s.streams[i].stalled_ns = 1500000000;
+	for (size_t i = 0; i < array_size(streams); i++) {
+		list[i] = &streams[i];
+		streams[i].buffer = i + 1;
+		snprintf(streams[i].name, sizeof(streams[i].name), "cam/%zu\"", i);
+		streams[i].newest = 10 * i;
+		streams[i].stalled_ns = 1500000000;
 	}
-	s.streams[1].name[0] = '\0';
-	s.streams[2].n_readers = 2;
-	s.streams[2].readers = calloc(2, sizeof(struct gpushm_stream_reader));
-	s.streams[2].readers[0] = (struct gpushm_stream_reader){ .lag = 7, .oldest_ms = 9000 };
-	s.streams[2].readers[1] =
-		(struct gpushm_stream_reader){ .lag = 3, .held = 1, .oldest_ms = 2500 };
+	streams[1].name[0] = '\0';
+	streams[2].n_readers = array_size(readers);
+	streams[2].readers = readers;
+	s.streams = list;
+	s.n_streams = array_size(list);
 	write_as(EXPOSITION_OPENMETRICS, 0);
 	prints_no("cam/");
 	write_as(EXPOSITION_OPENMETRICS, SNAPSHOT_BY_STREAM);
@@ -209,9 +211,11 @@ END_TEST
 
 START_TEST(users_are_labels_only_by_owner)
 {
-	status->usage = calloc(1, sizeof(*status->usage));
+	struct gpushm_usage usage = { .uid = 4000000000, .bytes = 7, .peers = 2 };
+	struct gpushm_usage *list[] = { &usage };
+
+	status->usage = list;
 	status->n_usage = 1;
-	status->usage[0] = (struct gpushm_usage){ .uid = 4000000000, .bytes = 7, .peers = 2 };
 	write_as(EXPOSITION_OPENMETRICS, 0);
 	prints_no("uid=");
 	write_as(EXPOSITION_OPENMETRICS, SNAPSHOT_BY_OWNER);

@@ -4,6 +4,7 @@
  * between them, who is named as being in the way, and JSON.
  */
 #include "client/ctl/stream/stream_view.h"
+#include "client/lib/base/result.h"
 #include "proto/base/own.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/ctl/no_names.h"
@@ -19,31 +20,33 @@
 
 /* What the next look returns, and the one after it. */
 static struct gpushm_stream_info looks[2];
-static struct gpushm_stream_reader readers[2][READERS];
+static struct gpushm_stream_reader readers[2][READERS], *reader_list[2][READERS];
 static int next_look, failure;
 static struct ctl ctl;
 static char *text;
 
-int gpushm_streams(struct gpushm *c, const char *prefix, struct gpushm_stream_info **ret,
+static void point(void)
+{
+	for (int i = 0; i < 2; i++) {
+		for (int k = 0; k < READERS; k++)
+			reader_list[i][k] = &readers[i][k];
+		looks[i].readers = reader_list[i];
+	}
+}
+
+int gpushm_streams(struct gpushm *c, const char *prefix, struct gpushm_stream_info ***ret,
 		   size_t *ret_n)
 {
-	struct gpushm_stream_info *s;
+	const struct gpushm_stream_info *s = &looks[next_look];
+	struct result result = { 0 };
 
 	if (failure)
 		return failure;
-	s = calloc(1, sizeof(*s));
-	*s = looks[next_look];
-	s->readers = readers[next_look];
+	point();
+	if (!prefix || strncmp(s->name, prefix, strlen(prefix)) == 0)
+		memcpy(result_add(&result, sizeof(*s)), s, sizeof(*s));
 	next_look = 1;
-	*ret = s;
-	*ret_n = prefix && strncmp(s->name, prefix, strlen(prefix)) != 0 ? 0 : 1;
-	return 0;
-}
-
-struct gpushm_stream_info *gpushm_streams_free(struct gpushm_stream_info *streams, size_t n)
-{
-	free(streams);
-	return NULL;
+	return result_list(&result, ret_n, ret);
 }
 
 /* A producer of 100 frames/s with 8 slots: an `every` reader that is at the newest frame, and a
@@ -134,8 +137,7 @@ START_TEST(a_rate_is_that_between_the_newest_frames_of_two_looks)
 {
 	struct stream_view v = { &looks[1], &looks[0] };
 
-	looks[0].readers = readers[0];
-	looks[1].readers = readers[1];
+	point();
 	ck_assert(stream_rate(&v) == 100);
 	ck_assert(stream_reader_rate(&v, &readers[1][0]) > 99);
 	ck_assert(stream_reader_rate(&v, &readers[1][1]) == 10);
@@ -261,7 +263,9 @@ START_TEST(pids_that_a_stranger_may_not_know_are_left_out)
 	prints_no("infer");
 	ctl.json = "short";
 	print(1, NULL);
-	prints("\"pid\":null,\"command\":null,\"uid\":null,\"user\":null");
+	prints("\"pid\":null,\"uid\":null,\"user\":null,\"command\":null");
+	prints_no("infer");
+	prints_no("decode");
 }
 END_TEST
 
@@ -269,14 +273,16 @@ START_TEST(json_has_all_keys_and_null_for_what_is_not_there)
 {
 	ctl.json = "short";
 	print(1, NULL);
-	prints("[{\"id\":\"7\",\"name\":\"cam/0\",\"pool\":\"gpu0\",\"uid\":1001,");
-	prints("\"state\":\"running\",\"pid\":4711,\"command\":\"decode\",");
-	prints("\"slots\":8,\"slot_bytes\":4096,\"newest\":1100,\"age_ms\":3.000,\"rate\":100."
-	       "000,");
-	prints("\"limit_ms\":10000,\"delivery\":\"at-least-once\",\"keep_queue\":false,");
+	prints("[{\"name\":\"cam/"
+	       "0\",\"pool\":\"gpu0\",\"id\":\"7\",\"uid\":1001,\"user\":\"1001\",");
+	prints("\"state\":\"running\",\"slots\":8,\"slot_bytes\":4096,");
+	prints("\"pid\":4711,\"command\":\"decode\",\"stalls\":");
+	prints("\"newest\":1100,\"age_ms\":3.000,\"rate\":100.000,");
+	prints("\"delivery\":\"at-least-once\",\"keep_queue\":false,\"limit_ms\":10000,");
 	prints("\"oldest_reader\":0,\"readers\":[{\"reader\":0,\"follow\":\"every\",");
-	prints("\"held\":1,\"max_held\":2,\"oldest\":1100,\"oldest_ms\":3,\"needs\":1100,"
-	       "\"stuck\":false,\"dropped\":false,\"ending\":false}");
+	prints("\"max_held\":2,\"dropped\":false,\"ending\":false,\"pid\":4712,");
+	prints("\"held\":1,\"rate\":100.000,\"oldest\":1100,\"oldest_ms\":3,\"needs\":1100,"
+	       "\"stuck\":false}");
 	prints("\"oldest\":null,\"oldest_ms\":null,\"needs\":null");
 	looks[1].newest = 0;
 	looks[1].n_readers = 0;

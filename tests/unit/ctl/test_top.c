@@ -7,6 +7,7 @@
 #include "client/ctl/top/columns.h"
 #include "client/ctl/top/state.h"
 #include "client/ctl/top/view.h"
+#include "client/lib/base/result.h"
 #include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
@@ -29,12 +30,16 @@ struct world {
 	struct gpushm_pool pools[2];
 	struct gpushm_stat buffers[BUFFERS];
 	struct gpushm_holder holders[3];
+	/* As the library returns them. */
+	struct gpushm_usage *usage_list[2];
+	struct gpushm_pool *pool_list[2];
+	struct gpushm_stat *buffer_list[BUFFERS];
+	struct gpushm_holder *holder_list[3];
 };
 
 static struct world before, now;
 static struct gpushm_logged_event events[3];
-static const struct gpushm_logged_event *const event_list[] = { &events[0], &events[1],
-								&events[2] };
+static struct gpushm_logged_event *event_list[] = { &events[0], &events[1], &events[2] };
 static struct gpushm_events batch = { .events = event_list };
 static struct history history;
 static struct model m;
@@ -43,12 +48,20 @@ static struct state state;
 
 static void point(struct world *w)
 {
-	w->status.usage = w->usage;
+	for (size_t i = 0; i < array_size(w->usage_list); i++)
+		w->usage_list[i] = &w->usage[i];
+	for (size_t i = 0; i < array_size(w->pool_list); i++)
+		w->pool_list[i] = &w->pools[i];
+	for (size_t i = 0; i < array_size(w->buffer_list); i++)
+		w->buffer_list[i] = &w->buffers[i];
+	for (size_t i = 0; i < array_size(w->holder_list); i++)
+		w->holder_list[i] = &w->holders[i];
+	w->status.usage = w->usage_list;
 	w->sample.status = &w->status;
-	w->sample.pools = w->pools;
-	w->sample.buffers = w->buffers;
-	w->buffers[1].holders = w->holders;
-	w->buffers[2].holders = w->holders + 2;
+	w->sample.pools = w->pool_list;
+	w->sample.buffers = w->buffer_list;
+	w->buffers[1].holders = w->holder_list;
+	w->buffers[2].holders = w->holder_list + 2;
 }
 
 static void fill(struct world *w)
@@ -66,8 +79,21 @@ static void fill(struct world *w)
 	w->status.pid = 42;
 	w->status.uptime_ms = 60000;
 	w->status.n_usage = 2;
-	w->usage[0] = (struct gpushm_usage){ 1001, 43 * GIB, UINT64_MAX, 2, 10, 3, 100, 1, 4 };
-	w->usage[1] = (struct gpushm_usage){ 1002, GIB, 2 * GIB, 4, 10, 0, 100, 1, 4 };
+	w->usage[0] = (struct gpushm_usage){ .uid = 1001,
+					     .bytes = 43 * GIB,
+					     .bytes_max = UINT64_MAX,
+					     .buffers = 2,
+					     .buffers_max = 10,
+					     .leases = 3,
+					     .leases_max = 100,
+					     .peers = 1,
+					     .peers_max = 4 };
+	w->usage[1] = w->usage[0];
+	w->usage[1].uid = 1002;
+	w->usage[1].bytes = GIB;
+	w->usage[1].bytes_max = 2 * GIB;
+	w->usage[1].buffers = 4;
+	w->usage[1].leases = 0;
 	strcpy(w->pools[0].name, "gpu0");
 	w->pools[0].kind = GPUSHM_VMM;
 	w->pools[0].bytes = 80 * GIB;
@@ -88,9 +114,15 @@ static void fill(struct world *w)
 		s->uid = i == 0 ? 1002 : 1001;
 		s->created_ns = (90 - i) * SECOND;
 	}
-	w->holders[0] = (struct gpushm_holder){ 1, 500, 1001, GPUSHM_READ, 0, 95 * SECOND, "py" };
-	w->holders[1] = (struct gpushm_holder){ 2, 500, 1001, GPUSHM_WRITE, 0, 94 * SECOND, "py" };
-	w->holders[2] = (struct gpushm_holder){ 3, 500, 1001, GPUSHM_READ, 1, 93 * SECOND, "py" };
+	for (size_t i = 0; i < array_size(w->holders); i++)
+		w->holders[i] =
+			(struct gpushm_holder){ .lease = i + 1,
+						.pid = 500,
+						.uid = 1001,
+						.access = i == 1 ? GPUSHM_WRITE : GPUSHM_READ,
+						.suspect = i == 2,
+						.since_ns = (95 - i) * SECOND,
+						.command = "py" };
 	w->buffers[1].n_holders = 2;
 	w->buffers[1].readers = w->buffers[1].writers = 1;
 	w->buffers[2].n_holders = w->buffers[2].readers = 1;
@@ -117,7 +149,7 @@ static void log_events(void)
 							  .verb = i == 1 ? "OPEN" : "",
 							  .code = i == 1 ? "ACCESS" : "",
 							  .text = i == 1 ? "not\033yours" : "" };
-	batch.n = 3;
+	batch.n_events = 3;
 	history = (struct history){ batches, 1, 3 };
 }
 
@@ -513,10 +545,11 @@ END_TEST
 /* The library frees a batch as one block. */
 static struct gpushm_events *make_batch(size_t n)
 {
-	struct gpushm_events *b = calloc(1, 256);
+	struct result r = { 0 };
+	struct gpushm_events *b = result_add(&r, sizeof(*b));
 
-	b->n = n;
-	return b;
+	b->n_events = n;
+	return result_one(&r);
 }
 
 START_TEST(a_history_is_bounded_and_keeps_the_newest_events)
@@ -540,7 +573,7 @@ START_TEST(a_history_is_bounded_and_keeps_the_newest_events)
 	ck_assert_int_eq(history_add(&earlier, make_batch(1)), 0);
 	history_prepend(&h, &earlier);
 	ck_assert_uint_eq(h.n, 3);
-	ck_assert_uint_eq(h.batches[0]->n, 1);
+	ck_assert_uint_eq(h.batches[0]->n_events, 1);
 	history_done(&h);
 }
 END_TEST
@@ -644,15 +677,16 @@ END_TEST
 /* Only the rows that are shown are formatted. */
 START_TEST(ten_thousand_buffers_can_be_paged_through)
 {
-	static struct gpushm_stat many[10000];
+	static struct gpushm_stat many[10000], *list[array_size(many)];
 
 	for (size_t i = 0; i < array_size(many); i++) {
+		list[i] = &many[i];
 		many[i] = now.buffers[0];
 		many[i].id = 100 + i;
 		many[i].bytes = i;
 		snprintf(many[i].name, sizeof(many[i].name), "many/%05zu", i);
 	}
-	now.sample.buffers = before.sample.buffers = many;
+	now.sample.buffers = before.sample.buffers = list;
 	now.sample.n_buffers = before.sample.n_buffers = array_size(many);
 	look();
 	for (int i = 0; i < 100; i++) {
@@ -661,8 +695,8 @@ START_TEST(ten_thousand_buffers_can_be_paged_through)
 	}
 	ck_assert_uint_eq(state.selected, 400);
 	ck_assert_str_eq(row(0), "many/09999");
-	now.sample.buffers = now.buffers;
-	before.sample.buffers = before.buffers;
+	now.sample.buffers = now.buffer_list;
+	before.sample.buffers = before.buffer_list;
 }
 END_TEST
 

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "client/gpushm_array.h"
 #include "tests/unit/lib/attach_fixture.h"
 
 #include "proto/code.h"

@@ -4,6 +4,7 @@
  * without seals or read-only, and invalid tables. The library must close the lease of a buffer that
  * it can not map, and leave nothing open or mapped.
  */
+#include "client/gpushm_array.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/lib/attach_fixture.h"
 

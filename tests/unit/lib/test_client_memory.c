@@ -4,6 +4,7 @@
  * of a client. Each time the result is -ENOMEM with a text, and nothing stays open.
  */
 #include "client/gpushm_metrics.h"
+#include "client/gpushm_query.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/lib/buffer_fixture.h"
 #include "tests/unit/memory_fixture.h"
@@ -177,26 +178,26 @@ static int do_look(void)
 {
 	struct gpushm_status *status = NULL;
 	struct gpushm_metrics *metrics = NULL;
-	struct gpushm_pool *pools = NULL;
-	struct gpushm_stat *stats = NULL;
+	struct gpushm_pool **pools = NULL;
+	struct gpushm_stat **stats = NULL, *stat = NULL;
 	size_t n = 0;
 	int r = gpushm_connect(canned_path(server), &c);
 
 	if (r == 0)
 		r = gpushm_list(c, NULL, GPUSHM_HOLDERS, &stats, &n);
-	stats = gpushm_stat_free(stats, n);
+	gpushm_free(stats);
 	if (r == 0)
-		r = gpushm_stat(c, "a", 0, GPUSHM_HOLDERS, &stats);
-	gpushm_stat_free(stats, 1);
+		r = gpushm_stat(c, "a", 0, GPUSHM_HOLDERS, &stat);
+	gpushm_free(stat);
 	if (r == 0)
 		r = gpushm_pools(c, &pools, &n);
-	free(pools);
+	gpushm_free(pools);
 	if (r == 0)
 		r = gpushm_status(c, &status);
-	gpushm_status_free(status);
+	gpushm_free(status);
 	if (r == 0)
 		r = gpushm_metrics(c, &metrics);
-	gpushm_metrics_free(metrics);
+	gpushm_free(metrics);
 	return close_all(r);
 }
 

@@ -4,6 +4,7 @@
  * request, with fds that they do not announce, without fds that they announce, or missing. Each
  * must end in an error with a text, and with every fd closed.
  */
+#include "client/gpushm_query.h"
 #include "proto/code.h"
 #include "tests/lib/forked.h"
 #include "tests/lib/suite.h"
@@ -211,7 +212,7 @@ END_TEST
 
 static int in_the_child(void *arg)
 {
-	struct gpushm_stat *stats;
+	struct gpushm_stat **stats;
 	size_t n;
 
 	if (gpushm_unlink(c, "a") != -ECHILD || gpushm_fd(c) != -ECHILD ||

@@ -3,6 +3,7 @@
  * How long a create waits for space if it asks for it more than once: CREATE after CREATE says what
  * is left of the caller's time. The canned server takes some of it.
  */
+#include "client/gpushm_cleanup.h"
 #include "client/gpushm_stream.h"
 #include "client/lib/base/defer.h"
 #include "tests/lib/suite.h"

@@ -3,7 +3,7 @@
  * Deferred cleanup, without buffers: when it runs, in which order, and what happens while a section
  * is open, after a failure, without memory, and in a forked child.
  */
-#include "client/gpushm.h"
+#include "client/gpushm_cleanup.h"
 #include "client/lib/base/defer.h"
 
 #include "client/lib/base/error.h"

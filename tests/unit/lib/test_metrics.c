@@ -70,18 +70,18 @@ START_TEST(codes_of_a_later_daemon_are_one_result)
 	codes[CODE_COUNT] = 3;
 	codes[CODE_COUNT + 1] = 4;
 	ck_assert_msg(ask(&m) == 0, "%s", gpushm_error());
-	v = &m->verbs[0];
+	v = m->verbs[0];
 	ck_assert_uint_eq(v->n_results, 3);
-	ck_assert_str_eq(v->results[0].code, "OK");
-	ck_assert_uint_eq(v->results[0].count, 7);
-	ck_assert_str_eq(v->results[1].code, "NOT_FOUND");
-	ck_assert_str_eq(v->results[2].code, "UNKNOWN");
-	ck_assert_uint_eq(v->results[2].count, 7);
+	ck_assert_str_eq(v->results[0]->code, "OK");
+	ck_assert_uint_eq(v->results[0]->count, 7);
+	ck_assert_str_eq(v->results[1]->code, "NOT_FOUND");
+	ck_assert_str_eq(v->results[2]->code, "UNKNOWN");
+	ck_assert_uint_eq(v->results[2]->count, 7);
 	ck_assert_uint_eq(v->buckets[2], 6);
 	ck_assert_uint_eq(m->bounds_ns[1], 20);
-	ck_assert_str_eq(m->driver_calls[0].call, "cuInit");
-	ck_assert_str_eq(m->pools[0].pool.name, "host");
-	ck_assert_ptr_null(gpushm_metrics_free(m));
+	ck_assert_str_eq(m->driver_calls[0]->call, "cuInit");
+	ck_assert_str_eq(m->pools[0]->pool->name, "host");
+	ck_assert_ptr_null(gpushm_free(m));
 }
 END_TEST
 
@@ -92,7 +92,7 @@ START_TEST(a_pool_of_a_later_kind_is_left_out)
 	pool.kind = (Gpushm__Proto__Kind)9;
 	ck_assert_msg(ask(&m) == 0, "%s", gpushm_error());
 	ck_assert_uint_eq(m->n_pools, 0);
-	gpushm_metrics_free(m);
+	gpushm_free(m);
 }
 END_TEST
 

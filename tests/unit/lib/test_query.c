@@ -3,6 +3,7 @@
  * STAT, LIST, POOLS and STATUS against a canned server: lists in pages, stats with all their parts,
  * and replies that make no sense. Every failure must free what it had allocated.
  */
+#include "client/gpushm_query.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/lib/canned_fixture.h"
 
@@ -59,7 +60,7 @@ static void reply_stat(void)
 
 START_TEST(a_list_of_several_pages_is_whole)
 {
-	struct gpushm_stat *stats = NULL;
+	struct gpushm_stat **stats = NULL;
 	size_t n = 0;
 
 	some_buffers();
@@ -70,12 +71,12 @@ START_TEST(a_list_of_several_pages_is_whole)
 	ck_assert_msg(gpushm_list(c, "na", GPUSHM_HOLDERS, &stats, &n) == 0, "%s", gpushm_error());
 	ck_assert_uint_eq(n, 3);
 	for (size_t i = 0; i < n; i++) {
-		ck_assert_uint_eq(stats[i].id, i + 1);
-		ck_assert_str_eq(stats[i].pool, "host");
-		ck_assert_int_eq(stats[i].kind, GPUSHM_HOST);
-		ck_assert_str_eq(stats[i].holders[0].command, "fifteen letters");
+		ck_assert_uint_eq(stats[i]->id, i + 1);
+		ck_assert_str_eq(stats[i]->pool, "host");
+		ck_assert_int_eq(stats[i]->kind, GPUSHM_HOST);
+		ck_assert_str_eq(stats[i]->holders[0]->command, "fifteen letters");
 	}
-	ck_assert_ptr_null(gpushm_stat_free(stats, n));
+	ck_assert_ptr_null(gpushm_free(stats));
 	c = gpushm_disconnect(c);
 	canned_join(server);
 	ck_assert_uint_eq(canned_request(server, 1)->list->after, 0);
@@ -87,7 +88,7 @@ END_TEST
 
 START_TEST(an_empty_list_succeeds)
 {
-	struct gpushm_stat *stats = NULL;
+	struct gpushm_stat **stats = NULL;
 	size_t n = 9;
 
 	canned_hello(server);
@@ -95,13 +96,13 @@ START_TEST(an_empty_list_succeeds)
 	connected();
 	ck_assert_int_eq(gpushm_list(c, NULL, 0, &stats, &n), 0);
 	ck_assert_uint_eq(n, 0);
-	gpushm_stat_free(stats, n);
+	gpushm_free(stats);
 }
 END_TEST
 
 static void list_is_refused(const char *why)
 {
-	struct gpushm_stat *stats = NULL;
+	struct gpushm_stat **stats = NULL;
 	size_t n = 0;
 
 	connected();
@@ -131,7 +132,7 @@ END_TEST
 
 START_TEST(a_list_that_fails_frees_its_first_page)
 {
-	struct gpushm_stat *stats = NULL;
+	struct gpushm_stat **stats = NULL;
 	size_t n = 0;
 
 	some_buffers();
@@ -171,13 +172,13 @@ START_TEST(a_stat_keeps_all_attributes_and_their_bytes)
 	ck_assert_str_eq(s->name, "name");
 	ck_assert_uint_eq(s->opens, UINT32_MAX);
 	ck_assert_uint_eq(s->n_attrs, 2);
-	ck_assert_str_eq(s->attrs[0].key, "k");
-	ck_assert_uint_eq(s->attrs[0].size, 3);
-	ck_assert_mem_eq(s->attrs[0].value, "v\0v", 3);
-	ck_assert_str_eq(s->attrs[1].key, "empty");
-	ck_assert_uint_eq(s->attrs[1].size, 0);
+	ck_assert_str_eq(s->attrs[0]->key, "k");
+	ck_assert_uint_eq(s->attrs[0]->size, 3);
+	ck_assert_mem_eq(s->attrs[0]->value, "v\0v", 3);
+	ck_assert_str_eq(s->attrs[1]->key, "empty");
+	ck_assert_uint_eq(s->attrs[1]->size, 0);
 	ck_assert_uint_eq(s->n_holders, 1);
-	gpushm_stat_free(s, 1);
+	gpushm_free(s);
 }
 END_TEST
 
@@ -262,7 +263,7 @@ START_TEST(a_pool_of_a_later_kind_is_left_out)
 {
 	Gpushm__Proto__Pool known = GPUSHM__PROTO__POOL__INIT, later = GPUSHM__PROTO__POOL__INIT;
 	Gpushm__Proto__Pool *both[] = { &later, &known };
-	struct gpushm_pool *pools = NULL;
+	struct gpushm_pool **pools = NULL;
 	size_t n = 0;
 
 	known.has_id = known.has_name = known.has_kind = known.has_used_bytes = true;
@@ -278,10 +279,10 @@ START_TEST(a_pool_of_a_later_kind_is_left_out)
 	connected();
 	ck_assert_msg(gpushm_pools(c, &pools, &n) == 0, "%s", gpushm_error());
 	ck_assert_uint_eq(n, 1);
-	ck_assert_str_eq(pools[0].name, "host");
-	ck_assert_uint_eq(pools[0].used_bytes, 12);
-	ck_assert_int_eq(pools[0].device, -1);
-	free(take_ptr(pools));
+	ck_assert_str_eq(pools[0]->name, "host");
+	ck_assert_uint_eq(pools[0]->used_bytes, 12);
+	ck_assert_int_eq(pools[0]->device, -1);
+	pools = gpushm_free(pools);
 	refuses_for_good(gpushm_pools(c, &pools, &n), EPROTO, "makes no sense");
 	ck_assert_ptr_null(pools);
 }
@@ -311,8 +312,8 @@ START_TEST(a_status_has_all_its_users_and_frees_them)
 	ck_assert_msg(gpushm_status(c, &s) == 0, "%s", gpushm_error());
 	ck_assert_str_eq(s->software, "gpushmd 9");
 	ck_assert_uint_eq(s->n_usage, 2);
-	ck_assert_uint_eq(s->usage[1].bytes_max, 99);
-	s = gpushm_status_free(s);
+	ck_assert_uint_eq(s->usage[1]->bytes_max, 99);
+	s = gpushm_free(s);
 	refuses_for_good(gpushm_status(c, &s), EPROTO, "makes no sense");
 	ck_assert_ptr_null(s);
 }

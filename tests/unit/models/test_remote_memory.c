@@ -7,6 +7,7 @@
 #define MEMORY_SCOPE /* of the threads of a pull, too */
 #include "client/gpushm_load.h"
 #include "client/gpushm_load_private.h"
+#include "client/gpushm_query.h"
 #include "client/models/copy/blocks.h"
 #include "client/models/nixl/grant.h"
 #include "client/models/web/manifest.h"
@@ -402,11 +403,11 @@ static int check_pulled(struct gpushm *c, struct gpushm_buffer *b, int r)
 		r = gpushm_unlink(c, "pulled");
 	/* The daemon frees it soon, or never. */
 	do {
-		struct gpushm_pool *pool = NULL;
+		struct gpushm_pool **pool = NULL;
 
 		ck_assert_int_eq(gpushm_pools(c, &pool, &n), 0);
-		used = pool->used_bytes;
-		free(pool);
+		used = pool[0]->used_bytes;
+		gpushm_free(pool);
 	} while (used > 0);
 	return r;
 }
