@@ -69,7 +69,8 @@ in_folders = $(filter-out $(LEFT_OUT),$(wildcard $(addsuffix /*.c,$(1))))
 comma := ,
 link = $(call SAY,LD)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) $(patsubst %,-Wl$(comma)-rpath$(comma)'$$ORIGIN/%',$(1)) -o $@ \
 	$(filter %.o,$^) $(filter %.a,$^) -L$(BUILD)
-ARCHIVE = @rm -f $@; ar rcs $@ $(filter %.o,$^)
+$(BUILD)/%.a:
+	@rm -f $@; ar rcs $@ $(filter %.o,$^)
 # Shared libraries and their links.
 SHARED := $(BUILD)/libgpushm.so $(BUILD)/libgpushm-load.so
 $(SHARED): %: %.$(SOVERSION)
@@ -88,7 +89,7 @@ $(BUILD)/obj/%.o: %.c | $(addprefix $(BUILD)/gen/,gpushm.pb-c.h journal.pb-c.h g
 	@mkdir -p $(@D)
 	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-all: ## everything but the Python package
+all: daemon lib models ctl relay examples ## everything but the Python package
 	@$(if $(NOTES),printf '%s\n' $(NOTES),:)
 NOTES = $(if $(CUDA_INCLUDE),,'built without the CUDA Toolkit (no cuda.h found): host pools only')
 help: ## this list

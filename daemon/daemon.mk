@@ -12,10 +12,8 @@ $(BUILD)/gen/journal.pb-c.h: $(BUILD)/gen/journal.pb-c.c ;
 
 # All but main(), which tests link with other functions, too.
 $(BUILD)/daemon.a: $(call objects,$(DAEMON_SRC)) $(BUILD)/obj/gen/journal.pb-c.o
-	$(ARCHIVE)
 DAEMON_PARTS := $(call objects,daemon/main.c) $(BUILD)/daemon.a $(BUILD)/proto.a
 $(BUILD)/gpushmd: $(DAEMON_PARTS)
 	$(link) $(DAEMON_LIBS)
 
 daemon: $(BUILD)/gpushmd ## gpushmd
-all: daemon

@@ -10,4 +10,3 @@ $(BUILD)/gen/%.pb-c.c: proto/%.proto
 $(BUILD)/gen/gpushm.pb-c.h: $(BUILD)/gen/gpushm.pb-c.c ;
 
 $(BUILD)/proto.a: $(call objects,$(PROTO_SRC)) $(GEN_OBJ)
-	$(ARCHIVE)

@@ -6,4 +6,3 @@ LEFT_OUT += $(if $(HAS_HTTP),,$(addprefix client/common/,clients.c listen.c proc
 COMMON_SRC := $(call in_folders,client/common)
 
 $(BUILD)/common.a: $(call objects,$(COMMON_SRC))
-	$(ARCHIVE)

@@ -15,7 +15,6 @@ NOTES += $(if $(EXPORTER),,'built without gpushm-exporter (no libmicrohttpd foun
 
 # For unit tests: all of gpushmctl but main().
 $(BUILD)/ctl.a: $(call objects,$(filter-out client/ctl/main.c,$(CTL_SRC)))
-	$(ARCHIVE)
 # Programs find their libraries beside themselves here, and in ../lib where they are installed, with no need of ldconfig.
 $(BUILD)/gpushmctl: $(call objects,$(CTL_SRC)) $(BUILD)/common.a $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	$(call link,. ../lib) -lgpushm $(CLIENT_LIBS) $(CTL_LIBS)
@@ -23,4 +22,3 @@ $(BUILD)/gpushm-exporter: $(call objects,$(EXPORTER_SRC) client/ctl/snapshot.c) 
 	$(call link,. ../lib) -lgpushm -lmicrohttpd $(CLIENT_LIBS)
 
 ctl: $(BUILD)/gpushmctl $(EXPORTER) ## gpushmctl and gpushm-exporter
-all: ctl

@@ -24,6 +24,5 @@ $(BUILD)/examples/graph_stage: client/examples/graph_stage.cu client/gpushm_stre
 	@$(CC) -Wl,-rpath,'$$ORIGIN/..' -o $@ $@.o -L$(BUILD) -lgpushm $(CUDART) -lrt -ldl -lpthread && rm $@.o
 
 examples: $(EXAMPLES)
-all: examples
 demo: $(BUILD)/gpushmd $(BUILD)/examples/classify $(BUILD)/examples/demo ## builds and runs a pipeline of three processes
 	$(BUILD)/examples/demo $(BUILD)/gpushmd $(BUILD)/examples/classify tests/data

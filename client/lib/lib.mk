@@ -16,7 +16,5 @@ LIB_OBJ := $(call objects,$(LIB_SRC) $(PROTO_SRC)) $(GEN_OBJ)
 $(BUILD)/libgpushm.so.$(VERSION): $(LIB_OBJ) $(BUILD)/gen/libgpushm.sym
 	$(link_shared) $(CLIENT_LIBS)
 $(BUILD)/libgpushm.a: $(LIB_OBJ)
-	$(ARCHIVE)
 
 lib: $(BUILD)/libgpushm.so $(BUILD)/libgpushm.a ## libgpushm
-all: lib

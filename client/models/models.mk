@@ -22,8 +22,6 @@ MODELS_OBJ := $(call objects,$(MODELS_SRC)) $(BLOCK_HASHES)
 $(BUILD)/libgpushm-load.so.$(VERSION): $(MODELS_OBJ) $(BUILD)/proto.a $(BUILD)/gen/libgpushm-load.sym $(BUILD)/libgpushm.so
 	$(call link_shared,.) -lgpushm $(PROTOBUF_LIBS) $(MODELS_LIBS)
 $(BUILD)/libgpushm-load.a: $(MODELS_OBJ)
-	$(ARCHIVE)
 
 models: $(BUILD)/libgpushm-load.so $(BUILD)/libgpushm-load.a ## libgpushm-load
-all: models
 NOTES += $(if $(CURL_INCLUDE),,'built without URLs (no curl/curl.h found): load reads files alone')

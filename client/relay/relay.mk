@@ -10,4 +10,3 @@ $(BUILD)/gpushm-relay: $(call objects,$(RELAY_SRC)) $(BUILD)/common.a $(BUILD)/p
 	$(call link,. ../lib) -lgpushm-load -lgpushm -lmicrohttpd -lgnutls $(MODELS_LIBS) $(CLIENT_LIBS)
 
 relay: $(RELAY) ## gpushm-relay
-all: relay
