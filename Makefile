@@ -101,7 +101,7 @@ help: ## this list
 
 include proto/proto.mk daemon/daemon.mk client/lib/lib.mk client/common/common.mk client/models/models.mk client/ctl/ctl.mk
 include client/relay/relay.mk client/examples/examples.mk client/python/py.mk
-PRODUCT_SRC := daemon/main.c $(PROTO_SRC) $(DAEMON_SRC) $(LIB_SRC) $(COMMON_SRC) $(MODELS_SRC) $(CTL_SRC) $(if $(EXPORTER),$(EXPORTER_SRC)) $(if $(RELAY),$(RELAY_SRC))
+PRODUCT_SRC := daemon/main.c $(PROTO_SRC) $(SYSTEMD_SRC) $(DAEMON_SRC) $(LIB_SRC) $(COMMON_SRC) $(MODELS_SRC) $(CTL_SRC) $(if $(EXPORTER),$(EXPORTER_SRC)) $(if $(RELAY),$(RELAY_SRC))
 include tests/suites.mk systemd/install.mk
 
 # A target that is a plain word is no file.

@@ -11,6 +11,7 @@
 #include "daemon/util/fds.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
+#include "proto/systemd/systemd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -95,7 +96,7 @@ static void parse(int argc, char **argv, struct arguments *ret)
 			fputs(usage, stdout);
 			exit(EXIT_SUCCESS);
 		case 'V':
-			puts("gpushmd " GPUSHM_VERSION);
+			printf("gpushmd %s (%s)\n", GPUSHM_VERSION, systemd_library);
 			exit(EXIT_SUCCESS);
 		default:
 			fputs("gpushmd --help says what is allowed\n", stderr);

@@ -14,10 +14,10 @@
 #include "daemon/pool/pools.h"
 #include "daemon/state/handover.h"
 #include "daemon/util/log.h"
-#include "daemon/util/systemd.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/base/userns.h"
+#include "proto/systemd/systemd.h"
 
 #include <inttypes.h>
 #include <malloc.h>

@@ -118,7 +118,7 @@ elif [ "${BARE-}" = deb ]; then
 	commands=("bash -ex /readme.sh" systemd/debian/tests/host-pools)
 else
 	tests/readme_install.sh 'From source' | sed 's/^sudo //' >"$folder/tree/readme.sh"
-	commands+=("bash -ex /readme.sh" "gpushmctl --version" "make -k deps check-unit lint")
+	commands+=("bash -ex /readme.sh" "gpushmd --version" "gpushmctl --version" "make -k deps check-unit lint")
 fi
 unshare "${namespaces[@]}" --propagation private "$folder/tree/bare_root.sh" --inside "$folder/tree" "${commands[@]}" &
 wait $!

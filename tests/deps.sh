@@ -10,7 +10,7 @@ build=$1
 shift
 export BUILD=$build
 
-demo=(gcc libc6-dev binutils pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev python3 python3-venv ca-certificates)
+demo=(gcc libc6-dev binutils pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libsystemd-dev python3 python3-venv ca-certificates)
 all=(git libjansson-dev libxxhash-dev nettle-dev libcurl4-openssl-dev libmicrohttpd-dev libgnutls28-dev libncurses-dev)
 # procps has pgrep.
 check=(check python3-dev procps curl openssl iproute2)

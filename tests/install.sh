@@ -82,9 +82,21 @@ only_what_it_needs() {
 	! readelf -d "$stage/tree/usr/lib/libgpushm.so.0" | grep -E 'NEEDED.*(jansson|nettle|xxhash)'
 }
 
-# A container and a virtual environment need not have it.
-needs_no_libsystemd() {
-	! ldd "$stage/tree/usr/bin/gpushmd" | grep libsystemd
+# What talks to systemd does it by libsystemd, and says so.
+uses_libsystemd() {
+	local program
+	for program in gpushmd gpushm-relay gpushm-exporter; do
+		[ -x "$stage/tree/usr/bin/$program" ] || continue
+		readelf -d "$stage/tree/usr/bin/$program" | grep -q 'NEEDED.*libsystemd' || {
+			echo "$program does not need it"
+			return 1
+		}
+		"$stage/tree/usr/bin/$program" --version | grep -F 'with libsystemd' || return 1
+	done
+}
+# Who attaches, or uses gpushmctl or Python, need not have it.
+libraries_without_libsystemd() {
+	! readelf -d "$stage"/tree/usr/lib/*.so "$stage/tree/usr/bin/gpushmctl" | grep 'NEEDED.*libsystemd'
 }
 
 # A program in C++ that owns what it opens, built by cmake. Without a daemon it catches the error.
@@ -186,7 +198,8 @@ check "a C program builds with pkg-config and runs" stranger "${compiler[@]}"
 check "a C program that loads models builds with pkg-config and runs" loading_stranger "${compiler[@]}"
 check "our archives and those they need define no symbol twice" archives_are_apart
 check "libgpushm needs no library of the loader" only_what_it_needs
-check "gpushmd needs no libsystemd" needs_no_libsystemd
+check "the services use libsystemd" uses_libsystemd
+check "the libraries and gpushmctl need no libsystemd" libraries_without_libsystemd
 if command -v c++ >/dev/null; then
 	for header in "$stage"/tree/usr/include/*.h; do
 		check "${header##*/} is good C++" c++ -I"$stage/tree/usr/include" -x c++ -fsyntax-only -Wall -Werror "$header"

@@ -9,14 +9,16 @@
 UNIT_SRC     := $(filter-out $(if $(CUDA_INCLUDE),,tests/unit/fakes/% tests/unit/models/test_ring.c),$(wildcard tests/unit/*/test_*.c))
 SYSTEM_SRC   := $(wildcard tests/system/*/test_*.c)
 program = $(foreach s,$(1),$(BUILD)/tests/$(word 2,$(subst /, ,$(s)))/$(basename $(notdir $(s))))
-UNIT_TESTS   := $(call program,$(UNIT_SRC))
+UNIT_TESTS   := $(call program,$(UNIT_SRC)) $(if $(SYSTEMD_LIBS),$(BUILD)/tests/unit/test_nosystemd)
 ADVERSARIES  := $(call program,$(wildcard tests/adversary/test_*.c))
 SYSTEM_TESTS := $(call program,$(SYSTEM_SRC)) $(ADVERSARIES)
 TEST_LIB     := $(call objects,$(wildcard tests/lib/*.c))
 CHECK_LIBS   = $(shell $(PKG_CONFIG) --libs check)
 $(foreach s,$(UNIT_SRC) $(SYSTEM_SRC) $(wildcard tests/adversary/test_*.c),$(eval $(call program,$s): $(call objects,$s)))
 
-$(UNIT_TESTS): $(TEST_LIB) $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/common.a $(BUILD)/libgpushm-load.a $(BUILD)/libgpushm.a
+# With nosystemd.o, the archive's libsystemd.o is not linked.
+$(BUILD)/tests/unit/test_nosystemd: $(call objects,tests/unit/proto/test_systemd.c proto/systemd/nosystemd.c)
+$(UNIT_TESTS): $(TEST_LIB) $(BUILD)/daemon.a $(BUILD)/systemd.a $(BUILD)/ctl.a $(BUILD)/common.a $(BUILD)/libgpushm-load.a $(BUILD)/libgpushm.a
 	$(link) $(CHECK_LIBS) $(DAEMON_LIBS) $(CTL_LIBS) $(MODELS_LIBS)
 $(BUILD)/tests/unit/test_manifest: $(call objects,client/relay/serve/range.c)
 $(BUILD)/tests/unit/test_mirrors: $(call objects,$(addprefix client/relay/fleet/,announcement.c mirrors.c transfers.c))
@@ -77,7 +79,7 @@ FUZZ_MAKE = $(MAKE_ALL) BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=fuzzer-no-lin
 fuzz-targets:
 	@$(FUZZ_MAKE)
 $(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(call objects,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c))) \
-		$(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/common.a $(BUILD)/libgpushm-load.a $(BUILD)/libgpushm.a
+		$(BUILD)/daemon.a $(BUILD)/systemd.a $(BUILD)/ctl.a $(BUILD)/common.a $(BUILD)/libgpushm-load.a $(BUILD)/libgpushm.a
 	$(link) -fsanitize=fuzzer $(DAEMON_LIBS) $(CTL_LIBS) $(MODELS_LIBS)
 
 # Tests are compiled in half of the time without optimisation, and run as fast.

@@ -76,6 +76,8 @@ needs_only_libc() {
 	done < <(find "$stage/unpacked" -type f)
 }
 
+without_libsystemd() { inside wheel gpushmd --version | grep -F 'without libsystemd'; }
+
 has_licences() {
 	local name
 	for name in LICENSE libuv1 libprotobuf-c libjansson nettle LGPL-3; do
@@ -194,6 +196,7 @@ check "the wheel needs the C library alone" needs_only_libc
 check "the wheel has the licences of what it packs" has_licences
 check "the same commit gives the same bytes" same_bytes
 check "the README's commands install and start it" readme_commands
+check "its daemon is built without libsystemd" without_libsystemd
 check "two processes share an array, and a file is saved and loaded" shares_an_array
 check "a buffer outlives a killed daemon, without systemd" outlives_its_daemon
 check "gpushmctl ends when its reader has gone" ends_by_sigpipe

@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Addresses, and systemd's part of listening: what sd_listen_fds(3) and sd_notify(3) do, in a few
- * lines and without their library.
+ * Addresses, and sockets that listen at them.
  */
 #include "client/common/listen.h"
 
 #include "proto/base/own.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-
-#define FIRST_FD 3 /* SD_LISTEN_FDS_START */
 
 static int complain(const char *program, const char *address, const char *why)
 {
@@ -126,38 +121,4 @@ int listen_open(const char *program, const char *address, struct listen_place *r
 		return complain(program, address, strerror(-r));
 	listen_describe(r, ret);
 	return r;
-}
-
-int listen_from_systemd(int *ret_first)
-{
-	const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
-	int n = count ? atoi(count) : 0;
-
-	if (!pid || atoi(pid) != getpid() || n <= 0 || n > 64)
-		return 0;
-	for (int fd = FIRST_FD; fd < FIRST_FD + n; fd++)
-		fcntl(fd, F_SETFD, FD_CLOEXEC);
-	unsetenv("LISTEN_PID");
-	unsetenv("LISTEN_FDS");
-	unsetenv("LISTEN_FDNAMES");
-	*ret_first = FIRST_FD;
-	return n;
-}
-
-void listen_notify(const char *state)
-{
-	const char *path = getenv("NOTIFY_SOCKET");
-	struct sockaddr_un to = { .sun_family = AF_UNIX };
-	size_t n = path ? strlen(path) : 0;
-	_cleanup_(close_fd) int fd = -1;
-
-	if (n < 2 || n >= sizeof(to.sun_path))
-		return;
-	memcpy(to.sun_path, path, n);
-	if (*path == '@')
-		to.sun_path[0] = '\0'; /* unix(7): an abstract name */
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd >= 0)
-		sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&to,
-		       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n));
 }

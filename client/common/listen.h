@@ -24,10 +24,3 @@ int listen_check(const char *program, const char *address, bool *ret_loopback);
 
 /* Describes a socket that listens already. False: it is no socket of TCP. */
 bool listen_describe(int fd, struct listen_place *ret);
-
-/* The first socket that systemd passed to this process, and how many follow it; they get
- * FD_CLOEXEC. 0: it has passed none (sd_listen_fds(3)). */
-int listen_from_systemd(int *ret_first);
-
-/* Tells systemd of a state, as "READY=1" (sd_notify(3)); without systemd it does nothing. */
-void listen_notify(const char *state);

@@ -18,7 +18,7 @@ $(BUILD)/ctl.a: $(call objects,$(filter-out client/ctl/main.c,$(CTL_SRC)))
 # Programs find their libraries beside themselves here, and in ../lib where they are installed, with no need of ldconfig.
 $(BUILD)/gpushmctl: $(call objects,$(CTL_SRC)) $(BUILD)/common.a $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	$(call link,. ../lib) -lgpushm $(CLIENT_LIBS) $(CTL_LIBS)
-$(BUILD)/gpushm-exporter: $(call objects,$(EXPORTER_SRC) client/ctl/snapshot.c) $(BUILD)/common.a $(BUILD)/proto.a $(BUILD)/libgpushm.so
-	$(call link,. ../lib) -lgpushm -lmicrohttpd $(CLIENT_LIBS)
+$(BUILD)/gpushm-exporter: $(call objects,$(EXPORTER_SRC) client/ctl/snapshot.c) $(BUILD)/common.a $(BUILD)/systemd.a $(BUILD)/proto.a $(BUILD)/libgpushm.so
+	$(call link,. ../lib) -lgpushm -lmicrohttpd $(SYSTEMD_LIBS) $(CLIENT_LIBS)
 
 ctl: $(BUILD)/gpushmctl $(EXPORTER) ## gpushmctl and gpushm-exporter

@@ -11,6 +11,8 @@
 #include "client/relay/serve/nixl.h"
 #include "client/relay/serve/server.h"
 #include "client/relay/serve/tls.h"
+#include "proto/base/own.h"
+#include "proto/systemd/systemd.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -58,8 +60,8 @@ static void read_options(int argc, char **argv, struct options *ret)
 		else if (c == 'h')
 			exit(fputs(usage, stdout) < 0);
 		else if (c == 'V')
-			exit(printf("gpushm-relay %s (libgpushm %s)\n", GPUSHM_VERSION,
-				    gpushm_version()) < 0);
+			exit(printf("gpushm-relay %s (libgpushm %s, %s)\n", GPUSHM_VERSION,
+				    gpushm_version(), systemd_library) < 0);
 		else
 			exit(2);
 	}
@@ -116,10 +118,19 @@ static int serve_all(struct relay *relay)
 {
 	const struct config *c = relay->config;
 	struct listen_place at;
-	int first, n = listen_from_systemd(&first), r = 0;
+	_cleanup_(free_ptr) char **names = NULL;
+	int n = systemd_receive_fds(&names), r = n < 0 ? n : 0;
 
-	for (int i = 0; r == 0 && i < n; i++)
-		r = describe(first + i, &at) ? serve(first + i, &at, relay) : -1;
+	if (n < 0)
+		fprintf(stderr, "gpushm-relay: sockets that were passed can't be used: %s\n",
+			strerror(-n));
+	for (int i = 0; i < n; i++) {
+		int fd = SYSTEMD_FIRST_FD + i;
+
+		free(names[i]);
+		if (r == 0)
+			r = describe(fd, &at) ? serve(fd, &at, relay) : -1;
+	}
 	for (size_t i = 0; r == 0 && n == 0 && i < c->listen.n; i++) {
 		int fd = listen_open("gpushm-relay", c->listen.items[i], &at);
 
@@ -231,9 +242,9 @@ int main(int argc, char **argv)
 	process_prepare(true, &signals);
 	if (start(&relay) < 0)
 		return 1;
-	listen_notify("READY=1");
+	systemd_notify("READY=1");
 	run(&relay, &o, &signals);
-	listen_notify("STOPPING=1");
+	systemd_notify("STOPPING=1");
 	/* The process ends with its threads; none of them owns anything outside of it. */
 	_exit(0);
 }

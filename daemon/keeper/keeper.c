@@ -20,9 +20,9 @@
 #include "daemon/util/fds.h"
 #include "daemon/util/log.h"
 #include "daemon/util/program.h"
-#include "daemon/util/systemd.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/systemd/systemd.h"
 
 #include <inttypes.h>
 #include <poll.h>

@@ -6,8 +6,8 @@
  */
 #include "daemon/keeper/kept_fds.h"
 
-#include "daemon/util/systemd.h"
 #include "proto/base/own.h"
+#include "proto/systemd/systemd.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -126,15 +126,15 @@ void kept_fds_done(struct kept_fds *k)
 
 int kept_fds_receive(struct kept_fds *k)
 {
-	_cleanup_(free_ptr) char *names = NULL;
+	_cleanup_(free_ptr) char **names = NULL;
 	int n = systemd_receive_fds(&names), r = n < 0 ? n : 0;
-	char *rest = names;
 
-	for (int i = 0; i < n && r == 0; i++) {
-		const char *name = strsep(&rest, ":");
+	for (int i = 0; i < n; i++) {
 		int fd = SYSTEMD_FIRST_FD + i;
 
-		r = kept_fds_add(k, name ? name : "unknown", &fd);
+		if (r == 0)
+			r = kept_fds_add(k, names[i], &fd);
+		free(names[i]);
 	}
 	return r;
 }

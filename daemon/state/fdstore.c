@@ -9,8 +9,8 @@
  */
 #include "daemon/state/fdstore.h"
 
-#include "daemon/util/systemd.h"
 #include "proto/base/own.h"
+#include "proto/systemd/systemd.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,17 +22,13 @@ static int by_name(const void *a, const void *b)
 
 static int receive_from_systemd(struct fd_list *l)
 {
-	_cleanup_(free_ptr) char *names = NULL;
+	_cleanup_(free_ptr) char **names = NULL;
 	int n = systemd_receive_fds(&names), r = n < 0 ? n : 0;
-	char *rest = names;
 
-	for (int i = 0; i < n && r == 0; i++) {
-		const char *name = strsep(&rest, ":");
-
-		/* No names at all, or a name for each fd. */
-		if (names && (!name || (i == n - 1 && rest)))
-			return -EINVAL;
-		r = fd_list_add(l, name ? name : "unknown", SYSTEMD_FIRST_FD + i);
+	for (int i = 0; i < n; i++) {
+		if (r == 0)
+			r = fd_list_add(l, names[i], SYSTEMD_FIRST_FD + i);
+		free(names[i]);
 	}
 	return r;
 }

@@ -12,9 +12,9 @@
  */
 #include "daemon/util/log.h"
 
-#include "daemon/util/systemd.h"
 #include "proto/base/own.h"
 #include "proto/limits.h"
+#include "proto/systemd/systemd.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -158,7 +158,7 @@ void log_write(int priority, const struct log_about *about, const char *format, 
 	static const struct log_about nothing = { 0 };
 	struct part parts[PARTS_MAX];
 	char text[TEXT_MAX], safe[SAFE_MAX];
-	int saved = errno;
+	int saved = errno, r;
 	va_list args;
 	size_t n;
 
@@ -171,7 +171,9 @@ void log_write(int priority, const struct log_about *about, const char *format, 
 	va_end(args);
 	escape(text, strlen(text), safe, sizeof(safe));
 	n = list_parts(about, parts);
-	if (!to_journal || write_journal(priority, about->message_id, safe, parts, n) < 0)
+	r = to_journal ? write_journal(priority, about->message_id, safe, parts, n) : -ENOTCONN;
+	/* A journald that does not read its socket does not read what stderr leads to, either. */
+	if (r < 0 && r != -ETIMEDOUT)
 		write_stderr(priority, safe, parts, n);
 	errno = saved;
 }

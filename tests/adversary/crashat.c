@@ -11,7 +11,7 @@
 #include "daemon/state/fd_list.h"
 #include "daemon/state/fdstore.h"
 #include "daemon/state/journal.h"
-#include "daemon/util/systemd.h"
+#include "proto/systemd/systemd.h"
 
 #include <signal.h>
 #include <stdio.h>

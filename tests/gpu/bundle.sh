@@ -10,7 +10,7 @@ packages=(pytest pluggy iniconfig packaging pygments ml_dtypes gunicorn pyte wcw
 mkdir -p "$build/deps"
 mapfile -t programs < <(find "$build" -maxdepth 1 -type f -perm -100 -name 'gpushm*')
 ldd "${programs[@]}" "$build/libgpushm-load.so" "$build"/tests/gpu/test_* |
-	awk '/lib(uv|protobuf-c|check|subunit|jansson|nettle|microhttpd)\.so/ { print $3 }' | sort -u |
+	awk '/lib(uv|protobuf-c|check|subunit|jansson|nettle|microhttpd|systemd|cap|gcrypt|gpg-error|lzma|zstd|lz4)\.so/ { print $3 }' | sort -u |
 	xargs -I{} cp -L {} "$build/deps/"
 if [ ! -e "$build/deps/python/ready" ]; then
 	python3 -m venv "$build/pip"

@@ -26,6 +26,7 @@ public='gpushm.h gpushm_array.h gpushm_query.h gpushm_events.h gpushm_metrics.h 
 
 floors='
 proto/base
+proto/systemd       proto/base
 proto               proto/base
 daemon/util
 daemon/keeper       daemon/util

@@ -131,7 +131,7 @@ other_build() {
 	version=$(gpushmd --version | cut -d ' ' -f 2)
 	LC_ALL=C sed "s/${version//./\\.}/${version%?}$1/g" /usr/bin/gpushmd >/usr/bin/gpushmd.new &&
 		chmod 755 /usr/bin/gpushmd.new && mv /usr/bin/gpushmd.new /usr/bin/gpushmd &&
-		[ "$(gpushmd --version)" = "gpushmd ${version%?}$1" ]
+		[[ $(gpushmd --version) == "gpushmd ${version%?}$1 "* ]]
 }
 
 answers_as_other_build() {

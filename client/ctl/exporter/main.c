@@ -8,6 +8,7 @@
 #include "client/ctl/exporter/server.h"
 #include "client/ctl/snapshot.h"
 #include "client/gpushm.h"
+#include "proto/systemd/systemd.h"
 
 #include <getopt.h>
 #include <stdlib.h>
@@ -57,8 +58,8 @@ static void read_options(int argc, char **argv, struct options *ret)
 		else if (c == 'h')
 			exit(fputs(usage, stdout) < 0);
 		else if (c == 'V')
-			exit(printf("gpushm-exporter %s (libgpushm %s)\n", GPUSHM_VERSION,
-				    gpushm_version()) < 0);
+			exit(printf("gpushm-exporter %s (libgpushm %s, %s)\n", GPUSHM_VERSION,
+				    gpushm_version(), systemd_library) < 0);
 		else
 			exit(2);
 	}

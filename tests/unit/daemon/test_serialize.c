@@ -8,7 +8,7 @@
  */
 #include "daemon/state/replay.h"
 #include "daemon/util/log.h"
-#include "daemon/util/systemd.h"
+#include "proto/systemd/systemd.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/daemon/serialize_fixture.h"
