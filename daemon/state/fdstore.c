@@ -6,6 +6,10 @@
  * hung up. A notification is a datagram: it is on its way when the call returns, and systemd reads
  * what a process has sent before it handles the process's death (manager.c gives the notify socket
  * the higher priority).
+ *
+ * Names are used again. An fd that systemd was not told to forget, because it did not read for a
+ * while, would be taken for the next one of its name: so it comes first, and what comes after it
+ * fails until systemd reads again.
  */
 #include "daemon/state/fdstore.h"
 
@@ -54,6 +58,7 @@ void fdstore_close(struct fdstore *s)
 	for (size_t i = 0; i < s->received.n; i++)
 		close_fd(&s->received.items[i].fd);
 	fd_list_done(&s->received);
+	fd_list_done(&s->untold);
 	free(s->buffers.bits);
 	free(s->pages.bits);
 	*s = (struct fdstore){ 0 };
@@ -116,15 +121,35 @@ size_t fdstore_drop_rest(struct fdstore *s)
 
 int fdstore_keep(struct fdstore *s, const char *name, int fd)
 {
+	int r;
+
 	if (!s->systemd)
 		return 0;
-	return systemd_notify_fd(fd, "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
+	r = fdstore_tell(s);
+	return r < 0 ? r : systemd_notify_fd(fd, "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
+}
+
+static int tell(const char *name)
+{
+	return systemd_notify("FDSTOREREMOVE=1\nFDNAME=%s", name);
 }
 
 void fdstore_forget(struct fdstore *s, const char *name)
 {
-	if (s->systemd)
-		systemd_notify("FDSTOREREMOVE=1\nFDNAME=%s", name);
+	if (!s->systemd || (fdstore_tell(s) == 0 && tell(name) == 0))
+		return;
+	s->untold_lost |= fd_list_add(&s->untold, name, -1) < 0;
+}
+
+int fdstore_tell(struct fdstore *s)
+{
+	int r = s->untold_lost ? -ENOMEM : 0;
+
+	while (r == 0 && s->untold.n > 0) {
+		r = tell(s->untold.items[s->untold.n - 1].name);
+		s->untold.n -= r == 0;
+	}
+	return r;
 }
 
 /* ---- fd indices ---- */

@@ -33,6 +33,8 @@ struct fd_indices {
 struct fdstore {
 	struct fd_list received; /* sorted by name; each fd is owned until it is taken, then -1 */
 	bool systemd;		 /* systemd keeps fds for us */
+	struct fd_list untold;	 /* names that systemd has not been told to forget yet */
+	bool untold_lost;	 /* there was no memory for one: nothing more is kept */
 	uint32_t pidfds;	 /* number of kept pidfds */
 	struct fd_indices buffers, pages;
 };
@@ -54,7 +56,12 @@ int fdstore_take(struct fdstore *s, const char *name);
 /* Makes systemd keep a copy of the fd under that name, and not close it when it hangs up. 0, also
  * without systemd; -errno if systemd can't be told. */
 int fdstore_keep(struct fdstore *s, const char *name, int fd);
+
+/* A systemd that can't be told now is told later, before it keeps anything else. */
 void fdstore_forget(struct fdstore *s, const char *name);
+
+/* Tells systemd what it was not told yet to forget. 0, or -errno if there is something left. */
+int fdstore_tell(struct fdstore *s);
 
 struct fd_name {
 	char text[FD_NAME_MAX + 1];

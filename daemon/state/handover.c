@@ -186,6 +186,7 @@ static void write_counts(struct handover *h)
 
 void handover_tidy(struct handover *h)
 {
+	fdstore_tell(&h->store);
 	write_counts(h);
 	if (is_writing(h) && serialize_is_stale(&h->serializer))
 		renew(h, h->serializer.journal.generation + 1);
@@ -207,7 +208,7 @@ static int begin_late(struct handover *h)
 
 int handover_list(struct handover *h, struct fd_list *l)
 {
-	int r = is_writing(h) ? 0 : begin_late(h);
+	int r = is_writing(h) ? fdstore_tell(&h->store) : begin_late(h);
 
 	write_counts(h);
 	if (r == 0)

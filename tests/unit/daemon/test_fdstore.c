@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fd indices: no index is given twice, and those that systemd can keep come first.
+ * Fd indices: no index is given twice, and those that systemd can keep come first. And what systemd
+ * is told after it did not read for a while.
  */
 #include "daemon/state/fdstore.h"
+#include "proto/base/own.h"
+#include "proto/systemd/systemd_internal.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
-#include <stdlib.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #define MORE 3000u
 
@@ -101,6 +108,52 @@ START_TEST(an_index_marked_as_in_use_is_not_given)
 }
 END_TEST
 
+/* ---- a systemd that does not read ---- */
+
+static int listen_as_systemd(void)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int len = sprintf(a.sun_path, "@gpushm test_fdstore %d", getpid());
+
+	setenv("NOTIFY_SOCKET", a.sun_path, 1);
+	a.sun_path[0] = '\0';
+	len += (int)offsetof(struct sockaddr_un, sun_path);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&a, (socklen_t)len), 0);
+	return fd;
+}
+
+static void expect_told(int systemd, const char *wanted)
+{
+	char text[128] = "";
+
+	ck_assert_int_gt(recv(systemd, text, sizeof(text) - 1, 0), 0);
+	ck_assert_str_eq(text, wanted);
+}
+
+START_TEST(a_name_is_forgotten_before_it_is_kept_again)
+{
+	_cleanup_(close_fd) int systemd = listen_as_systemd();
+	unsigned n = 0;
+
+	systemd_wait_ms = 50;
+	s.systemd = true;
+	while (fdstore_keep(&s, "m1", systemd) == 0)
+		n++;
+	fdstore_forget(&s, "m1");
+	fdstore_forget(&s, "m2");
+	ck_assert_int_eq(fdstore_keep(&s, "m1", systemd), -ETIMEDOUT);
+	ck_assert_int_eq(fdstore_tell(&s), -ETIMEDOUT);
+	while (n-- > 0)
+		expect_told(systemd, "FDSTORE=1\nFDNAME=m1\nFDPOLL=0");
+	ck_assert_int_eq(fdstore_keep(&s, "m1", systemd), 0);
+	expect_told(systemd, "FDSTOREREMOVE=1\nFDNAME=m2");
+	expect_told(systemd, "FDSTOREREMOVE=1\nFDNAME=m1");
+	expect_told(systemd, "FDSTORE=1\nFDNAME=m1\nFDPOLL=0");
+	ck_assert_int_eq(fdstore_tell(&s), 0);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("fdstore");
@@ -110,5 +163,6 @@ int main(void)
 	tcase_add_test(t, indices_that_systemd_can_keep_are_given_first);
 	tcase_add_test(t, an_unkept_buffer_leaves_the_kept_indices_to_others);
 	tcase_add_test(t, an_index_marked_as_in_use_is_not_given);
+	tcase_add_test(t, a_name_is_forgotten_before_it_is_kept_again);
 	return suite_run("fdstore", t, NULL);
 }
