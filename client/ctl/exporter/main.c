@@ -86,8 +86,10 @@ int main(int argc, char **argv)
 		fprintf(stderr, "gpushm-exporter: no thread: %s\n", strerror(-r));
 	if (r < 0 || metrics_server_start(socket, collector) < 0)
 		return 1;
+	systemd_notify("READY=1");
 	while (sigtimedwait(&signals, NULL, &second) < 0)
 		clients_end_slow();
+	systemd_notify("STOPPING=1");
 	/* The process ends with its threads; none of them owns anything outside of it. */
 	_exit(0);
 }
