@@ -53,13 +53,17 @@ static void teardown(void)
 	fds_check();
 }
 
-static void publish(const char *name)
+/* Whether it survives the daemon. */
+static bool publish(const char *name)
 {
 	struct gpushm_buffer *b = client_create(name, 1, NULL);
+	bool kept;
 
 	ck_assert_int_eq(gpushm_write(b, 0, name, 1), 0);
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	kept = gpushm_buffer_kept(b) == 1;
 	ck_assert_int_eq(gpushm_close(b), 0);
+	return kept;
 }
 
 static void expect_there(const char *name)
@@ -600,6 +604,44 @@ START_TEST(process_1_reaps_orphans_and_restarts_the_daemon)
 }
 END_TEST
 
+/* ---- it does not read ---- */
+
+/* Until the queue is full, and a buffer is not kept. */
+static void fill_queue(void)
+{
+	char name[16];
+
+	for (unsigned i = 0, kept = 1; kept; i++) {
+		snprintf(name, sizeof(name), "fill/%u", i);
+		kept = publish(name);
+	}
+}
+
+/* "old" gives its place to "new", and nobody may find the one in the other. */
+START_TEST(while_a_keeper_does_not_read_the_daemon_serves)
+{
+	begin();
+	publish("old");
+	publish("x");
+	kill(k.keeper, SIGSTOP);
+	fill_queue();
+	ck_assert(!publish("y"));
+	ck_assert_int_eq(gpushm_unlink(c, "old"), 0);
+	expect_there("x");
+	expect_there("y");
+	kill(k.keeper, SIGCONT);
+	/* The keeper reads again at some time from now on. */
+	while (!publish("new"))
+		ck_assert_int_eq(gpushm_unlink(c, "new"), 0);
+	supervisor_end(&k, SIGKILL);
+	supervisor_spawn(&k);
+	expect_there("x");
+	expect_there("new");
+	ck_assert_int_eq(gpushm_wait(c, "y", 0), -ENOENT);
+	ck_assert_int_eq(gpushm_wait(c, "old", 0), -ENOENT);
+}
+END_TEST
+
 /* ---- its size ---- */
 
 static unsigned rss_kib(void)
@@ -665,6 +707,7 @@ int main(void)
 	tcase_add_test(t, the_keeper_forwards_signals_to_the_daemon);
 	tcase_add_test(t, the_keeper_ignores_messages_of_other_processes);
 	tcase_add_test(t, process_1_reaps_orphans_and_restarts_the_daemon);
+	tcase_add_test(t, while_a_keeper_does_not_read_the_daemon_serves);
 	tcase_add_test(t, the_keeper_takes_at_most_a_mebibyte);
 	return suite_run("keeper", t, NULL);
 }
