@@ -47,7 +47,8 @@ struct server {
 	struct pools pools;
 	struct listener listener;
 	bool listening, ready, stopping, failed;
-	bool reload_due; /* SIGHUP came while the pools were being made */
+	bool reload_due;   /* SIGHUP came while the pools were being made */
+	bool ready_is_due; /* systemd did not read: it is told again */
 	uv_signal_t signals[array_size(signals)];
 	uv_timer_t watchdog, housekeeping;
 	uv_timer_t end_timeout; /* for a driver call that is under way when the daemon stops */
@@ -58,8 +59,8 @@ struct server {
 
 /* ---- what systemd is told ---- */
 
-/* Sends `before`, and the line that systemctl status shows. */
-static void notify_pools(const struct server *s, const char *before)
+/* Sends `before`, and the line that systemctl status shows. 0 or -errno. */
+static int notify_pools(const struct server *s, const char *before)
 {
 	const struct pool *pool, *failed = NULL;
 	const char *noun = s->pools.open == 1 ? "pool" : "pools";
@@ -73,24 +74,24 @@ static void notify_pools(const struct server *s, const char *before)
 			failed = pool;
 	}
 	if (failed)
-		systemd_notify("%sSTATUS=%u %s, %u of them failed: %s: %s", before, s->pools.open,
-			       noun, n, failed->config.name, pool_trouble(failed));
-	else
-		systemd_notify("%sSTATUS=%u %s", before, s->pools.open, noun);
+		return systemd_notify("%sSTATUS=%u %s, %u of them failed: %s: %s", before,
+				      s->pools.open, noun, n, failed->config.name,
+				      pool_trouble(failed));
+	return systemd_notify("%sSTATUS=%u %s", before, s->pools.open, noun);
 }
 
 /* Also after a restart that failed. */
-static void notify_ready(const struct server *s)
+static void notify_ready(struct server *s)
 {
-	notify_pools(s, "READY=1\n");
+	s->ready_is_due = notify_pools(s, "READY=1\n") == -ETIMEDOUT;
 }
 
 /* For systemd a restart is a reload: the process stays, and says when it is ready again. systemd
  * 253 and later use the time to know which reload READY=1 belongs to. */
-static void notify_restarting(void)
+static int notify_restarting(void)
 {
-	systemd_notify("RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=restarting",
-		       clock_monotonic_ns() / 1000);
+	return systemd_notify("RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=restarting",
+			      clock_monotonic_ns() / 1000);
 }
 
 /* ---- the configuration ---- */
@@ -257,13 +258,16 @@ static int exec_program(struct fault *f, void *arg)
 	r = collect_fds(s, &fds);
 	if (r == 0) {
 		log_notice("restarting as %s, with %zu file descriptors", program, fds.n);
-		notify_restarting();
-		r = fd_list_exec(&fds, program, s->argv);
+		/* The new program could not start without a systemd that reads. */
+		if (notify_restarting() == -ETIMEDOUT)
+			r = -ETIMEDOUT;
+		else
+			r = fd_list_exec(&fds, program, s->argv);
 	}
 	handover_cancel(&s->handover);
 	notify_ready(s);
 	return fault(f, CODE_RESTART, "%s can't be run: %s; gpushmd continues; clients reconnect",
-		     program, strerror(-r));
+		     program, r == -ETIMEDOUT ? "systemd does not read" : strerror(-r));
 }
 
 static void restart(struct server *s)
@@ -372,6 +376,8 @@ static void on_housekeeping(uv_timer_t *timer)
 {
 	struct server *s = timer->data;
 
+	if (s->ready_is_due && !s->stopping)
+		notify_ready(s);
 	if (s->listening)
 		pools_renew(&s->pools, listener_pools_lent(&s->listener));
 	handover_tidy(&s->handover);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Fails the n-th allocation of a gpushmd that suites.mk links with --wrap. It sees what the
- * daemon's own code allocates, but not what libuv allocates for itself (without
+ * daemon's own code allocates, but not what libuv and libsystemd allocate for themselves (without
  * memory libuv ends the process, which is right for a broken daemon). The test chooses the
  * allocation through a file that both map: tests/adversary/failmalloc.h.
  */

@@ -627,6 +627,8 @@ START_TEST(while_a_keeper_does_not_read_the_daemon_serves)
 	fill_queue();
 	ck_assert(!publish("y"));
 	ck_assert_int_eq(gpushm_unlink(c, "old"), 0);
+	ck_assert_int_lt(gpushm_restart(c), 0);
+	ck_assert_ptr_nonnull(strstr(gpushm_error(), "systemd does not read"));
 	expect_there("x");
 	expect_there("y");
 	kill(k.keeper, SIGCONT);
