@@ -14,6 +14,7 @@ SYSTEMD ?= $(if $(ARCHIVES),no,$(shell $(PKG_CONFIG) --exists libsystemd 2>/dev/
 SYSTEMD_LIBS := $(if $(filter yes,$(SYSTEMD)),-lsystemd)
 LEFT_OUT += proto/systemd/$(if $(SYSTEMD_LIBS),no,lib)systemd.c
 SYSTEMD_SRC := $(call in_folders,proto/systemd)
+NOTES += $(if $(SYSTEMD_LIBS),,'built without libsystemd')
 
 $(BUILD)/systemd.a: $(call objects,$(SYSTEMD_SRC))
 $(BUILD)/proto.a: $(call objects,$(PROTO_SRC)) $(GEN_OBJ)
