@@ -16,7 +16,6 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -139,19 +138,15 @@ static int serve_all(struct relay *relay)
 	return r;
 }
 
-/* A daemon that does not reply must not keep the main thread from its signals. */
-static void *finish_reload(void *offers)
+static void tell_reload(void)
 {
-	offers_refresh(offers);
 	fprintf(stderr, "gpushm-relay: the configuration was read again\n");
-	return NULL;
 }
 
 /* All of it, or nothing. */
 static void reload(struct relay *relay, const struct options *o)
 {
 	struct config *next = NULL;
-	pthread_t thread;
 
 	if (config_read(o->config, o->listen, stderr, &next) < 0 ||
 	    config_check_reload(relay->started, next, stderr) < 0 || tls_read(next) < 0) {
@@ -165,10 +160,7 @@ static void reload(struct relay *relay, const struct options *o)
 	server_limit(next);
 	if (pulls_use(relay->pulls, next) < 0)
 		fprintf(stderr, "gpushm-relay: no thread for a [pull] section\n");
-	if (pthread_create(&thread, NULL, finish_reload, relay->offers) == 0)
-		pthread_detach(thread);
-	else
-		finish_reload(relay->offers);
+	offers_refresh(relay->offers, tell_reload);
 }
 
 static int start(struct relay *relay)
@@ -191,7 +183,8 @@ static int start(struct relay *relay)
 	return r;
 }
 
-/* Until a signal ends it. */
+/* Until a signal ends it. No call of this thread waits for the daemon, nor for a lock that is held
+ * by one that does. */
 static void run(struct relay *relay, const struct options *o, const sigset_t *signals)
 {
 	const struct timespec second = { .tv_sec = 1 };

@@ -10,6 +10,7 @@ import os
 import re
 import select
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -26,6 +27,7 @@ safetensors = pytest.importorskip("safetensors")
 gpushm = pytest.importorskip("gpushm")
 
 MIB = 1 << 20
+LESS_THAN_A_REQUEST = 20  # seconds, in which a request to a daemon that hangs is not over
 
 
 @pytest.fixture(scope="module")
@@ -491,6 +493,74 @@ def test_a_transient_buffer_ends_although_it_was_served() -> None:
             pause.wait(0.2)
         assert h.ask("/v1/manifests/t", {"Prefer": "wait=1"}).status == 404
         client.close()
+
+
+# ---- a daemon that hangs ----
+
+
+@pytest.fixture
+def hung() -> Iterator[Here]:
+    """A relay that knows "u", which it has not opened, and reads "t", which it has; its daemon hangs, asked for "u"."""
+    with Here(first="header-time=1\n") as h, h.raw() as reads, h.raw() as asks:
+        client = gpushm.Connection(h.daemon.socket)
+        arrays = [client.create(n, (64 * MIB,), "uint8", pool="host", transient=n == "t") for n in "tu"]
+        for a in arrays:
+            a.publish("sealed")
+        await_metric(h, "gpushm_relay_buffers", 2)
+        reads.sendall(b"GET /v1/buffers/t HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert reads.recv(1000).startswith(b"HTTP/1.1 200")
+        h.daemon.signal(signal.SIGSTOP)
+        try:
+            asks.sendall(b"GET /v1/buffers/u HTTP/1.1\r\nHost: a\r\n\r\n")
+            await_metric(h, "gpushm_relay_connections", 3)
+            # Its buffer has no reader any more, and is transient: the relay closes it at once.
+            reads.close()
+            yield h
+        finally:
+            h.daemon.signal(signal.SIGCONT)
+        for a in arrays:
+            a.close()
+        client.close()
+
+
+def await_metric(h: Here, name: str, value: int) -> None:
+    """Returns when the relay counts so many."""
+    end = time.monotonic() + TIMEOUT
+    while not re.search(rf"^{name} {value}$", h.ask("/metrics").body.decode(), re.MULTILINE):
+        assert time.monotonic() < end, f"{name} is not {value}: {h.ask('/metrics').body.decode()}"
+        time.sleep(0.05)
+
+
+def end_a_slow_client(h: Here) -> None:
+    with h.raw() as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\n")
+        assert slow.recv(100) == b""
+
+
+def test_a_relay_whose_daemon_hangs_ends_slow_clients_and_itself(hung: Here) -> None:
+    end_a_slow_client(hung)
+    hung.process.send_signal(signal.SIGTERM)
+    assert hung.process.wait(LESS_THAN_A_REQUEST) == 0
+
+
+def test_a_relay_whose_daemon_hangs_reloads(hung: Here) -> None:
+    end_a_slow_client(hung)
+    hung.config.write_text(hung.config.read_text() + "[offer]\nhide=*\n")
+    hung.process.send_signal(signal.SIGHUP)
+    end = time.monotonic() + LESS_THAN_A_REQUEST
+    # The relay knows the ETag.
+    while (status := hung.ask("/v1/buffers/t", {"If-None-Match": "*"}).status) == 304:
+        assert time.monotonic() < end
+    assert status == 404
+
+
+def test_a_relay_whose_daemon_hangs_lets_a_client_go(hung: Here) -> None:
+    end_a_slow_client(hung)
+    with hung.raw() as asks, hung.raw() as waits:
+        asks.sendall(b"GET /v1/buffers/u HTTP/1.1\r\nHost: a\r\n\r\n")
+        waits.sendall(b"GET /v1/manifests/u HTTP/1.1\r\nHost: a\r\n\r\n")
+        await_metric(hung, "gpushm_relay_connections", 4)
+    await_metric(hung, "gpushm_relay_connections", 2)
 
 
 # ---- configuration ----

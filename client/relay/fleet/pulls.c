@@ -106,7 +106,7 @@ static void describe(const struct pulls *all, const char *name, char etag[64],
 	struct offer_facts facts = { .complete = false };
 
 	etag[0] = '\0';
-	if (o && offer_know(o) == 0)
+	if (o && offer_know(o, NULL) == 0)
 		offer_facts(o, &facts);
 	if (facts.etag[0] && (facts.complete || fanout_own(all->fanout, name, &own)) &&
 	    announcement_format(all->base, name, own.since, relay) == 0)

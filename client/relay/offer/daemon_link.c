@@ -6,14 +6,19 @@
 #include "client/relay/offer/daemon_link.h"
 
 #include "client/gpushm_private.h"
+#include "proto/base/own.h"
 
+#include <pthread.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
-void daemon_link_init(struct daemon_link *l, const char *socket)
-{
-	*l = (struct daemon_link){ .socket = socket };
-	pthread_mutex_init(&l->lock, NULL);
-}
+struct daemon_link {
+	const char *socket; /* borrowed */
+	struct gpushm *c;   /* the thread's; NULL: not connected */
+	pthread_mutex_t lock;
+	pthread_cond_t put;
+	struct list questions; /* under lock */
+};
 
 /* The daemon has gone, or is another one now. */
 static bool is_broken(int result)
@@ -22,13 +27,13 @@ static bool is_broken(int result)
 	       result == -EPIPE || result == -ESTALE;
 }
 
-static int ask_once(struct daemon_link *l, int (*ask)(struct gpushm *c, void *user), void *user)
+static int ask_once(struct daemon_link *l, struct daemon_question *q)
 {
 	struct gpushm_private_error e;
 	int r = l->c ? 0 : gpushm_connect(l->socket, &l->c);
 
 	if (r == 0)
-		r = ask(l->c, user);
+		r = q->ask(l->c, q);
 	if (is_broken(r)) {
 		gpushm_private_keep(&e);
 		l->c = gpushm_disconnect(l->c);
@@ -37,16 +42,61 @@ static int ask_once(struct daemon_link *l, int (*ask)(struct gpushm *c, void *us
 	return r;
 }
 
-int daemon_link_ask(struct daemon_link *l, int (*ask)(struct gpushm *c, void *user), void *user)
+static int ask(struct daemon_link *l, struct daemon_question *q)
 {
-	bool had;
-	int r;
+	bool had = l->c;
+	int r = ask_once(l, q);
+
+	return had && is_broken(r) ? ask_once(l, q) : r;
+}
+
+static struct daemon_question *take(struct daemon_link *l)
+{
+	struct daemon_question *q;
 
 	pthread_mutex_lock(&l->lock);
-	had = l->c;
-	r = ask_once(l, ask, user);
-	if (had && is_broken(r))
-		r = ask_once(l, ask, user);
+	while (list_empty(&l->questions))
+		pthread_cond_wait(&l->put, &l->lock);
+	q = list_first(&l->questions, struct daemon_question, link);
+	list_drop(&q->link);
 	pthread_mutex_unlock(&l->lock);
-	return r;
+	return q;
+}
+
+static void *run(void *arg)
+{
+	for (;;) {
+		struct daemon_question *q = take(arg);
+
+		q->done(q, q->ask ? ask(arg, q) : 0);
+	}
+	return NULL;
+}
+
+int daemon_link_start(const char *socket, struct daemon_link **ret)
+{
+	_cleanup_(free_ptr) struct daemon_link *l = calloc(1, sizeof(*l));
+	pthread_t thread;
+	int err;
+
+	if (!l)
+		return -ENOMEM;
+	l->socket = socket;
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->put, NULL);
+	list_init(&l->questions);
+	err = pthread_create(&thread, NULL, run, l);
+	if (err)
+		return -err;
+	pthread_detach(thread);
+	*ret = take_ptr(l);
+	return 0;
+}
+
+void daemon_link_put(struct daemon_link *l, struct daemon_question *q)
+{
+	pthread_mutex_lock(&l->lock);
+	list_insert(&l->questions, &q->link);
+	pthread_cond_signal(&l->put);
+	pthread_mutex_unlock(&l->lock);
 }

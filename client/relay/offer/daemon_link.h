@@ -1,22 +1,29 @@
 /* SPDX-License-Identifier: MIT
  *
- * A connection to the daemon for all threads, which is made anew when the daemon has gone.
+ * A thread that asks the daemon, over a connection that nobody else uses and that is made anew when
+ * the daemon has gone. A daemon that hangs keeps this thread and the questions; who has put one
+ * waits as long as it wants to.
  */
 #pragma once
 
 #include "client/gpushm.h"
+#include "proto/base/list.h"
 
-#include <pthread.h>
+struct daemon_link;
 
-struct daemon_link {
-	const char *socket; /* borrowed; NULL: as libgpushm finds it */
-	pthread_mutex_t lock;
-	struct gpushm *c; /* under lock; NULL: not connected */
+/* Owned by who puts it, and left alone until `done`. */
+struct daemon_question {
+	struct list link; /* daemon_link::questions */
+	/* Makes one request. It is called once more, with a new connection, if the old one turns
+	 * out to be broken. NULL: there is nothing to ask, and `done` closes a buffer. */
+	int (*ask)(struct gpushm *c, struct daemon_question *q);
+	/* Its last use. r: what `ask` has returned, or the error of gpushm_connect(). */
+	void (*done)(struct daemon_question *q, int r);
 };
 
-void daemon_link_init(struct daemon_link *l, const char *socket);
+/* Starts the thread, which lives until the process ends. socket: borrowed; NULL: as libgpushm finds
+ * it. 0 or -errno. */
+int daemon_link_start(const char *socket, struct daemon_link **ret);
 
-/* Makes one request, and connects first if it must; once more, with a new
- * connection, if the old one turns out to be broken. Returns what `ask` returns, or the error of
- * gpushm_connect(). */
-int daemon_link_ask(struct daemon_link *l, int (*ask)(struct gpushm *c, void *user), void *user);
+/* Has the thread ask this, after what was put before. Returns at once. */
+void daemon_link_put(struct daemon_link *l, struct daemon_question *q);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What is computed once (the file, its digests) is computed by the first thread that needs it,
- * without the lock; the others wait for it.
+ * without the lock; the others wait for it. The link's thread asks the daemon, and closes buffers.
+ * Those who wait look once a second whether their client still does.
  *
  * A mapping that is in use is never closed. If the daemon lost the lease meanwhile, the next reader
  * gets a new mapping, and the old one is closed by its last reader.
@@ -18,6 +19,7 @@
 #include <inttypes.h>
 #include <microhttpd.h>
 #include <nettle/sha2.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,7 @@
 struct opened {
 	struct mapping m;
 	unsigned readers;
+	struct daemon_question closing;
 };
 
 struct pull {
@@ -46,7 +49,11 @@ struct offer {
 	uint64_t id, bytes;
 	size_t arrays;
 	bool transient; /* it ends with its last lease, which must not be ours */
-	bool busy;	/* a thread computes something */
+	bool busy;	/* a thread computes something, or asks this: */
+	struct daemon_question question;
+	unsigned answers; /* that have come; the last one: */
+	int answer;
+	struct gpushm_private_error answer_why; /* if it is an error */
 	struct opened *opened;
 	uint64_t used_ns; /* CLOCK_MONOTONIC: when its last reader left */
 	struct pull *pull;
@@ -114,11 +121,20 @@ static void free_attrs(struct manifest_attr *attrs, size_t n)
 	free(attrs);
 }
 
-static void close_opened(struct opened *p)
+static void close_now(struct daemon_question *q, int r)
 {
-	if (p)
-		gpushm_private_mapping_close(&p->m);
+	struct opened *p = container_of(q, struct opened, closing);
+
+	gpushm_private_mapping_close(&p->m);
 	free(p);
+}
+
+static void close_opened(struct daemon_link *link, struct opened *p)
+{
+	if (!p)
+		return;
+	p->closing = (struct daemon_question){ .done = close_now };
+	daemon_link_put(link, &p->closing);
 }
 
 struct offer *offer_release(struct offer *o)
@@ -132,7 +148,7 @@ struct offer *offer_release(struct offer *o)
 	pthread_mutex_unlock(&o->lock);
 	if (!last)
 		return NULL;
-	close_opened(o->opened);
+	close_opened(o->link, o->opened);
 	free_attrs(o->attrs, o->n_attrs);
 	free(o->blocks);
 	pthread_cond_destroy(&o->changed);
@@ -193,43 +209,29 @@ static struct opened *drop_unusable(struct offer *o)
 	return p->readers == 0 ? p : NULL;
 }
 
-struct question {
-	const char *name;
-	struct mapping *m;	  /* open it there; or */
-	struct gpushm_stat *stat; /* what the daemon says of it */
-};
-
-static int ask_open(struct gpushm *c, void *user)
+static struct offer *offer_of(struct daemon_question *q)
 {
-	struct question *q = user;
-
-	return gpushm_private_mapping_open(c, q->name, q->m);
-}
-
-static int ask_stat(struct gpushm *c, void *user)
-{
-	struct question *q = user;
-
-	return gpushm_stat(c, q->name, 0, 0, &q->stat);
+	return container_of(q, struct offer, question);
 }
 
 /* A buffer that does not fit the format is closed at once. */
-static int open_now(struct offer *o, struct opened **ret)
+static int ask_open(struct gpushm *c, struct daemon_question *q)
 {
 	_cleanup_(free_ptr) struct opened *p = calloc(1, sizeof(*p));
-	struct question q = { .name = o->name, .m = p ? &p->m : NULL };
-	int r;
+	struct offer *o = offer_of(q);
+	int r = p ? gpushm_private_mapping_open(c, o->name, &p->m)
+		  : gpushm_private_fail(ENOMEM, "out of memory");
 
-	if (!p)
-		return gpushm_private_fail(ENOMEM, "out of memory");
-	r = daemon_link_ask(o->link, ask_open, &q);
 	if (r == 0 && gpushm_buffer_id(p->m.buffer) != o->id) {
 		gpushm_private_mapping_close(&p->m);
 		r = gpushm_private_fail(ENOENT, "buffer \"%s\" was replaced", o->name);
 	}
-	if (r == 0)
-		*ret = take_ptr(p);
-	return r;
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&o->lock);
+	o->opened = take_ptr(p);
+	pthread_mutex_unlock(&o->lock);
+	return 0;
 }
 
 /* ---- attributes ---- */
@@ -256,49 +258,32 @@ static struct manifest_attr *copy_attrs(const struct gpushm_stat *s)
 	return to;
 }
 
-static int ask_attrs(struct offer *o, struct manifest_attr **ret, size_t *ret_n)
+static int ask_attrs(struct gpushm *c, struct daemon_question *q)
 {
-	struct question q = { .name = o->name };
-	int r = daemon_link_ask(o->link, ask_stat, &q);
-	struct gpushm_stat *stat = q.stat;
+	struct offer *o = offer_of(q);
+	struct manifest_attr *fresh = NULL;
+	struct gpushm_stat *stat;
+	int r = gpushm_stat(c, o->name, 0, 0, &stat);
 
 	if (r < 0)
 		return r;
 	if (stat->id != o->id) {
 		r = gpushm_private_fail(ENOENT, "buffer \"%s\" was replaced", o->name);
 	} else {
-		*ret = copy_attrs(stat);
-		*ret_n = stat->n_attrs;
-		r = *ret ? 0 : gpushm_private_fail(ENOMEM, "out of memory");
+		fresh = copy_attrs(stat);
+		r = fresh ? 0 : gpushm_private_fail(ENOMEM, "out of memory");
+	}
+	if (fresh) {
+		pthread_mutex_lock(&o->lock);
+		o->attrs = fresh;
+		o->n_attrs = stat->n_attrs;
+		pthread_mutex_unlock(&o->lock);
 	}
 	gpushm_free(stat);
 	return r;
 }
 
-int offer_attrs(struct offer *o, const struct manifest_attr **ret, size_t *ret_n)
-{
-	struct manifest_attr *fresh = NULL;
-	size_t n = 0;
-	bool known;
-	int r = 0;
-
-	pthread_mutex_lock(&o->lock);
-	known = o->attrs;
-	pthread_mutex_unlock(&o->lock);
-	if (!known)
-		r = ask_attrs(o, &fresh, &n);
-	pthread_mutex_lock(&o->lock);
-	if (r == 0 && !o->attrs) {
-		o->attrs = take_ptr(fresh);
-		o->n_attrs = n;
-	}
-	*ret = o->attrs;
-	*ret_n = o->n_attrs;
-	pthread_mutex_unlock(&o->lock);
-	if (fresh)
-		free_attrs(fresh, n);
-	return r;
-}
+/* ---- questions ---- */
 
 static void keep_why(struct offer *o, int r)
 {
@@ -308,42 +293,105 @@ static void keep_why(struct offer *o, int r)
 	o->why_error = r == -EBADMSG ? EBADMSG : ENOTSUP;
 }
 
-/* Under the lock, which it gives away meanwhile. */
-static int open_mapping(struct offer *o)
+/* On the link's thread. */
+static void take_answer(struct daemon_question *q, int r)
 {
-	struct opened *fresh = NULL, *old;
-	int r;
+	struct offer *o = offer_of(q);
 
-	while (o->busy)
-		pthread_cond_wait(&o->changed, &o->lock);
-	if ((o->opened && is_usable(o->opened)) || o->pull)
-		return 0;
-	if (o->why[0])
-		return gpushm_private_fail(o->why_error, "%s", o->why);
-	old = drop_unusable(o);
-	o->busy = true;
-	pthread_mutex_unlock(&o->lock);
-	close_opened(old);
-	r = open_now(o, &fresh);
 	pthread_mutex_lock(&o->lock);
 	keep_why(o, r);
-	o->opened = fresh;
+	o->answers++;
+	o->answer = r;
+	if (r < 0)
+		gpushm_private_keep(&o->answer_why);
+	o->used_ns = clock_monotonic_ns();
 	o->busy = false;
 	pthread_cond_broadcast(&o->changed);
+	pthread_mutex_unlock(&o->lock);
+	offer_release(o);
+}
+
+/* Under the lock: for a second at most, since a client that goes away wakes nobody. */
+static void await_change(struct offer *o)
+{
+	uint64_t until = clock_monotonic_ns() + 1000000000u;
+	const struct timespec deadline = { .tv_sec = (time_t)(until / 1000000000u),
+					   .tv_nsec = (long)(until % 1000000000u) };
+
+	pthread_cond_timedwait(&o->changed, &o->lock, &deadline);
+}
+
+/* Under the lock: until `is` is false. 0, or -ECANCELED: the client does not wait any more. */
+static int await_end(struct offer *o, const bool *is, struct MHD_Connection *reader)
+{
+	while (*is) {
+		if (reader && clients_has_gone(reader))
+			return gpushm_private_fail(ECANCELED, "the client has gone");
+		await_change(o);
+	}
+	return 0;
+}
+
+/* Under the lock, which it gives away meanwhile: asks until `done` says that it is done. An answer
+ * to another one that has come meanwhile counts for this one. */
+static int ask(struct offer *o, bool (*done)(const struct offer *),
+	       int (*how)(struct gpushm *, struct daemon_question *), struct MHD_Connection *reader)
+{
+	unsigned seen = o->answers;
+	int r;
+
+	while ((r = await_end(o, &o->busy, reader)) == 0 && !done(o)) {
+		if (o->why[0])
+			return gpushm_private_fail(o->why_error, "%s", o->why);
+		if (o->answers != seen && o->answer < 0) {
+			gpushm_private_put_back(&o->answer_why);
+			return o->answer;
+		}
+		close_opened(o->link, drop_unusable(o));
+		o->busy = true;
+		o->refs++;
+		o->question = (struct daemon_question){ .ask = how, .done = take_answer };
+		daemon_link_put(o->link, &o->question);
+	}
 	return r;
 }
+
+static bool is_ready(const struct offer *o)
+{
+	return o->pull || (o->opened && is_usable(o->opened));
+}
+
+static bool has_attrs(const struct offer *o)
+{
+	return o->attrs;
+}
+
+int offer_attrs(struct offer *o, struct MHD_Connection *reader, const struct manifest_attr **ret,
+		size_t *ret_n)
+{
+	int r;
+
+	pthread_mutex_lock(&o->lock);
+	r = has_attrs(o) ? 0 : ask(o, has_attrs, ask_attrs, reader);
+	*ret = o->attrs;
+	*ret_n = o->n_attrs;
+	pthread_mutex_unlock(&o->lock);
+	return r;
+}
+
+/* ---- reading through the mapping ---- */
 
 static struct opened *opened_of(const struct mapping *m)
 {
 	return container_of((struct mapping *)m, struct opened, m);
 }
 
-int offer_enter(struct offer *o, const struct mapping **ret)
+int offer_enter(struct offer *o, struct MHD_Connection *reader, const struct mapping **ret)
 {
 	int r;
 
 	pthread_mutex_lock(&o->lock);
-	r = open_mapping(o);
+	r = ask(o, is_ready, ask_open, reader);
 	if (r == 0 && o->pull)
 		r = gpushm_private_fail(EBUSY, "buffer \"%s\" is being pulled", o->name);
 	if (r == 0) {
@@ -364,7 +412,7 @@ void offer_leave(struct offer *o, const struct mapping *m)
 	o->used_ns = clock_monotonic_ns();
 	pthread_mutex_unlock(&o->lock);
 	if (last)
-		close_opened(p);
+		close_opened(o->link, p);
 }
 
 bool offer_is_open(struct offer *o)
@@ -388,7 +436,7 @@ void offer_close_idle(struct offer *o, uint64_t idle_ns)
 		o->opened = NULL;
 	}
 	pthread_mutex_unlock(&o->lock);
-	close_opened(p);
+	close_opened(o->link, p);
 }
 
 /* ---- what is computed once ---- */
@@ -462,7 +510,8 @@ static int accept_blocks(struct offer *o, const struct mapping *m, struct result
 }
 
 /* Computes with the buffer open, unless `done` says that it was done meanwhile. */
-static int compute_once(struct offer *o, bool (*done)(const struct offer *),
+static int compute_once(struct offer *o, struct MHD_Connection *reader,
+			bool (*done)(const struct offer *),
 			int (*compute)(const struct mapping *, struct results *),
 			int (*accept)(struct offer *, const struct mapping *, struct results *))
 {
@@ -474,7 +523,7 @@ static int compute_once(struct offer *o, bool (*done)(const struct offer *),
 	if (o->why[0])
 		r = gpushm_private_fail(o->why_error, "%s", o->why);
 	while (r == 0 && (o->busy || !done(o))) {
-		r = open_mapping(o);
+		r = ask(o, is_ready, ask_open, reader);
 		if (r < 0 || done(o))
 			break;
 		if (o->pull) {
@@ -515,24 +564,25 @@ static bool has_etag(const struct offer *o)
 	return o->etag[0];
 }
 
-int offer_look(struct offer *o)
+int offer_look(struct offer *o, struct MHD_Connection *reader)
 {
-	return compute_once(o, has_file, compute_file, accept_file);
+	return compute_once(o, reader, has_file, compute_file, accept_file);
 }
 
-int offer_know(struct offer *o)
+int offer_know(struct offer *o, struct MHD_Connection *reader)
 {
-	int r = offer_look(o);
+	int r = offer_look(o, reader);
 
-	return r < 0 ? r : compute_once(o, has_etag, compute_blocks, accept_blocks);
+	return r < 0 ? r : compute_once(o, reader, has_etag, compute_blocks, accept_blocks);
 }
 
-int offer_blocks(struct offer *o, const uint64_t **ret, uint64_t *ret_n)
+int offer_blocks(struct offer *o, struct MHD_Connection *reader, const uint64_t **ret,
+		 uint64_t *ret_n)
 {
-	int r = offer_look(o);
+	int r = offer_look(o, reader);
 
 	if (r == 0)
-		r = compute_once(o, has_blocks, compute_blocks, accept_blocks);
+		r = compute_once(o, reader, has_blocks, compute_blocks, accept_blocks);
 	if (r == 0) {
 		*ret = o->blocks;
 		*ret_n = o->n_blocks;
@@ -540,17 +590,17 @@ int offer_blocks(struct offer *o, const uint64_t **ret, uint64_t *ret_n)
 	return r;
 }
 
-/* True: the caller computes it, and calls end_hashing(). */
-static bool begin_hashing(struct offer *o)
+/* *ret: the caller computes it, and calls end_hashing(). */
+static int begin_hashing(struct offer *o, struct MHD_Connection *reader, bool *ret)
 {
-	bool begun;
+	int r;
 
 	pthread_mutex_lock(&o->lock);
-	while (o->hashing)
-		pthread_cond_wait(&o->changed, &o->lock);
-	begun = o->hashing = !o->has_sha256;
+	r = await_end(o, &o->hashing, reader);
+	*ret = r == 0 && !o->has_sha256;
+	o->hashing |= *ret;
 	pthread_mutex_unlock(&o->lock);
-	return begun;
+	return r;
 }
 
 static void end_hashing(struct offer *o, int r, const unsigned char hash[SHA256_DIGEST_SIZE])
@@ -565,14 +615,15 @@ static void end_hashing(struct offer *o, int r, const unsigned char hash[SHA256_
 }
 
 /* One thread hashes half a GB a second: nobody else waits for it, as they would if it were busy. */
-int offer_sha256(struct offer *o, unsigned char ret[32])
+int offer_sha256(struct offer *o, struct MHD_Connection *reader, unsigned char ret[32])
 {
 	unsigned char hash[SHA256_DIGEST_SIZE];
 	const struct mapping *m;
-	int r = 0;
+	bool begun;
+	int r = begin_hashing(o, reader, &begun);
 
-	if (begin_hashing(o)) {
-		r = offer_enter(o, &m);
+	if (begun) {
+		r = offer_enter(o, reader, &m);
 		if (r == 0) {
 			r = compute_sha256(m, hash);
 			offer_leave(o, m);
@@ -696,16 +747,6 @@ static bool is_there(const struct offer *o, uint64_t offset, size_t n)
 	return true;
 }
 
-/* Under the lock: for a second at most, since a client that goes away wakes nobody. */
-static void await_change(struct offer *o)
-{
-	uint64_t until = clock_monotonic_ns() + 1000000000u;
-	const struct timespec deadline = { .tv_sec = (time_t)(until / 1000000000u),
-					   .tv_nsec = (long)(until % 1000000000u) };
-
-	pthread_cond_timedwait(&o->changed, &o->lock, &deadline);
-}
-
 /* 0: it was read; 1: it is pulled no more. */
 static int read_pulled(struct offer *o, uint64_t offset, void *to, size_t n,
 		       struct MHD_Connection *reader)
@@ -752,7 +793,7 @@ int offer_read(struct offer *o, uint64_t offset, void *to, size_t n, struct MHD_
 
 	if (r <= 0)
 		return r;
-	r = offer_enter(o, &m);
+	r = offer_enter(o, reader, &m);
 	if (r < 0)
 		return r;
 	r = gpushm_private_mapping_read(m, offset, to, n);

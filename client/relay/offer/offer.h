@@ -42,27 +42,32 @@ const char *offer_name(const struct offer *o);
 uint64_t offer_id(struct offer *o);
 void offer_facts(struct offer *o, struct offer_facts *ret);
 
-/* Learns the buffer's file, and its ETag if the attribute "gpushm.content" has what that needs. 0;
+/* What follows may wait for the daemon and for other threads: as long as `reader`'s client waits,
+ * and -ECANCELED says that it has gone. NULL: the caller waits.
+ *
+ * Learns the buffer's file, and its ETag if the attribute "gpushm.content" has what that needs. 0;
  * -ENOTSUP: it can't be offered, and facts.why says why; -ENOENT: it has gone; another errno, with
  * gpushm_error() set. */
-int offer_look(struct offer *o);
+int offer_look(struct offer *o, struct MHD_Connection *reader);
 /* The same, and its ETag in any case: the contents are read if need be, once for each buffer. */
-int offer_know(struct offer *o);
+int offer_know(struct offer *o, struct MHD_Connection *reader);
 
 /* The digests of its blocks, as struct manifest has them, computed once. They live as long as the
  * offer. Errors as for offer_look(), and -EBADMSG: the contents do not have the digest that
  * "gpushm.content" says. */
-int offer_blocks(struct offer *o, const uint64_t **ret, uint64_t *ret_n);
+int offer_blocks(struct offer *o, struct MHD_Connection *reader, const uint64_t **ret,
+		 uint64_t *ret_n);
 
 /* The buffer's attributes. They live as long as the offer. Errors as for offer_look(). */
-int offer_attrs(struct offer *o, const struct manifest_attr **ret, size_t *ret_n);
+int offer_attrs(struct offer *o, struct MHD_Connection *reader, const struct manifest_attr **ret,
+		size_t *ret_n);
 
 /* The SHA-256 of the file, computed once. Errors as for offer_look(). */
-int offer_sha256(struct offer *o, unsigned char ret[32]);
+int offer_sha256(struct offer *o, struct MHD_Connection *reader, unsigned char ret[32]);
 
 /* Opens the buffer for reading, until offer_leave(). Any number of threads may be in. Errors as for
  * offer_look(); -EBUSY while it is being pulled. */
-int offer_enter(struct offer *o, const struct mapping **ret);
+int offer_enter(struct offer *o, struct MHD_Connection *reader, const struct mapping **ret);
 void offer_leave(struct offer *o, const struct mapping *m);
 
 /* Whether this byte of the file is there. */
@@ -73,7 +78,7 @@ bool offer_has(struct offer *o, uint64_t offset);
  * pull has failed); other errors as for offer_look(). */
 int offer_read(struct offer *o, uint64_t offset, void *to, size_t n, struct MHD_Connection *reader);
 
-/* Closes the buffer if nobody has used it for so long. */
+/* Has the buffer closed if nobody has used it for so long. */
 void offer_close_idle(struct offer *o, uint64_t idle_ns);
 /* Whether it has the buffer open. */
 bool offer_is_open(struct offer *o);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The thread waits for the daemon's events and then lists all buffers again: an event only says
- * that something has changed, so none can be misread, and a lost one is made up by the next.
+ * that something has changed, so none can be misread, and a lost one is made up by the next. It has
+ * a connection of its own, and holds no lock while it waits.
  */
 #include "client/relay/offer/offers.h"
 
@@ -24,8 +25,8 @@
 #define RETIRED_IDLE_NS 3000000000u
 
 struct offers {
-	struct daemon_link link; /* for opening */
-	pthread_mutex_t refresh; /* one refresh at a time */
+	const char *socket; /* of the daemon; borrowed */
+	struct daemon_link *link;
 
 	pthread_mutex_t lock;	/* of all that follows */
 	pthread_cond_t changed; /* on CLOCK_MONOTONIC */
@@ -34,6 +35,9 @@ struct offers {
 	struct offer **retired; /* owned: had a name, and are still open */
 	size_t n_retired;
 	bool tried, known; /* to get the daemon's list; and it was got */
+	uint64_t lists;	   /* that were asked for */
+	uint64_t
+		list; /* the one that the items are of: an earlier one that comes late is dropped */
 };
 
 /* ---- the table ---- */
@@ -148,47 +152,53 @@ static void merge(struct offers *o, struct offer **fresh, size_t n)
 	pthread_cond_broadcast(&o->changed);
 }
 
-static int set_list(struct offers *o, struct gpushm_stat *const *stats, size_t n)
+/* Under the lock. */
+static int set_list(struct offers *o, const struct config *config, struct gpushm_stat *const *stats,
+		    size_t n)
 {
-	struct config *config = config_current();
-	struct offer **fresh;
+	struct offer **fresh = calloc(n + o->n + 1, sizeof(struct offer *));
 	size_t used = 0;
-	bool whole = true;
+	bool whole = fresh;
 
-	pthread_mutex_lock(&o->lock);
-	o->known = true;
-	fresh = calloc(n + o->n + 1, sizeof(struct offer *));
-	for (size_t i = 0; fresh && whole && i < n; i++) {
+	for (size_t i = 0; whole && i < n; i++) {
 		if (!is_offered(config, stats[i]))
 			continue;
-		fresh[used] = offer_new(&o->link, stats[i]);
+		fresh[used] = offer_new(o->link, stats[i]);
 		whole = fresh[used];
 		used += whole;
 	}
-	if (fresh && whole) {
+	if (whole) {
 		qsort(fresh, used, sizeof(struct offer *), by_name);
 		merge(o, fresh, used);
+		return 0;
 	}
-	pthread_mutex_unlock(&o->lock);
-	for (size_t i = 0; fresh && !whole && i < used; i++)
-		offer_release(fresh[i]);
-	if (!whole)
-		free(fresh);
-	config_release(config);
-	return fresh && whole ? 0 : gpushm_private_fail(ENOMEM, "out of memory");
+	while (used > 0)
+		offer_release(fresh[--used]);
+	free(fresh);
+	return gpushm_private_fail(ENOMEM, "out of memory");
 }
 
 static int refresh(struct offers *o, struct gpushm *c)
 {
+	struct config *config;
 	struct gpushm_stat **stats = NULL;
 	size_t n = 0;
+	uint64_t list;
 	int r;
 
-	pthread_mutex_lock(&o->refresh);
+	pthread_mutex_lock(&o->lock);
+	list = ++o->lists;
+	pthread_mutex_unlock(&o->lock);
 	r = gpushm_list(c, NULL, 0, &stats, &n);
-	if (r == 0)
-		r = set_list(o, stats, n);
-	pthread_mutex_unlock(&o->refresh);
+	config = config_current();
+	pthread_mutex_lock(&o->lock);
+	o->known |= r == 0;
+	if (r == 0 && list > o->list)
+		r = set_list(o, config, stats, n);
+	if (r == 0 && list > o->list)
+		o->list = list;
+	pthread_mutex_unlock(&o->lock);
+	config_release(config);
 	gpushm_free(stats);
 	return r;
 }
@@ -240,7 +250,7 @@ static int follow(struct offers *o, bool *was_up)
 {
 	struct gpushm *c = NULL;
 	uint64_t last = GPUSHM_EVENTS_NEW;
-	int r = gpushm_connect(o->link.socket, &c);
+	int r = gpushm_connect(o->socket, &c);
 
 	if (r == 0)
 		r = start_events(c, &last);
@@ -295,8 +305,10 @@ int offers_start(const struct config *config, struct offers **ret)
 
 	if (!o)
 		return -ENOMEM;
-	daemon_link_init(&o->link, config->socket);
-	pthread_mutex_init(&o->refresh, NULL);
+	o->socket = config->socket;
+	err = -daemon_link_start(o->socket, &o->link);
+	if (err)
+		return -err;
 	pthread_mutex_init(&o->lock, NULL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -320,15 +332,35 @@ bool offers_known(struct offers *o)
 	return known;
 }
 
-static int ask_list(struct gpushm *c, void *user)
+struct listing {
+	struct daemon_question question;
+	struct offers *of;
+	void (*done)(void);
+};
+
+static int ask_list(struct gpushm *c, struct daemon_question *q)
 {
-	return refresh(user, c);
+	return refresh(container_of(q, struct listing, question)->of, c);
 }
 
-/* With a connection of its own: the thread waits on the other one. */
-void offers_refresh(struct offers *o)
+static void end_list(struct daemon_question *q, int r)
 {
-	daemon_link_ask(&o->link, ask_list, o);
+	struct listing *l = container_of(q, struct listing, question);
+
+	if (l->done)
+		l->done();
+	free(l);
+}
+
+void offers_refresh(struct offers *o, void (*done)(void))
+{
+	struct listing *l = calloc(1, sizeof(*l));
+
+	/* Without memory the next list is soon enough. */
+	if (!l)
+		return;
+	*l = (struct listing){ { .ask = ask_list, .done = end_list }, o, done };
+	daemon_link_put(o->link, &l->question);
 }
 
 /* ---- waiting ---- */
@@ -415,7 +447,7 @@ static int put(struct offers *o, struct offer *offer)
 struct offer *offers_pull_begin(struct offers *o, const char *name, const struct manifest *m,
 				const char *header, struct gpushm_buffer *b)
 {
-	struct offer *offer = offer_new_pulled(&o->link, name, m, header, b);
+	struct offer *offer = offer_new_pulled(o->link, name, m, header, b);
 	int r;
 
 	if (!offer)
@@ -435,5 +467,5 @@ void offers_pull_end(struct offers *o, struct offer *offer, int result)
 	offer_pull_end(offer, result);
 	offer_release(offer);
 	/* A pull that has failed leaves the name to what had it before. */
-	offers_refresh(o);
+	offers_refresh(o, NULL);
 }

@@ -32,10 +32,12 @@ struct offer *offers_find(struct offers *o, const char *name, const char *etag);
 struct offer *offers_wait(struct offers *o, const char *name, uint64_t until_ns,
 			  bool (*wanted)(void *user, struct offer *is), void *user);
 
-/* Asks the daemon for its list now, for a configuration that offers others. */
-void offers_refresh(struct offers *o);
+/* Has the daemon asked for its list now, for a configuration that offers others; then calls `done`,
+ * if it is not NULL, on another thread. Returns at once. */
+void offers_refresh(struct offers *o, void (*done)(void));
 
-/* Call it each second: closes what nobody has used for a while. */
+/* Call it each second: has closed what nobody has used for a while. Does not wait for the daemon.
+ */
 void offers_tick(struct offers *o);
 
 /* ---- buffers that the relay pulls ---- */

@@ -67,14 +67,14 @@ static ssize_t read_body(void *arg, uint64_t at, char *to, size_t max)
 }
 
 /* NULL: it can't be sent from where it is. */
-static struct MHD_Response *in_place(struct body *b)
+static struct MHD_Response *in_place(struct body *b, struct MHD_Connection *reader)
 {
 	struct MHD_IoVec iov[IOV_PARTS];
 	struct iovec parts[IOV_PARTS];
 	struct MHD_Response *r;
 	int n;
 
-	if (offer_enter(b->offer, &b->m) < 0)
+	if (offer_enter(b->offer, reader, &b->m) < 0)
 		return NULL;
 	n = gpushm_private_mapping_iov(b->m, b->begin, b->n, parts, IOV_PARTS);
 	for (int i = 0; i < n; i++)
@@ -107,7 +107,7 @@ static struct MHD_Response *make_body(const struct exchange *x, struct offer *o,
 			    .header = f->header,
 			    .pass = *pass,
 			    .reader = pass->may_wait ? x->http : NULL };
-	r = in_place(b);
+	r = in_place(b, x->http);
 	if (!r)
 		r = MHD_create_response_from_callback(n, piece, read_body, b, free_body);
 	if (!r)
@@ -130,7 +130,7 @@ static void add_digest(const struct exchange *x, struct offer *o, struct MHD_Res
 	unsigned char hash[32];
 	char text[BASE64_ENCODE_RAW_LENGTH(sizeof(hash)) + 1] = "";
 
-	if (!has_digest_wish(x) || offer_sha256(o, hash) < 0)
+	if (!has_digest_wish(x) || offer_sha256(o, x->http, hash) < 0)
 		return;
 	base64_encode_raw(text, sizeof(hash), hash);
 	exchange_add(r, "Repr-Digest", "sha-256=:%s:", text);
@@ -224,7 +224,7 @@ enum MHD_Result files_get(const struct exchange *x)
 
 	if (!o)
 		return ret;
-	r = offer_know(o);
+	r = offer_know(o, x->http);
 	offer_facts(o, &facts);
 	ret = r < 0 ? exchange_failed(x, r) : send_file(x, o, &facts);
 	offer_release(o);
@@ -238,13 +238,13 @@ static json_t *text_or_null(const char *text)
 	return *text ? json_string(text) : json_null();
 }
 
-static json_t *describe(struct offer *o)
+static json_t *describe(struct offer *o, struct MHD_Connection *reader)
 {
 	struct offer_facts f;
 	char path[3 * OFFER_NAME_MAX + 1];
 	json_t *item;
 
-	offer_look(o);
+	offer_look(o, reader);
 	offer_facts(o, &f);
 	exchange_encode(f.name, path);
 	item = json_pack("{s:s, s:I, s:I, s:I, s:b}", "name", f.name, "id", (json_int_t)f.id,
@@ -277,7 +277,7 @@ enum MHD_Result files_list(const struct exchange *x)
 	for (size_t i = 0; i < n; i++) {
 		if (config_offers(x->config, offer_name(offers[i])) &&
 		    allow_read(x->config, x->peer, offer_name(offers[i])))
-			json_array_append_new(list, describe(offers[i]));
+			json_array_append_new(list, describe(offers[i], x->http));
 		offer_release(offers[i]);
 	}
 	free(offers);

@@ -72,10 +72,10 @@ static int fill(const struct exchange *x, struct offer *o, struct manifest *m)
 	const struct manifest_attr *attrs;
 	const uint64_t *blocks;
 	size_t n;
-	int r = offer_blocks(o, &blocks, &m->n_blocks);
+	int r = offer_blocks(o, x->http, &blocks, &m->n_blocks);
 
 	if (r == 0)
-		r = offer_attrs(o, &attrs, &n);
+		r = offer_attrs(o, x->http, &attrs, &n);
 	if (r < 0)
 		return r;
 	m->blocks = malloc((m->n_blocks + 1) * sizeof(*blocks));
@@ -183,7 +183,7 @@ static bool is_wanted(void *user, struct offer *is)
 		return true;
 	if (!is)
 		return false;
-	if (!w->none || offer_know(is) < 0)
+	if (!w->none || offer_know(is, w->x->http) < 0)
 		return true;
 	offer_facts(is, &f);
 	return !range_has_etag(w->none, f.etag, true);
@@ -210,7 +210,7 @@ static enum MHD_Result reply(const struct exchange *x)
 
 	if (!o)
 		return ret;
-	r = offer_know(o);
+	r = offer_know(o, x->http);
 	offer_facts(o, &facts);
 	if (r == 0)
 		fanout_hear(x, &facts);

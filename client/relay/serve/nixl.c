@@ -107,9 +107,9 @@ static int start(struct region *r)
 
 /* A network card that wants to write what it registers refuses a buffer that is mapped for reading;
  * then there is the ring. */
-static bool start_mapped(struct region *r)
+static bool start_mapped(struct region *r, struct MHD_Connection *reader)
 {
-	if (offer_enter(r->offer, &r->mapping) < 0) {
+	if (offer_enter(r->offer, reader, &r->mapping) < 0) {
 		r->mapping = NULL;
 		return false;
 	}
@@ -133,7 +133,7 @@ static int start_ring(struct region *r)
 }
 
 /* Takes the reference to the offer. */
-static int region_new(struct offer *o, struct region **ret)
+static int region_new(struct offer *o, struct MHD_Connection *reader, struct region **ret)
 {
 	struct region *r = calloc(1, sizeof(*r));
 	int result;
@@ -143,7 +143,7 @@ static int region_new(struct offer *o, struct region **ret)
 		return gpushm_private_fail(ENOMEM, "out of memory for NIXL");
 	}
 	r->offer = o;
-	result = start_mapped(r) ? 0 : start_ring(r);
+	result = start_mapped(r, reader) ? 0 : start_ring(r);
 	if (result < 0)
 		region_free(r);
 	else
@@ -154,6 +154,7 @@ static int region_new(struct offer *o, struct region **ret)
 /* What NIXL and UCX need of a stack is more than a connection's thread has. */
 struct making {
 	struct offer *offer;
+	struct MHD_Connection *reader;
 	struct region *region;
 	int result;
 	struct gpushm_private_error why;
@@ -163,14 +164,14 @@ static void *make(void *arg)
 {
 	struct making *m = arg;
 
-	m->result = region_new(m->offer, &m->region);
+	m->result = region_new(m->offer, m->reader, &m->region);
 	gpushm_private_keep(&m->why);
 	return NULL;
 }
 
-static int make_region(struct offer *o, struct region **ret)
+static int make_region(struct offer *o, struct MHD_Connection *reader, struct region **ret)
 {
-	struct making m = { .offer = offer_ref(o) };
+	struct making m = { .offer = offer_ref(o), .reader = reader };
 	pthread_t thread;
 
 	if (pthread_create(&thread, NULL, make, &m) != 0) {
@@ -280,7 +281,7 @@ static int begin(const struct exchange *x, struct offer *o, struct session **ret
 		enlist(s, shared, NULL);
 	pthread_mutex_unlock(&lock);
 	if (r == 0 && !shared) {
-		r = make_region(o, &made);
+		r = make_region(o, x->http, &made);
 		pthread_mutex_lock(&lock);
 		if (r == 0)
 			enlist(s, NULL, made);
@@ -419,7 +420,7 @@ static enum MHD_Result begin_session(const struct exchange *x, struct offer *o)
 {
 	struct session *s = NULL;
 	char *text;
-	int r = offer_know(o);
+	int r = offer_know(o, x->http);
 
 	if (r == 0)
 		r = begin(x, o, &s);
