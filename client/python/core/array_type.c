@@ -281,6 +281,7 @@ static PyMemberDef members[] = { WEAKREFS(struct array), { NULL, 0, 0, 0, NULL }
 static PyType_Slot slots[] = { { Py_tp_doc,
 				 (void *)"A typed, strided array in a buffer, or a view of one." },
 			       { Py_tp_dealloc, array_dealloc },
+			       { Py_tp_traverse, array_traverse },
 			       { Py_tp_methods, methods },
 			       { Py_tp_getset, getters },
 			       { Py_tp_members, members },
@@ -291,7 +292,7 @@ static PyType_Slot slots[] = { { Py_tp_doc,
 			       { 0, NULL } };
 static PyType_Spec spec = { .name = "gpushm._core.Array",
 			    .basicsize = sizeof(struct array),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE |
+			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE |
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 

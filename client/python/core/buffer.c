@@ -445,10 +445,23 @@ struct gpushm_frame *buffer_end_slot(struct buffer *self, struct slot *slot)
 	return take_ptr(slot->frame);
 }
 
+int buffer_traverse(PyObject *o, visitproc visit, void *arg)
+{
+	struct buffer *self = (struct buffer *)o;
+
+	Py_VISIT(Py_TYPE(o));
+	Py_VISIT((PyObject *)self->connection);
+	Py_VISIT(self->name);
+	Py_VISIT(self->place);
+	Py_VISIT(self->order.streams);
+	return 0;
+}
+
 void buffer_dealloc(PyObject *o)
 {
 	struct buffer *self = (struct buffer *)o;
 
+	PyObject_GC_UnTrack(o);
 	if (self->weakrefs)
 		PyObject_ClearWeakRefs(o);
 	if (self->buffer)
@@ -675,10 +688,21 @@ bool array_is_writable(const struct array *self)
 	return !self->buffer->sealing && !gpushm_array_read_only(self->array);
 }
 
+int array_traverse(PyObject *o, visitproc visit, void *arg)
+{
+	struct array *self = (struct array *)o;
+
+	Py_VISIT(Py_TYPE(o));
+	Py_VISIT((PyObject *)self->buffer);
+	Py_VISIT(self->frame);
+	return 0;
+}
+
 void array_dealloc(PyObject *o)
 {
 	struct array *self = (struct array *)o;
 
+	PyObject_GC_UnTrack(o);
 	if (self->weakrefs)
 		PyObject_ClearWeakRefs(o);
 	if (self->buffer)

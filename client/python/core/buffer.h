@@ -103,7 +103,8 @@ int buffer_end_stream(struct buffer *self);
  * caller has a reference to its owner: the arrays may have the last. */
 struct gpushm_frame *buffer_end_slot(struct buffer *self, struct slot *slot);
 
-/* tp_dealloc. */
+/* tp_traverse, tp_dealloc. */
+int buffer_traverse(PyObject *o, visitproc visit, void *arg);
 void buffer_dealloc(PyObject *o);
 
 /* The method publish(state='sealed'). InUse: a writable view would outlive the sealing. */
@@ -152,5 +153,6 @@ Py_ssize_t array_itemsize(const struct array *self);
 /* Whether an open array may be written to. */
 bool array_is_writable(const struct array *self);
 
-/* tp_dealloc. */
+/* tp_traverse, tp_dealloc. */
+int array_traverse(PyObject *o, visitproc visit, void *arg);
 void array_dealloc(PyObject *o);

@@ -359,6 +359,7 @@ static PyMethodDef methods[] = {
 static PyMemberDef members[] = { WEAKREFS(struct buffer), { NULL, 0, 0, 0, NULL } };
 static PyType_Slot slots[] = { { Py_tp_doc, (void *)"A buffer as this process has it open." },
 			       { Py_tp_dealloc, buffer_dealloc },
+			       { Py_tp_traverse, buffer_traverse },
 			       { Py_tp_methods, methods },
 			       { Py_tp_getset, getters },
 			       { Py_tp_members, members },
@@ -369,7 +370,7 @@ static PyType_Slot slots[] = { { Py_tp_doc, (void *)"A buffer as this process ha
 			       { 0, NULL } };
 static PyType_Spec spec = { .name = "gpushm._core.Buffer",
 			    .basicsize = sizeof(struct buffer),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE |
+			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE |
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 

@@ -194,15 +194,44 @@ static void finish_quietly(struct frame *self)
 		gpushm_frame_cancel(f);
 }
 
+static int traverse(PyObject *o, visitproc visit, void *arg)
+{
+	struct frame *self = (struct frame *)o;
+
+	Py_VISIT(Py_TYPE(o));
+	Py_VISIT((PyObject *)self->side);
+	Py_VISIT(self->stream);
+	Py_VISIT(self->value);
+	Py_VISIT(self->shapes);
+	Py_VISIT(self->slot.order.streams);
+	return 0;
+}
+
+/* Garbage collection calls it before it empties slot::order, on which the frame's end waits. */
+static void finalize(PyObject *o)
+{
+	finish_quietly((struct frame *)o);
+}
+
+static int clear(PyObject *o)
+{
+	struct frame *self = (struct frame *)o;
+
+	self->on.object = NULL;
+	Py_CLEAR(self->stream);
+	Py_CLEAR(self->value);
+	Py_CLEAR(self->shapes);
+	return 0;
+}
+
 static void dealloc(PyObject *o)
 {
 	struct frame *self = (struct frame *)o;
 
+	PyObject_GC_UnTrack(o);
 	PyObject_ClearWeakRefs(o);
 	finish_quietly(self);
-	Py_XDECREF(self->stream);
-	Py_XDECREF(self->value);
-	Py_XDECREF(self->shapes);
+	clear(o);
 	Py_XDECREF((PyObject *)self->side);
 	object_free(self);
 }
@@ -609,6 +638,9 @@ static PyType_Slot slots[] = {
 	{ Py_tp_doc, (void *)"A frame of a stream: f['name'] is an Array, over memory that the "
 			     "frame has until it is\npublished or released." },
 	{ Py_tp_dealloc, dealloc },
+	{ Py_tp_traverse, traverse },
+	{ Py_tp_clear, clear },
+	{ Py_tp_finalize, finalize },
 	{ Py_tp_repr, repr },
 	{ Py_tp_methods, methods },
 	{ Py_tp_getset, getters },
@@ -621,7 +653,8 @@ static PyType_Slot slots[] = {
 };
 static PyType_Spec spec = { .name = "gpushm.Frame",
 			    .basicsize = sizeof(struct frame),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
+				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 
 int frame_init(PyObject *module)

@@ -194,10 +194,27 @@ static PyObject *close_graph(PyObject *o, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
+static int traverse(PyObject *o, visitproc visit, void *arg)
+{
+	struct graph *self = (struct graph *)o;
+
+	Py_VISIT(Py_TYPE(o));
+	Py_VISIT((PyObject *)self->of.side);
+	Py_VISIT(self->of.timeout);
+	return 0;
+}
+
+static int clear(PyObject *o)
+{
+	object_to_none(&((struct graph *)o)->of.timeout);
+	return 0;
+}
+
 static void dealloc(PyObject *o)
 {
 	struct graph *self = (struct graph *)o;
 
+	PyObject_GC_UnTrack(o);
 	PyObject_ClearWeakRefs(o);
 	gpushm_graph_free(self->frame);
 	Py_XDECREF(self->of.timeout);
@@ -257,6 +274,8 @@ static PyType_Slot slots[] = {
 	{ Py_tp_doc, (void *)"The place of a stream's frames in a captured CUDA graph: graph() of "
 			     "a Stream or a\nReader makes one." },
 	{ Py_tp_dealloc, dealloc },
+	{ Py_tp_traverse, traverse },
+	{ Py_tp_clear, clear },
 	{ Py_tp_repr, repr },
 	{ Py_tp_methods, methods },
 	{ Py_tp_getset, getters },
@@ -265,7 +284,8 @@ static PyType_Slot slots[] = {
 };
 static PyType_Spec spec = { .name = "gpushm.GraphFrame",
 			    .basicsize = sizeof(struct graph),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
+				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 
 int graph_init(PyObject *module)

@@ -24,6 +24,14 @@ void *object_new(PyTypeObject *type)
 	return PyType_GenericAlloc(type, 0);
 }
 
+void object_to_none(PyObject **member)
+{
+	PyObject *before = *member;
+
+	*member = Py_NewRef(Py_None);
+	Py_XDECREF(before);
+}
+
 void object_free(void *self)
 {
 	PyTypeObject *type = Py_TYPE(self);

@@ -52,8 +52,19 @@ int types_add_derived(PyObject *module, PyType_Spec *spec, PyTypeObject *base, P
 		"__weaklistoffset__", T_PYSSIZET, offsetof(struct_, weakrefs), READONLY, NULL \
 	}
 
-/* A zeroed object of that type. */
+/* A zeroed object of that type.
+ *
+ * Types that hold an object of the user's, or another object that does, take part in garbage
+ * collection, since that object may refer back: a Reader, a Frame and a GraphFrame have a stream, a
+ * timeout or a meta; a Buffer has the streams that its copies were queued on; a Stream and an Array
+ * have a Buffer. A Connection and a Watch hold nothing but C, and need no part in it.
+ *
+ * Each cycle passes through an object of the user's, and the references among these types make
+ * none. So tp_clear drops the user's objects alone, and what orders GPU work stays until a
+ * destructor has used it. */
 void *object_new(PyTypeObject *type);
+/* For tp_clear: drops what a member that is never NULL refers to. */
+void object_to_none(PyObject **member);
 /* The end of every tp_dealloc. */
 void object_free(void *self);
 

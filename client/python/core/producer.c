@@ -245,13 +245,15 @@ static PyType_Slot slots[] = {
 	{ Py_tp_doc, (void *)"The producer's side of a stream: stream() makes one, and frame() the "
 			     "frames. Not for\nseveral threads at a time." },
 	{ Py_tp_dealloc, side_dealloc },
+	{ Py_tp_traverse, side_traverse },
 	{ Py_tp_repr, repr },
 	{ Py_tp_methods, methods },
 	{ 0, NULL }
 };
 static PyType_Spec spec = { .name = "gpushm.Stream",
 			    .basicsize = sizeof(struct side),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
+				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 
 PyMethodDef stream_functions[] = {

@@ -336,8 +336,23 @@ static PyObject *repr(PyObject *o)
 				    self->closed ? ", closed" : "");
 }
 
+static int traverse(PyObject *o, visitproc visit, void *arg)
+{
+	Py_VISIT(((struct reader *)o)->timeout);
+	Py_VISIT(((struct reader *)o)->stream);
+	return side_traverse(o, visit, arg);
+}
+
+static int clear(PyObject *o)
+{
+	object_to_none(&((struct reader *)o)->timeout);
+	object_to_none(&((struct reader *)o)->stream);
+	return 0;
+}
+
 static void dealloc(PyObject *o)
 {
+	PyObject_GC_UnTrack(o);
 	Py_CLEAR(((struct reader *)o)->timeout);
 	Py_CLEAR(((struct reader *)o)->stream);
 	side_dealloc(o);
@@ -383,6 +398,8 @@ static PyType_Slot slots[] = {
 			     "Frames with for or\nasync for, or call next(). Not for several "
 			     "threads at a time, but any thread may\nrelease a frame." },
 	{ Py_tp_dealloc, dealloc },
+	{ Py_tp_traverse, traverse },
+	{ Py_tp_clear, clear },
 	{ Py_tp_repr, repr },
 	{ Py_tp_methods, methods },
 	{ Py_tp_getset, getters },
@@ -394,7 +411,8 @@ static PyType_Slot slots[] = {
 };
 static PyType_Spec spec = { .name = "gpushm.Reader",
 			    .basicsize = sizeof(struct reader),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
+				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 
 PyMethodDef follow_functions[] = {

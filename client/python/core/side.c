@@ -144,10 +144,22 @@ static void close_quietly(struct side *self)
 	PyErr_Restore(type, value, traceback);
 }
 
+int side_traverse(PyObject *o, visitproc visit, void *arg)
+{
+	struct side *self = (struct side *)o;
+
+	Py_VISIT(Py_TYPE(o));
+	Py_VISIT((PyObject *)self->buffer);
+	Py_VISIT((PyObject *)self->connection);
+	Py_VISIT(self->name);
+	return 0;
+}
+
 void side_dealloc(PyObject *o)
 {
 	struct side *self = (struct side *)o;
 
+	PyObject_GC_UnTrack(o);
 	PyObject_ClearWeakRefs(o);
 	close_quietly(self);
 	list_drop(&self->link);
@@ -271,13 +283,14 @@ static PyMethodDef methods[] = {
 static PyMemberDef members[] = { WEAKREFS(struct side), { NULL, 0, 0, 0, NULL } };
 static PyType_Slot slots[] = { { Py_tp_doc, (void *)"One side of a stream." },
 			       { Py_tp_dealloc, side_dealloc },
+			       { Py_tp_traverse, side_traverse },
 			       { Py_tp_methods, methods },
 			       { Py_tp_getset, getters },
 			       { Py_tp_members, members },
 			       { 0, NULL } };
 static PyType_Spec spec = { .name = "gpushm._core._Side",
 			    .basicsize = sizeof(struct side),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE |
+			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE |
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 

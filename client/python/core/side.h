@@ -49,7 +49,8 @@ void *side_raise(int r);
 /* Leaves the stream: its frames end, and their arrays are closed. InUse: a thread uses the side. */
 int side_close(struct side *self);
 
-/* tp_dealloc, and its last part for a type that has more members. */
+/* tp_traverse and tp_dealloc, and their last part for a type that has more members. */
+int side_traverse(PyObject *o, visitproc visit, void *arg);
 void side_dealloc(PyObject *o);
 
 /* _close_streams(): closes all sides, at the end of the program. */

@@ -30,36 +30,22 @@ static int chain_step(struct chain *c, int r, struct gpushm_array **next)
 	return 0;
 }
 
-/* Leaves *ret as it is where the bound is None. Cuts large numbers to 64 bits, as Python's slices
- * do. */
-static int bound_from(PyObject *slice, const char *name, int64_t *ret)
+/* For a bound that the slice has, the library's word for "none" is no number. */
+static int64_t bound(Py_ssize_t n)
 {
-	_cleanup_(drop_object) PyObject *value = PyObject_GetAttrString(slice, name);
-	Py_ssize_t n;
-
-	if (!value)
-		return -1;
-	if (value == Py_None)
-		return 0;
-	if (!PyIndex_Check(value))
-		return error_python(PyExc_TypeError, "a slice's bounds are integers or None");
-	n = PyNumber_AsSsize_t(value, NULL);
-	if (n == -1 && PyErr_Occurred())
-		return -1;
-	*ret = n == PY_SSIZE_T_MIN ? PY_SSIZE_T_MIN + 1 : n;
-	return 0;
+	return n == GPUSHM_SLICE_NONE ? GPUSHM_SLICE_NONE + 1 : n;
 }
 
+/* Python puts numbers in the place of None that mean the same, and cuts large ones to 64 bits. */
 static int chain_slice(struct chain *c, PyObject *slice)
 {
-	int64_t start = GPUSHM_SLICE_NONE, stop = GPUSHM_SLICE_NONE, step = 1;
 	struct gpushm_array *next = NULL;
+	Py_ssize_t start, stop, step;
 	int r;
 
-	if (bound_from(slice, "start", &start) < 0 || bound_from(slice, "stop", &stop) < 0 ||
-	    bound_from(slice, "step", &step) < 0)
+	if (PySlice_Unpack(slice, &start, &stop, &step) < 0)
 		return -1;
-	r = gpushm_array_slice(c->array, c->axis++, start, stop, step, &next);
+	r = gpushm_array_slice(c->array, c->axis++, bound(start), bound(stop), step, &next);
 	return chain_step(c, r, &next);
 }
 
