@@ -226,8 +226,8 @@ check-torch check-fleet: check-%: $(BUILD)/venv-%/ready python-core $(BUILD)/gpu
 # ---- suites of check-deep ----
 
 # The same programs, built with sanitizers. What runs by the clock or by the thousand runs at length without them.
-ASAN_MAKE = $(MAKE_ALL) BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g'
-TSAN_MAKE = $(MAKE_ALL) BUILD=$(BUILD)/tsan SANITIZE=thread CFLAGS='-O1 -g'
+ASAN_MAKE = $(MAKE_ALL) BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g -DGPUSHM_DEBUG_LOCKS'
+TSAN_MAKE = $(MAKE_ALL) BUILD=$(BUILD)/tsan SANITIZE=thread CFLAGS='-O1 -g -DGPUSHM_DEBUG_LOCKS'
 in_build = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 SHORT_ENV = STORM_SECONDS=10 MODEL_SEQUENCES=100
 ASAN_ENV  = ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 $(SHORT_ENV) $(if $(FAKECUDA),LD_LIBRARY_PATH=$(abspath $(BUILD))/asan/fakecuda)

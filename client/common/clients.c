@@ -11,6 +11,7 @@
 
 #include "proto/base/clock.h"
 #include "proto/base/list.h"
+#include "proto/base/lock.h"
 #include "proto/base/own.h"
 
 #include <linux/tcp.h>
@@ -47,16 +48,16 @@ static struct clients_counts counts;
 
 void clients_limit(const struct clients_limits *new_limits)
 {
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCKS_COMMON);
 	limits = *new_limits;
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 }
 
 void clients_count(struct clients_counts *ret)
 {
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCKS_COMMON);
 	*ret = counts;
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 }
 
 /* The kernel's struct has grown: an old kernel writes less of it, and the rest stays 0. */
@@ -141,14 +142,14 @@ static void drop(struct client *c)
 void clients_on_connection(void *arg, struct MHD_Connection *connection, void **context,
 			   enum MHD_ConnectionNotificationCode code)
 {
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCKS_COMMON);
 	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
 		add(connection, context);
 	} else if (*context) {
 		drop(*context);
 		*context = NULL;
 	}
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 }
 
 static struct client *client_of(struct MHD_Connection *connection)
@@ -164,19 +165,19 @@ void clients_on_completed(void *arg, struct MHD_Connection *connection, void **r
 {
 	struct client *c = client_of(connection);
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCKS_COMMON);
 	if (c) {
 		c->received = ask_kernel(c).tcpi_bytes_received;
 		begin(c, IDLE, clock_monotonic_ns());
 	}
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 }
 
 void clients_reply(struct MHD_Connection *connection)
 {
 	struct client *c = client_of(connection);
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCKS_COMMON);
 	if (c && c->state != REPLY) {
 		begin(c, REPLY, clock_monotonic_ns());
 		c->slow_at = ask_kernel(c).tcpi_bytes_acked;
@@ -184,7 +185,7 @@ void clients_reply(struct MHD_Connection *connection)
 		if (limits.max_rate)
 			share_out();
 	}
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 }
 
 bool clients_has_gone(struct MHD_Connection *connection)
@@ -271,11 +272,11 @@ void clients_end_slow(void)
 	struct client *c;
 	uint64_t now;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCKS_COMMON);
 	/* Not before: no client's time may be later. */
 	now = clock_monotonic_ns();
 	list_foreach (c, &clients, link)
 		look_at(c, now);
 	share_out();
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 }

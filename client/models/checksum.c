@@ -6,6 +6,7 @@
 
 #include "client/gpushm_private.h"
 #include "client/models/fail.h"
+#include "client/models/locks.h"
 #include "proto/base/own.h"
 
 #include <ctype.h>
@@ -244,7 +245,7 @@ static void *run(void *user)
 	struct checksums *s = user;
 	int r = hash_files(s);
 
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock, LOCK_CHECKSUMS);
 	if (r < 0 && s->error == 0) {
 		s->error = r;
 		gpushm_private_keep(&s->text);
@@ -252,7 +253,7 @@ static void *run(void *user)
 	}
 	s->running--;
 	pthread_cond_signal(&s->ended);
-	pthread_mutex_unlock(&s->lock);
+	lock_drop(&s->lock);
 	return NULL;
 }
 
@@ -263,12 +264,12 @@ static void start_threads(struct checksums *s, size_t n)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock, LOCK_CHECKSUMS);
 	for (; s->n_threads < n; s->n_threads++)
 		if (pthread_create(&s->threads[s->n_threads], NULL, run, s) != 0)
 			break;
 	s->running = s->n_threads;
-	pthread_mutex_unlock(&s->lock);
+	lock_drop(&s->lock);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -321,15 +322,15 @@ int checksums_wait(struct checksums *s, const struct gpushm_load_options *load,
 
 	if (!s)
 		return 0;
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock, LOCK_CHECKSUMS);
 	while (s->running > 0 && !canceled) {
 		wait_a_while(s);
-		pthread_mutex_unlock(&s->lock);
+		lock_drop(&s->lock);
 		canceled = load && load->progress && load->progress(load->user, all) != 0;
-		pthread_mutex_lock(&s->lock);
+		lock_take(&s->lock, LOCK_CHECKSUMS);
 	}
 	r = s->error;
-	pthread_mutex_unlock(&s->lock);
+	lock_drop(&s->lock);
 	if (canceled)
 		return gpushm_private_fail(ECANCELED, "the load was stopped");
 	if (r < 0)

@@ -6,6 +6,7 @@
 #include "client/models/crew.h"
 
 #include "client/gpushm_private.h"
+#include "client/models/locks.h"
 #include "proto/base/clock.h"
 
 #include <signal.h>
@@ -67,13 +68,13 @@ void crew_done(struct crew *crew, uint64_t bytes, const char *file)
 /* Keeps the first error. */
 void crew_fail(struct crew *crew, int error)
 {
-	pthread_mutex_lock(&crew->lock);
+	lock_take(&crew->lock, LOCK_CREW);
 	if (crew->error == 0) {
 		crew->error = error;
 		gpushm_private_keep(&crew->text);
 	}
 	crew->stopped = true;
-	pthread_mutex_unlock(&crew->lock);
+	lock_drop(&crew->lock);
 }
 
 static void *thread_main(void *arg)
@@ -83,19 +84,19 @@ static void *thread_main(void *arg)
 	unsigned number;
 	int r;
 
-	pthread_mutex_lock(&crew->lock);
+	lock_take(&crew->lock, LOCK_CREW);
 	number = crew->started++;
-	pthread_mutex_unlock(&crew->lock);
+	lock_drop(&crew->lock);
 	/* Without the permission the threads run anywhere, which is slower and not wrong. */
 	if (work->cpus)
 		pthread_setaffinity_np(pthread_self(), sizeof(*work->cpus), work->cpus);
 	r = work->run(crew, number, work->user);
 	if (r < 0)
 		crew_fail(crew, r);
-	pthread_mutex_lock(&crew->lock);
+	lock_take(&crew->lock, LOCK_CREW);
 	crew->running--;
 	pthread_cond_signal(&crew->ended);
-	pthread_mutex_unlock(&crew->lock);
+	lock_drop(&crew->lock);
 	return NULL;
 }
 
@@ -108,14 +109,14 @@ static unsigned start(struct crew *crew, pthread_t *threads)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	for (; n < crew->work->threads; n++) {
-		pthread_mutex_lock(&crew->lock);
+		lock_take(&crew->lock, LOCK_CREW);
 		crew->running++;
-		pthread_mutex_unlock(&crew->lock);
+		lock_drop(&crew->lock);
 		if (pthread_create(&threads[n], NULL, thread_main, crew) == 0)
 			continue;
-		pthread_mutex_lock(&crew->lock);
+		lock_take(&crew->lock, LOCK_CREW);
 		crew->running--;
-		pthread_mutex_unlock(&crew->lock);
+		lock_drop(&crew->lock);
 		break;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -142,7 +143,7 @@ static void wait_and_report(struct crew *crew)
 {
 	uint64_t next = crew->start_ns + PERIOD_NS;
 
-	pthread_mutex_lock(&crew->lock);
+	lock_take(&crew->lock, LOCK_CREW);
 	while (crew->running > 0) {
 		struct timespec until = { .tv_sec = (time_t)(next / 1000000000u),
 					  .tv_nsec = (long)(next % 1000000000u) };
@@ -150,11 +151,11 @@ static void wait_and_report(struct crew *crew)
 		if (pthread_cond_timedwait(&crew->ended, &crew->lock, &until) == 0)
 			continue;
 		next = clock_monotonic_ns() + PERIOD_NS;
-		pthread_mutex_unlock(&crew->lock);
+		lock_drop(&crew->lock);
 		report(crew);
-		pthread_mutex_lock(&crew->lock);
+		lock_take(&crew->lock, LOCK_CREW);
 	}
-	pthread_mutex_unlock(&crew->lock);
+	lock_drop(&crew->lock);
 }
 
 static void init(struct crew *crew, const struct crew_work *work)

@@ -7,6 +7,7 @@
 #include "client/gpushm.h"
 #include "client/gpushm_load_private.h"
 #include "client/relay/fleet/announcement.h"
+#include "client/relay/locks.h"
 #include "proto/base/grow.h"
 #include "proto/base/ini.h"
 #include "proto/base/own.h"
@@ -544,9 +545,9 @@ struct config *config_current(void)
 {
 	struct config *c;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCK_CONFIG);
 	c = config_ref(current);
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 	return c;
 }
 
@@ -554,9 +555,9 @@ void config_use(struct config *c)
 {
 	struct config *old;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCK_CONFIG);
 	old = current;
 	current = config_ref(c);
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 	config_release(old);
 }

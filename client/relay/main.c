@@ -195,7 +195,6 @@ static void run(struct relay *relay, const struct options *o, const sigset_t *si
 			reload(relay, o);
 		clients_end_slow();
 		offers_tick(relay->offers);
-		nixl_tick();
 		tls_refresh(relay->config);
 	}
 }

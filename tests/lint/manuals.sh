@@ -42,6 +42,11 @@ for page in man/*.[1-8]; do
 		done
 done
 
+# Each lock of the library and of the relay stands in the page that has their order.
+grep -hoE '\bLOCK_[A-Z_]+' client/lib/base/locks.h client/relay/locks.h | while read -r lock; do
+	grep -q "Dv $lock\$" man/gpushm-internals.7 || echo "man/gpushm-internals.7: has no $lock" >>"$found"
+done
+
 for page in man/*.[1-8]; do
 	grep -oE '\b(proto|daemon|client|tests|systemd|man)/[a-zA-Z0-9_/.-]*\.(c|h|py|sh|proto|md|sym|pyi|conf|[1-8])\b' "$page" |
 		grep -v '/test_X\.c$' | sort -u |

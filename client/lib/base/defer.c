@@ -15,6 +15,7 @@
 
 #include "client/gpushm_cleanup.h"
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/base/process.h"
 
 #include <errno.h>
@@ -137,7 +138,7 @@ static struct defer_queue *lock(void)
 	struct process *p = process();
 
 	if (p)
-		pthread_mutex_lock(&p->defer_lock);
+		lock_take(&p->defer_lock, LOCK_DEFER);
 	else
 		error_set(ENOMEM, "out of memory for the library's state");
 	return p ? &p->deferred : NULL;
@@ -145,7 +146,7 @@ static struct defer_queue *lock(void)
 
 static void unlock(void)
 {
-	pthread_mutex_unlock(&process()->defer_lock);
+	lock_drop(&process()->defer_lock);
 }
 
 int defer_add(struct deferred *d)

@@ -16,6 +16,7 @@
 #include "client/gpushm_array.h"
 #include "client/gpushm_private.h"
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/link/hello.h"
 #include "client/lib/link/outage.h"
 #include "proto/base/clock.h"
@@ -38,9 +39,9 @@ void client_buffer_free(struct gpushm_buffer *b)
 {
 	if (!b)
 		return;
-	pthread_mutex_lock(&b->connection->lock);
+	lock_take(&b->connection->lock, LOCK_CONNECTION);
 	list_drop(&b->lease.link);
-	pthread_mutex_unlock(&b->connection->lock);
+	lock_drop(&b->connection->lock);
 	table_builder_free(b->builder);
 	image_done(&b->table);
 	image_done(&b->attrs);
@@ -132,13 +133,13 @@ static int check_connection(struct gpushm_buffer *b, uint64_t ms)
 	struct gpushm *c = b->connection;
 	int r = 0;
 
-	if (pthread_mutex_trylock(&c->lock) != 0)
+	if (!lock_try(&c->lock, LOCK_CONNECTION))
 		return 0;
 	if (outage_has_begun(c))
 		r = come_back(b, ms);
 	else
 		b->missed_since = 0;
-	pthread_mutex_unlock(&c->lock);
+	lock_drop(&c->lock);
 	return r;
 }
 
@@ -347,7 +348,7 @@ int buffer_table(struct gpushm_buffer *b, bool whole, const struct table_view **
 {
 	int r;
 
-	pthread_mutex_lock(&b->lock);
+	lock_take(&b->lock, LOCK_BUFFER);
 	if (b->builder)
 		r = refresh(b);
 	else if (!image_is(&b->table))
@@ -355,7 +356,7 @@ int buffer_table(struct gpushm_buffer *b, bool whole, const struct table_view **
 	else
 		r = whole ? image_load(&b->table) : image_lookup(&b->table);
 	if (r < 0) {
-		pthread_mutex_unlock(&b->lock);
+		lock_drop(&b->lock);
 		return r;
 	}
 	*ret = &b->table.view;
@@ -364,7 +365,7 @@ int buffer_table(struct gpushm_buffer *b, bool whole, const struct table_view **
 
 void buffer_table_done(struct gpushm_buffer *b)
 {
-	pthread_mutex_unlock(&b->lock);
+	lock_drop(&b->lock);
 }
 
 size_t gpushm_buffer_arrays(const struct gpushm_buffer *b)
@@ -373,12 +374,12 @@ size_t gpushm_buffer_arrays(const struct gpushm_buffer *b)
 
 	if (buffer_check(b) < 0)
 		return 0;
-	pthread_mutex_lock(&unconst(b)->lock);
+	lock_take(&unconst(b)->lock, LOCK_BUFFER);
 	if (b->builder)
 		n = table_builder_arrays(b->builder);
 	else if (image_is(&b->table))
 		n = b->table.view.arrays;
-	pthread_mutex_unlock(&unconst(b)->lock);
+	lock_drop(&unconst(b)->lock);
 	return n;
 }
 
@@ -410,12 +411,12 @@ int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const voi
 		return r;
 	/* While the buffer is being filled, its attributes are in b->attrs. */
 	i = image_is(&b->attrs) ? &unconst(b)->attrs : &unconst(b)->table;
-	pthread_mutex_lock(&unconst(b)->lock);
+	lock_take(&unconst(b)->lock, LOCK_BUFFER);
 	/* The value points into memory that stays until the buffer is closed. */
 	r = image_load(i);
 	if (r == 0 && image_is(i))
 		found = find_attr(&i->view, key, &attr);
-	pthread_mutex_unlock(&unconst(b)->lock);
+	lock_drop(&unconst(b)->lock);
 	if (r < 0)
 		return r;
 	if (found == -EBADMSG)

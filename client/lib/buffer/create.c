@@ -11,6 +11,7 @@
  */
 #include "client/gpushm_cleanup.h"
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/base/spec.h"
 #include "client/lib/buffer/buffer.h"
 #include "client/lib/link/request.h"
@@ -313,9 +314,9 @@ int gpushm_describe(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
 		r = error_null(specs, "list of arrays");
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&b->lock);
+	lock_take(&b->lock, LOCK_BUFFER);
 	r = describe(b, specs, n);
-	pthread_mutex_unlock(&b->lock);
+	lock_drop(&b->lock);
 	return r;
 }
 
@@ -388,9 +389,9 @@ int gpushm_set_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, s
 		r = error_null(attrs, "list of attributes");
 	if (r < 0 || n == 0)
 		return r;
-	pthread_mutex_lock(&b->lock);
+	lock_take(&b->lock, LOCK_BUFFER);
 	r = set_attrs(b, attrs, n);
-	pthread_mutex_unlock(&b->lock);
+	lock_drop(&b->lock);
 	return r;
 }
 
@@ -541,9 +542,9 @@ static int publish_as(struct gpushm_buffer *b, enum gpushm_state state, const ch
 	if (state != GPUSHM_SEALED && state != GPUSHM_SHARED)
 		return buffer_error(b, EINVAL,
 				    "a buffer is published GPUSHM_SEALED or GPUSHM_SHARED");
-	pthread_mutex_lock(&b->lock);
+	lock_take(&b->lock, LOCK_BUFFER);
 	r = publish(b, state, name, message);
-	pthread_mutex_unlock(&b->lock);
+	lock_drop(&b->lock);
 	return r;
 }
 

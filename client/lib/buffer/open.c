@@ -16,6 +16,7 @@
  * until then the closed buffer is on the list.
  */
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/buffer/buffer.h"
 #include "client/lib/link/hello.h"
 #include "client/lib/link/request.h"
@@ -198,11 +199,11 @@ static int post_close(struct gpushm *c, struct lease *l, const Gpushm__Proto__Re
 
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&c->lock);
+	lock_take(&c->lock, LOCK_CONNECTION);
 	list_drop(&l->link);
 	r = connection_post(c, request);
 	*ret_no_daemon = r == -ECONNRESET && c->broken && hello_gave_up_lately(c);
-	pthread_mutex_unlock(&c->lock);
+	lock_drop(&c->lock);
 	return r;
 }
 
@@ -228,7 +229,7 @@ static void keep_lease(struct gpushm *c, struct lease *l)
 {
 	struct lease *kept = calloc(1, sizeof(*kept));
 
-	pthread_mutex_lock(&c->lock);
+	lock_take(&c->lock, LOCK_CONNECTION);
 	list_drop(&l->link);
 	if (kept) {
 		kept->owned = true;
@@ -236,7 +237,7 @@ static void keep_lease(struct gpushm *c, struct lease *l)
 		kept->lost = l->lost;
 		list_insert(&c->leases, &kept->link);
 	}
-	pthread_mutex_unlock(&c->lock);
+	lock_drop(&c->lock);
 }
 
 static int map(struct gpushm_buffer *b, const struct map_request *m)

@@ -14,6 +14,7 @@
 #include "client/gpushm_query.h"
 #include "client/lib/base/endpoint.h"
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/buffer/buffer.h"
 #include "client/lib/link/hello.h"
 #include "client/lib/link/request.h"
@@ -525,10 +526,10 @@ static int add(struct gpushm_watch *w, const struct watch_item *item)
 {
 	int r;
 
-	pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock, LOCK_WATCH);
 	r = add_item(w, item);
 	set_timer(w);
-	pthread_mutex_unlock(&w->lock);
+	lock_drop(&w->lock);
 	return r;
 }
 
@@ -581,14 +582,14 @@ static int try_next(struct gpushm_watch *w, struct gpushm_event *ret)
 	bool found;
 	int r = 0;
 
-	pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock, LOCK_WATCH);
 	found = pop(w, ret);
 	if (!found) {
 		r = step(w);
 		found = r == 0 && pop(w, ret);
 	}
 	set_timer(w);
-	pthread_mutex_unlock(&w->lock);
+	lock_drop(&w->lock);
 	return found ? 1 : r;
 }
 

@@ -7,6 +7,7 @@
 #include "client/lib/link/request.h"
 
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/link/hello.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
@@ -70,7 +71,7 @@ int request_call(struct gpushm *c, const Gpushm__Proto__Request *request,
 	int r = connection_check(c);
 
 	if (r == 0) {
-		pthread_mutex_lock(&c->lock);
+		lock_take(&c->lock, LOCK_CONNECTION);
 		r = call(c, request, ret, &repeated);
 		if (r < 0)
 			request_done(c);
@@ -83,7 +84,7 @@ int request_call(struct gpushm *c, const Gpushm__Proto__Request *request,
 void request_done(struct gpushm *c)
 {
 	frame_close_fds(&c->frame);
-	pthread_mutex_unlock(&c->lock);
+	lock_drop(&c->lock);
 }
 
 int request_violated(struct gpushm *c)
@@ -127,7 +128,7 @@ int request_send_restart(struct gpushm *c, const Gpushm__Proto__Request *request
 
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&c->lock);
+	lock_take(&c->lock, LOCK_CONNECTION);
 	r = c->broken ? hello_reconnect(c) : 0;
 	if (r == 0)
 		r = connection_exchange(c, request, &reply);

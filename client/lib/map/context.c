@@ -12,6 +12,7 @@
 #include "client/lib/map/context.h"
 
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/base/process.h"
 #include "proto/base/own.h"
 
@@ -138,14 +139,14 @@ static int primary(int device, bool again, CUcontext *ret)
 	pthread_mutex_t *lock = &process()->context_lock;
 	CUresult result = CUDA_SUCCESS;
 
-	pthread_mutex_lock(lock);
+	lock_take(lock, LOCK_CONTEXTS);
 	if (again || !primaries[device].ctx) {
 		result = cuda.primary_ctx_retain(&primaries[device].ctx, device);
 		primaries[device].retains += result == CUDA_SUCCESS;
 		process()->has_contexts = true;
 	}
 	*ret = primaries[device].ctx;
-	pthread_mutex_unlock(lock);
+	lock_drop(lock);
 	return cuda_check("cuDevicePrimaryCtxRetain", result);
 }
 
@@ -222,9 +223,9 @@ static bool is_primary_current(int device)
 	pthread_mutex_t *lock = &process()->context_lock;
 	CUcontext ctx = NULL, primary_ctx;
 
-	pthread_mutex_lock(lock);
+	lock_take(lock, LOCK_CONTEXTS);
 	primary_ctx = primaries[device].ctx;
-	pthread_mutex_unlock(lock);
+	lock_drop(lock);
 	return primary_ctx && cuda.ctx_get_current(&ctx) == CUDA_SUCCESS && ctx == primary_ctx;
 }
 

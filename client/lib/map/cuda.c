@@ -10,6 +10,7 @@
 #include "client/lib/map/cuda.h"
 
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/base/process.h"
 #include "proto/base/own.h"
 
@@ -55,9 +56,9 @@ int cuda_start(void)
 	if (started_in != 0)
 		return error_set(ENODEV, "CUDA was started before fork() and can't be used in the "
 					 "child: fork first, or exec");
-	pthread_mutex_lock(&p->cuda_lock);
+	lock_take(&p->cuda_lock, LOCK_CUDA);
 	r = started_in == generation ? 0 : start(generation);
-	pthread_mutex_unlock(&p->cuda_lock);
+	lock_drop(&p->cuda_lock);
 	return r;
 }
 

@@ -12,6 +12,7 @@
 #include "client/lib/map/map.h"
 
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/base/process.h"
 #include "proto/base/own.h"
 
@@ -92,7 +93,7 @@ static struct map_private *find_or_insert(struct process *self, struct map_priva
 {
 	struct map_private *found;
 
-	pthread_mutex_lock(&self->map_lock);
+	lock_take(&self->map_lock, LOCK_MAPS);
 	found = find(self, fresh);
 	if (found) {
 		found->refs++;
@@ -101,20 +102,20 @@ static struct map_private *find_or_insert(struct process *self, struct map_priva
 		fresh->next = self->maps;
 		self->maps = found = fresh;
 	}
-	pthread_mutex_unlock(&self->map_lock);
+	lock_drop(&self->map_lock);
 	return found;
 }
 
 /* Ends an entry's busy time: it is mapped, or it is removed. */
 static void settle(struct process *self, struct map_private *p, bool mapped)
 {
-	pthread_mutex_lock(&self->map_lock);
+	lock_take(&self->map_lock, LOCK_MAPS);
 	if (mapped)
 		p->busy = false;
 	else
 		remove_entry(self, p);
 	pthread_cond_broadcast(&self->map_changed);
-	pthread_mutex_unlock(&self->map_lock);
+	lock_drop(&self->map_lock);
 }
 
 int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
@@ -140,6 +141,7 @@ int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 	if (p != fresh) {
 		free(fresh);
 	} else {
+		lock_assert_none_from(LOCK_MAPS);
 		result = kind->map(r, p);
 		settle(self, p, result == 0);
 	}
@@ -162,10 +164,10 @@ int map_release(struct map *m)
 	p = m->priv;
 	/* After a GPU fault waiting fails; only the result of unmap is returned. */
 	map_synchronize(m);
-	pthread_mutex_lock(&self->map_lock);
+	lock_take(&self->map_lock, LOCK_MAPS);
 	last = --p->refs == 0;
 	p->busy = last;
-	pthread_mutex_unlock(&self->map_lock);
+	lock_drop(&self->map_lock);
 	if (!last)
 		return 0;
 	r = p->kind->unmap(p);
@@ -191,9 +193,9 @@ int map_protect(struct map *m)
 		return r;
 	m->writable = false;
 	/* From now on this map serves opens for reading. */
-	pthread_mutex_lock(&self->map_lock);
+	lock_take(&self->map_lock, LOCK_MAPS);
 	p->write = false;
-	pthread_mutex_unlock(&self->map_lock);
+	lock_drop(&self->map_lock);
 	return 0;
 }
 
@@ -201,6 +203,7 @@ int map_synchronize(struct map *m)
 {
 	int result = 0;
 
+	lock_assert_none_from(LOCK_CONNECTION);
 	for (uint64_t left = m->priv->used_from; left; left &= left - 1) {
 		int r = context_synchronize(__builtin_ctzll(left));
 
@@ -215,9 +218,9 @@ void map_begin(void)
 {
 	struct process *p = process();
 
-	pthread_mutex_lock(&p->context_lock);
+	lock_take(&p->context_lock, LOCK_CONTEXTS);
 	p->connections++;
-	pthread_mutex_unlock(&p->context_lock);
+	lock_drop(&p->context_lock);
 }
 
 /* Every user of a context has a buffer, and every buffer holds its connection. */
@@ -225,12 +228,12 @@ void map_end(void)
 {
 	struct process *p = process();
 
-	pthread_mutex_lock(&p->context_lock);
+	lock_take(&p->context_lock, LOCK_CONTEXTS);
 	if (--p->connections == 0 && p->has_contexts) {
 		context_release_all();
 		p->has_contexts = false;
 	}
-	pthread_mutex_unlock(&p->context_lock);
+	lock_drop(&p->context_lock);
 }
 
 void map_pool_done(struct map_pool *pool)

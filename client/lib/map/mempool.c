@@ -12,6 +12,7 @@
  * was exported.
  */
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/base/process.h"
 #include "client/lib/map/context.h"
 #include "client/lib/map/map.h"
@@ -96,12 +97,12 @@ void mempool_done(struct map_pool *pool)
 	struct process *self = process();
 	struct map_import *i;
 
-	pthread_mutex_lock(&self->import_lock);
+	lock_take(&self->import_lock, LOCK_IMPORTS);
 	i = pool->imported ? find(self, pool) : NULL;
 	pool->imported = false;
 	if (i && --i->users == 0)
 		destroy(self, i);
-	pthread_mutex_unlock(&self->import_lock);
+	lock_drop(&self->import_lock);
 }
 
 static int prepare_pool(struct process *self, const struct map_request *r, int device)
@@ -141,9 +142,9 @@ static int mempool_prepare(const struct map_request *r, int *ret_owner, int *ret
 	result = context_find_devices(r, ret_owner, ret_device);
 	if (result < 0)
 		return result;
-	pthread_mutex_lock(&self->import_lock);
+	lock_take(&self->import_lock, LOCK_IMPORTS);
 	result = prepare_pool(self, r, *ret_device);
-	pthread_mutex_unlock(&self->import_lock);
+	lock_drop(&self->import_lock);
 	return result;
 }
 
@@ -169,9 +170,9 @@ static int mempool_map(const struct map_request *r, struct map_private *p)
 	struct process *self = process();
 	const struct map_import *i;
 
-	pthread_mutex_lock(&self->import_lock);
+	lock_take(&self->import_lock, LOCK_IMPORTS);
 	i = find(self, r->pool); /* not NULL: this connection uses it since prepare */
-	pthread_mutex_unlock(&self->import_lock);
+	lock_drop(&self->import_lock);
 	return import_pointer(r, i->pool, p);
 }
 

@@ -14,6 +14,7 @@
 #include "client/lib/map/order.h"
 
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/base/process.h"
 #include "client/lib/map/cuda.h"
 #include "proto/base/own.h"
@@ -69,7 +70,7 @@ static int load(void)
 
 	if (loaded)
 		return 0;
-	pthread_mutex_lock(&p->cuda_lock);
+	lock_take(&p->cuda_lock, LOCK_CUDA);
 	if (!loaded) {
 		char ignored[256];
 
@@ -78,7 +79,7 @@ static int load(void)
 			newer.get_id = NULL;
 		loaded = libcuda_load(symbols, array_size(symbols), &calls, why, sizeof(why));
 	}
-	pthread_mutex_unlock(&p->cuda_lock);
+	lock_drop(&p->cuda_lock);
 	return loaded ? 0 : error_set(ENOTSUP, "streams: %s", why);
 }
 

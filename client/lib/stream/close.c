@@ -9,6 +9,7 @@
  * until the last of them is freed. The stream is left at once all the same.
  */
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/link/hello.h"
 #include "client/lib/link/outage.h"
 #include "client/lib/link/request.h"
@@ -25,12 +26,12 @@ static int find_daemon(struct gpushm *c)
 {
 	int r = 0;
 
-	pthread_mutex_lock(&c->lock);
+	lock_take(&c->lock, LOCK_CONNECTION);
 	if (c->broken && hello_gave_up_lately(c))
 		r = hello_resume(c, RESUME_MS);
 	if (r == -EAGAIN)
 		r = outage_error(c);
-	pthread_mutex_unlock(&c->lock);
+	lock_drop(&c->lock);
 	return r;
 }
 

@@ -7,6 +7,7 @@
  * the next call goes on with it.
  */
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/stream/notify.h"
 #include "client/lib/stream/stream.h"
 #include "client/lib/stream/wait.h"
@@ -66,10 +67,10 @@ static int take(struct gpushm_stream *s, struct reader_frame *ret)
 
 static void wake_up(struct gpushm_stream *s)
 {
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock, LOCK_STREAM);
 	if (!s->notify)
 		reader_is_awake(&s->follower.reader);
-	pthread_mutex_unlock(&s->lock);
+	lock_drop(&s->lock);
 }
 
 static int sleep_once(struct gpushm_stream *s, struct reader_frame *ret, uint64_t deadline)

@@ -4,6 +4,7 @@
  * kept for the next ones, so that a frame costs no allocation.
  */
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/stream/stream.h"
 #include "proto/base/own.h"
 #include "proto/stream_atomic.h"
@@ -57,22 +58,22 @@ void frame_keep(struct gpushm_frame *f)
 {
 	struct gpushm_stream *s = f->stream;
 
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock, LOCK_STREAM);
 	list_insert(&s->frames, &f->link);
 	s->fresh = take_spare(s);
 	tell_oldest(s);
-	pthread_mutex_unlock(&s->lock);
+	lock_drop(&s->lock);
 }
 
 void frame_free(struct gpushm_frame *f)
 {
 	struct gpushm_stream *s = f->stream;
 
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock, LOCK_STREAM);
 	list_drop(&f->link);
 	list_insert(&s->spare, &f->link);
 	tell_oldest(s);
-	pthread_mutex_unlock(&s->lock);
+	lock_drop(&s->lock);
 }
 
 static int publish_ops(struct gpushm_frame *f, struct order_op *ops, size_t *ret_n)

@@ -11,6 +11,7 @@
 #include "client/lib/stream/notify.h"
 
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/stream/stream.h"
 #include "client/lib/stream/wait.h"
 #include "proto/base/own.h"
@@ -105,15 +106,15 @@ static int start(struct gpushm_stream *s)
 		return r;
 	}
 	/* From now on next() and begin() leave the thread's word alone. */
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock, LOCK_STREAM);
 	s->notify = n;
-	pthread_mutex_unlock(&s->lock);
+	lock_drop(&s->lock);
 	r = start_thread(n);
 	if (r == 0)
 		return 0;
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock, LOCK_STREAM);
 	s->notify = NULL;
-	pthread_mutex_unlock(&s->lock);
+	lock_drop(&s->lock);
 	close_fd(&n->fd);
 	free(n);
 	return stream_error(s, r == EAGAIN ? ENOMEM : r, "no thread for its fd");

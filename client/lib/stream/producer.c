@@ -8,6 +8,7 @@
  * until the frame is finished whose slot the GPU waited for.
  */
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/stream/notify.h"
 #include "client/lib/stream/pages.h"
 #include "client/lib/stream/stream.h"
@@ -133,12 +134,12 @@ static int map_reader(struct gpushm_stream *s, uint32_t reader)
 		free(spare);
 		return r;
 	}
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock, LOCK_STREAM);
 	retire_page(s, reader, spare);
 	p->pages[reader] = page;
 	writer_map(&p->writer, reader, generation, page.host);
 	p->maps++;
-	pthread_mutex_unlock(&s->lock);
+	lock_drop(&s->lock);
 	return 0;
 }
 
@@ -300,7 +301,7 @@ size_t producer_words(struct gpushm_stream *s, struct wait_word *ret)
 
 	stream_store(&h->asleep, 1);
 	ret[0] = (struct wait_word){ &h->wake, stream_load(&h->wake) };
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock, LOCK_STREAM);
 	for (uint64_t left = stream_load(&h->active); left; left &= left - 1) {
 		const struct stream_reader_page *p = reader_page(s, __builtin_ctzll(left));
 
@@ -308,16 +309,16 @@ size_t producer_words(struct gpushm_stream *s, struct wait_word *ret)
 			ret[n++] = (struct wait_word){ &p->released_count,
 						       stream_load(&p->released_count) };
 	}
-	pthread_mutex_unlock(&s->lock);
+	lock_drop(&s->lock);
 	return n;
 }
 
 static void wake_up(struct gpushm_stream *s)
 {
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock, LOCK_STREAM);
 	if (!s->notify)
 		stream_store(&stream_head(s)->asleep, 0);
-	pthread_mutex_unlock(&s->lock);
+	lock_drop(&s->lock);
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -601,9 +602,9 @@ void producer_done(struct gpushm_stream *s)
 	if (p->filling)
 		producer_cancel(p->filling);
 	writer_done(&p->writer);
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock, LOCK_STREAM);
 	release_retired(s, true);
 	for (uint32_t i = 0; i < STREAM_READERS_MAX; i++)
 		release_page(s, &p->pages[i]);
-	pthread_mutex_unlock(&s->lock);
+	lock_drop(&s->lock);
 }

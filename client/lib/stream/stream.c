@@ -5,6 +5,7 @@
 #include "client/lib/stream/stream.h"
 
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/stream/pages.h"
 #include "client/lib/stream/wait.h"
 #include "proto/base/clock.h"
@@ -30,9 +31,9 @@ int stream_register(struct gpushm_stream *s, struct order_page *p)
 {
 	int r;
 
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock, LOCK_STREAM);
 	r = order_register(p, s->device);
-	pthread_mutex_unlock(&s->lock);
+	lock_drop(&s->lock);
 	return r;
 }
 

@@ -8,6 +8,7 @@
 #include "client/lib/stream/wait.h"
 
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/buffer/buffer.h"
 #include "client/lib/link/hello.h"
 #include "client/lib/link/outage.h"
@@ -135,13 +136,13 @@ int wait_check_daemon(struct gpushm_buffer *b, uint64_t *outage)
 	struct gpushm *c = b->connection;
 	int r = 0;
 
-	if (pthread_mutex_trylock(&c->lock) != 0)
+	if (!lock_try(&c->lock, LOCK_CONNECTION))
 		return 0;
 	if (outage_has_begun(c))
 		r = come_back(c, outage);
 	else
 		*outage = 0;
-	pthread_mutex_unlock(&c->lock);
+	lock_drop(&c->lock);
 	return r == -EAGAIN ? 0 : r;
 }
 
@@ -150,10 +151,10 @@ bool wait_misses_daemon(struct gpushm_buffer *b)
 	struct gpushm *c = b->connection;
 	bool gone;
 
-	if (pthread_mutex_trylock(&c->lock) != 0)
+	if (!lock_try(&c->lock, LOCK_CONNECTION))
 		return false;
 	gone = outage_has_begun(c);
-	pthread_mutex_unlock(&c->lock);
+	lock_drop(&c->lock);
 	return gone;
 }
 
@@ -172,10 +173,10 @@ static bool lock_in_time(struct gpushm *c, uint64_t deadline)
 		uint64_t ms = least(left, LOCK_MS_MAX);
 		struct timespec until = to_timespec(clock_realtime_ns() + ms * 1000000u);
 
-		if (pthread_mutex_timedlock(&c->lock, &until) == 0)
+		if (lock_take_until(&c->lock, LOCK_CONNECTION, &until))
 			return true;
 	}
-	return pthread_mutex_trylock(&c->lock) == 0;
+	return lock_try(&c->lock, LOCK_CONNECTION);
 }
 
 int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, uint64_t *outage, bool *ret_busy)
@@ -194,6 +195,6 @@ int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, uint64_t *outage, bool
 				  outage);
 	else
 		*outage = 0;
-	pthread_mutex_unlock(&c->lock);
+	lock_drop(&c->lock);
 	return r;
 }

@@ -9,6 +9,7 @@
 #include "client/gpushm_load_private.h"
 #include "client/gpushm_private.h"
 #include "client/models/copy/gpu.h"
+#include "client/models/locks.h"
 #include "proto/base/list.h"
 #include "proto/base/own.h"
 
@@ -40,9 +41,9 @@ static uint64_t left = 256u << 20; /* bytes that may still be pinned */
 
 void gpushm_private_mapping_limit(uint64_t bytes)
 {
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCK_COPIER);
 	left = bytes;
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 }
 
 /* Under the lock. The primary context is kept until the process ends. */
@@ -108,9 +109,9 @@ static struct slots *take(struct device *d)
 	while (list_empty(&d->unused) && left < SLOTS * SLOT && !(s = take_other(&of)))
 		pthread_cond_wait(&freed, &lock);
 	if (s) {
-		pthread_mutex_unlock(&lock);
+		lock_drop(&lock);
 		drop(of, s);
-		pthread_mutex_lock(&lock);
+		lock_take(&lock, LOCK_COPIER);
 		return NULL;
 	}
 	if (!list_empty(&d->unused)) {
@@ -124,13 +125,13 @@ static struct slots *take(struct device *d)
 
 static void give(struct device *d, struct slots *s)
 {
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCK_COPIER);
 	if (s)
 		list_insert(&d->unused, &s->link);
 	else
 		left += SLOTS * SLOT;
 	pthread_cond_broadcast(&freed);
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 }
 
 static size_t part_of(size_t n, size_t at)
@@ -174,11 +175,11 @@ int copier_read(int device, uint64_t from, void *to, size_t n)
 	if (device < 0 || device >= DEVICES)
 		return gpushm_private_fail(ENODEV, "there is no GPU %d", device);
 	d = &devices[device];
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCK_COPIER);
 	r = open_device(d, device);
 	if (r == 0)
 		s = take(d);
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 	if (r < 0)
 		return r;
 	r = gpu_enter(d->gpu);

@@ -13,6 +13,7 @@
 #include "client/models/crew.h"
 #include "client/models/fail.h"
 #include "client/models/files/file.h"
+#include "client/models/locks.h"
 #include "client/models/nixl/nixl_file.h"
 #include "client/models/web/remote.h"
 #include "proto/base/own.h"
@@ -195,13 +196,13 @@ static int write_memory(const struct worker *w, const char *from, uint64_t n, ui
 	struct job *job = w->job;
 	int r;
 
-	if (pthread_mutex_trylock(&job->writing) != 0) {
+	if (!lock_try(&job->writing, LOCK_WRITING)) {
 		if (store(job, from, n, offset))
 			return 0;
-		pthread_mutex_lock(&job->writing);
+		lock_take(&job->writing, LOCK_WRITING);
 	}
 	r = write_file(job, from, n, offset);
-	pthread_mutex_unlock(&job->writing);
+	lock_drop(&job->writing);
 	return r;
 }
 

@@ -8,6 +8,7 @@
 
 #include "client/gpushm_private.h"
 #include "client/models/copy/pages.h"
+#include "client/models/locks.h"
 #include "proto/base/libcuda.h"
 #include "proto/base/own.h"
 
@@ -86,11 +87,11 @@ static int load(void)
 
 	if (!libcuda_load(symbols, array_size(symbols), &found, why, sizeof(why)))
 		return gpushm_private_fail(ENODEV, "%s", why);
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCK_DRIVER);
 	if (!loaded)
 		cuda = found;
 	loaded = true;
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 	return 0;
 }
 

@@ -6,6 +6,8 @@
  */
 #include "client/models/copy/ring.h"
 
+#include "client/models/locks.h"
+
 #include <string.h>
 
 int ring_open(struct ring *r, struct gpu *gpu)
@@ -94,14 +96,14 @@ int ring_join(struct ring *r, uint64_t group, struct slot **ret)
 {
 	struct slot *s;
 
-	pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock, LOCK_RING);
 	while (!(s = find_open(r, group)) && r->n_idle == 0 && !r->stopped)
 		pthread_cond_wait(&r->changed, &r->lock);
 	if (r->stopped)
 		s = NULL;
 	else if (!s)
 		s = take_idle(r, group);
-	pthread_mutex_unlock(&r->lock);
+	lock_drop(&r->lock);
 	*ret = s;
 	return s ? ring_wait(r, s) : 0;
 }
@@ -110,9 +112,9 @@ bool ring_filled(struct ring *r, struct slot *s, unsigned blocks)
 {
 	bool all;
 
-	pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock, LOCK_RING);
 	all = ++s->filled == blocks;
-	pthread_mutex_unlock(&r->lock);
+	lock_drop(&r->lock);
 	return all;
 }
 
@@ -128,19 +130,19 @@ int ring_wait(struct ring *r, struct slot *s)
 
 void ring_give(struct ring *r, struct slot *s)
 {
-	pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock, LOCK_RING);
 	s->open = false;
 	r->idle[(r->first + r->n_idle++) % RING_SLOTS_MAX] = s;
 	pthread_cond_broadcast(&r->changed);
-	pthread_mutex_unlock(&r->lock);
+	lock_drop(&r->lock);
 }
 
 void ring_stop(struct ring *r)
 {
-	pthread_mutex_lock(&r->lock);
+	lock_take(&r->lock, LOCK_RING);
 	r->stopped = true;
 	pthread_cond_broadcast(&r->changed);
-	pthread_mutex_unlock(&r->lock);
+	lock_drop(&r->lock);
 }
 
 int ring_drain(struct ring *r)

@@ -6,6 +6,7 @@
 #include "client/models/nixl/agent.h"
 
 #include "client/gpushm_private.h"
+#include "client/models/locks.h"
 #include "client/models/nixl/library.h"
 #include "proto/base/own.h"
 
@@ -179,9 +180,9 @@ int gpushm_private_nixl_register(struct nixl_agent *a, const struct nixl_memory 
 {
 	int r;
 
-	pthread_mutex_lock(&a->lock);
+	lock_take(&a->lock, LOCK_NIXL_AGENT);
 	r = register_locked(a, m);
-	pthread_mutex_unlock(&a->lock);
+	lock_drop(&a->lock);
 	return r;
 }
 
@@ -191,9 +192,9 @@ int gpushm_private_nixl_metadata(struct nixl_agent *a, void **ret, size_t *ret_n
 {
 	int status;
 
-	pthread_mutex_lock(&a->lock);
+	lock_take(&a->lock, LOCK_NIXL_AGENT);
 	status = a->library->get_local_md(a->agent, ret, ret_n);
-	pthread_mutex_unlock(&a->lock);
+	lock_drop(&a->lock);
 	return status < 0 ? fail("get_local_md", status) : 0;
 }
 
@@ -201,11 +202,11 @@ int nixl_agent_meet(struct nixl_agent *a, const void *metadata, size_t n)
 {
 	int status;
 
-	pthread_mutex_lock(&a->lock);
+	lock_take(&a->lock, LOCK_NIXL_AGENT);
 	status = a->library->load_remote_md(a->agent, metadata, n, &a->peer);
 	if (status < 0)
 		a->peer = NULL;
-	pthread_mutex_unlock(&a->lock);
+	lock_drop(&a->lock);
 	return status < 0 ? gpushm_private_fail(EIO,
 						"NIXL: the relay's metadata can't be loaded (%s); "
 						"are both sides' versions the same?",
@@ -288,9 +289,9 @@ int nixl_read_begin(struct nixl_agent *a, const struct nixl_memory *local,
 	if (!r)
 		return no_memory();
 	r->agent = a;
-	pthread_mutex_lock(&a->lock);
+	lock_take(&a->lock, LOCK_NIXL_AGENT);
 	result = begin_locked(r, local, remote, parts, n);
-	pthread_mutex_unlock(&a->lock);
+	lock_drop(&a->lock);
 	if (result < 0)
 		free(r);
 	else
@@ -303,9 +304,9 @@ int nixl_read_poll(struct nixl_read *r)
 	struct nixl_agent *a = r->agent;
 	int status;
 
-	pthread_mutex_lock(&a->lock);
+	lock_take(&a->lock, LOCK_NIXL_AGENT);
 	status = a->library->get_xfer_status(a->agent, r->request);
-	pthread_mutex_unlock(&a->lock);
+	lock_drop(&a->lock);
 	if (status < 0)
 		return gpushm_private_fail(EIO, "NIXL: the connection to the relay broke (%s)",
 					   nixl_status_word(status));
@@ -318,9 +319,9 @@ struct nixl_read *nixl_read_end(struct nixl_read *r)
 
 	if (!r)
 		return NULL;
-	pthread_mutex_lock(&a->lock);
+	lock_take(&a->lock, LOCK_NIXL_AGENT);
 	release(r);
-	pthread_mutex_unlock(&a->lock);
+	lock_drop(&a->lock);
 	free(r);
 	return NULL;
 }

@@ -10,6 +10,7 @@
 
 #include "client/gpushm_private.h"
 #include "client/models/fail.h"
+#include "client/models/locks.h"
 #include "client/models/nixl/agent.h"
 #include "client/models/nixl/grant.h"
 #include "client/models/nixl/library.h"
@@ -234,12 +235,12 @@ static int begin_again(struct nixl_file *f, struct load_stop stop)
 	int r;
 
 	f->beginning = true;
-	pthread_mutex_unlock(&f->lock);
+	lock_drop(&f->lock);
 	end_session(f);
 	if (f->generation > 0)
 		nanosleep(&(struct timespec){ .tv_nsec = AGAIN_MS * 1000000L }, NULL);
 	r = begin_session(f, stop);
-	pthread_mutex_lock(&f->lock);
+	lock_take(&f->lock, LOCK_NIXL_FILE);
 	f->beginning = false;
 	f->generation += r == 0;
 	f->broken = r < 0;
@@ -253,7 +254,7 @@ static int enter(struct nixl_file *f, struct load_stop stop, unsigned *ret)
 {
 	int r = 0;
 
-	pthread_mutex_lock(&f->lock);
+	lock_take(&f->lock, LOCK_NIXL_FILE);
 	while (r == 0 && (f->broken || f->beginning))
 		if (f->beginning || f->reading > 0)
 			pthread_cond_wait(&f->changed, &f->lock);
@@ -261,21 +262,21 @@ static int enter(struct nixl_file *f, struct load_stop stop, unsigned *ret)
 			r = begin_again(f, stop);
 	f->reading += r == 0;
 	*ret = f->generation;
-	pthread_mutex_unlock(&f->lock);
+	lock_drop(&f->lock);
 	return r;
 }
 
 /* r: of what was done meanwhile. */
 static void leave(struct nixl_file *f, int r, unsigned generation)
 {
-	pthread_mutex_lock(&f->lock);
+	lock_take(&f->lock, LOCK_NIXL_FILE);
 	if (r == 0)
 		f->progress_ms = clock_monotonic_ms();
 	else if (f->generation == generation)
 		f->broken = true;
 	f->reading--;
 	pthread_cond_broadcast(&f->changed);
-	pthread_mutex_unlock(&f->lock);
+	lock_drop(&f->lock);
 }
 
 /* ---- slots ---- */
@@ -285,29 +286,29 @@ static int take_slot(struct nixl_file *f, struct load_stop stop, unsigned *ret)
 	uint32_t all = f->slots == 32 ? ~0u : (1u << f->slots) - 1;
 	struct timespec until;
 
-	pthread_mutex_lock(&f->lock);
+	lock_take(&f->lock, LOCK_NIXL_FILE);
 	while ((f->busy & all) == all) {
 		clock_gettime(CLOCK_REALTIME, &until);
 		until.tv_sec += (until.tv_nsec + STEP_MS * 1000000L) / 1000000000L;
 		until.tv_nsec = (until.tv_nsec + STEP_MS * 1000000L) % 1000000000L;
 		pthread_cond_timedwait(&f->changed, &f->lock, &until);
 		if ((f->busy & all) == all && is_stopped(stop)) {
-			pthread_mutex_unlock(&f->lock);
+			lock_drop(&f->lock);
 			return canceled(f);
 		}
 	}
 	*ret = (unsigned)__builtin_ctz(~f->busy);
 	f->busy |= 1u << *ret;
-	pthread_mutex_unlock(&f->lock);
+	lock_drop(&f->lock);
 	return 0;
 }
 
 static void give_slot(struct nixl_file *f, unsigned slot)
 {
-	pthread_mutex_lock(&f->lock);
+	lock_take(&f->lock, LOCK_NIXL_FILE);
 	f->busy &= ~(1u << slot);
 	pthread_cond_broadcast(&f->changed);
-	pthread_mutex_unlock(&f->lock);
+	lock_drop(&f->lock);
 }
 
 /* ---- reads ---- */
@@ -330,11 +331,11 @@ static int keep_session(struct nixl_file *f, struct load_stop stop)
 	char body[128];
 	bool mine;
 
-	pthread_mutex_lock(&f->lock);
+	lock_take(&f->lock, LOCK_NIXL_FILE);
 	mine = now - f->asked_ms > f->grant.expires_s * 1000ull / 3;
 	if (mine)
 		f->asked_ms = now;
-	pthread_mutex_unlock(&f->lock);
+	lock_drop(&f->lock);
 	if (!mine)
 		return 0;
 	snprintf(body, sizeof(body), "{\"session\":\"%s\"}", f->grant.session);
@@ -437,9 +438,9 @@ static bool is_patient(struct nixl_file *f)
 {
 	bool is;
 
-	pthread_mutex_lock(&f->lock);
+	lock_take(&f->lock, LOCK_NIXL_FILE);
 	is = clock_monotonic_ms() - f->progress_ms < f->patience_ms;
-	pthread_mutex_unlock(&f->lock);
+	lock_drop(&f->lock);
 	return is;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "client/models/web/place.h"
 
+#include "client/models/locks.h"
 #include "proto/base/clock.h"
 
 #include <errno.h>
@@ -43,14 +44,14 @@ int places_add(struct places *p, struct url *u)
 	struct place *place = calloc(1, sizeof(*place));
 	bool welcome = false;
 
-	pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock, LOCK_PLACES);
 	if (place && is_welcome(p, u)) {
 		welcome = true;
 		*place = (struct place){ .url = *u, .original = p->n == 0 };
 		p->v[p->n++] = place;
 		*u = (struct url){ 0 };
 	}
-	pthread_mutex_unlock(&p->lock);
+	lock_drop(&p->lock);
 	url_clear(u);
 	if (!welcome)
 		free(place);
@@ -97,7 +98,7 @@ struct place *places_take(struct places *p, const struct place *avoid, struct ur
 {
 	struct place *place;
 
-	pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock, LOCK_PLACES);
 	place = choose(p, avoid, ret_wait_ms);
 	if (place) {
 		*ret_fresh = !place->target.text;
@@ -108,34 +109,34 @@ struct place *places_take(struct places *p, const struct place *avoid, struct ur
 			place->active++;
 		}
 	}
-	pthread_mutex_unlock(&p->lock);
+	lock_drop(&p->lock);
 	return place;
 }
 
 void places_give(struct places *p, struct place *place)
 {
-	pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock, LOCK_PLACES);
 	place->active--;
 	if (!place->bad && place->busy_until_ms <= clock_monotonic_ms())
 		p->latest = place;
-	pthread_mutex_unlock(&p->lock);
+	lock_drop(&p->lock);
 }
 
 void places_mark_bad(struct places *p, struct place *place)
 {
-	pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock, LOCK_PLACES);
 	place->bad = true;
-	pthread_mutex_unlock(&p->lock);
+	lock_drop(&p->lock);
 }
 
 void places_mark_busy(struct places *p, struct place *place, uint64_t ms)
 {
 	uint64_t until = clock_monotonic_ms() + ms;
 
-	pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock, LOCK_PLACES);
 	if (until > place->busy_until_ms)
 		place->busy_until_ms = until;
-	pthread_mutex_unlock(&p->lock);
+	lock_drop(&p->lock);
 }
 
 void places_set_target(struct places *p, struct place *place, const struct url *target)
@@ -144,10 +145,10 @@ void places_set_target(struct places *p, struct place *place, const struct url *
 
 	if (target && url_copy(target, &copy) < 0)
 		url_clear(&copy);
-	pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock, LOCK_PLACES);
 	url_clear(&place->target);
 	place->target = copy;
-	pthread_mutex_unlock(&p->lock);
+	lock_drop(&p->lock);
 }
 
 bool places_has_other(struct places *p, const struct place *than)
@@ -155,10 +156,10 @@ bool places_has_other(struct places *p, const struct place *than)
 	uint64_t now = clock_monotonic_ms();
 	bool has = false;
 
-	pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock, LOCK_PLACES);
 	for (size_t i = 0; i < p->n; i++)
 		has |= p->v[i] != than && !p->v[i]->bad && p->v[i]->busy_until_ms <= now;
-	pthread_mutex_unlock(&p->lock);
+	lock_drop(&p->lock);
 	return has;
 }
 
@@ -175,10 +176,10 @@ bool places_drop(struct places *p, struct place *place)
 {
 	bool others;
 
-	pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock, LOCK_PLACES);
 	others = place->bad ? count_left(p) > 0 : count_left(p) > 1;
 	place->bad |= others;
-	pthread_mutex_unlock(&p->lock);
+	lock_drop(&p->lock);
 	return others;
 }
 
@@ -186,8 +187,8 @@ size_t places_left(struct places *p)
 {
 	size_t n;
 
-	pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock, LOCK_PLACES);
 	n = count_left(p);
-	pthread_mutex_unlock(&p->lock);
+	lock_drop(&p->lock);
 	return n;
 }

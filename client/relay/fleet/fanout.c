@@ -7,6 +7,7 @@
 
 #include "client/relay/fleet/mirrors.h"
 #include "client/relay/fleet/transfers.h"
+#include "client/relay/locks.h"
 #include "client/relay/serve/range.h"
 #include "proto/base/list.h"
 #include "proto/base/own.h"
@@ -84,7 +85,7 @@ void fanout_set_own(struct fanout *f, const char *name, const struct announcemen
 {
 	struct own *own;
 
-	pthread_mutex_lock(&f->lock);
+	lock_take(&f->lock, LOCK_FANOUT);
 	own = find_own(f, name);
 	if (own && says) {
 		own->says = *says;
@@ -95,18 +96,18 @@ void fanout_set_own(struct fanout *f, const char *name, const struct announcemen
 	} else if (says) {
 		add_own(f, name, says);
 	}
-	pthread_mutex_unlock(&f->lock);
+	lock_drop(&f->lock);
 }
 
 bool fanout_own(struct fanout *f, const char *name, struct announcement *ret)
 {
 	const struct own *own;
 
-	pthread_mutex_lock(&f->lock);
+	lock_take(&f->lock, LOCK_FANOUT);
 	own = find_own(f, name);
 	if (own)
 		*ret = own->says;
-	pthread_mutex_unlock(&f->lock);
+	lock_drop(&f->lock);
 	return own;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "client/relay/fleet/mirrors.h"
 
+#include "client/relay/locks.h"
 #include "proto/base/clock.h"
 #include "proto/base/list.h"
 
@@ -136,7 +137,7 @@ void mirrors_note(struct mirrors *m, const char *etag, const struct announcement
 
 	if (strlen(etag) >= ETAG_MAX)
 		return;
-	pthread_mutex_lock(&m->lock);
+	lock_take(&m->lock, LOCK_MIRRORS);
 	mirror = find(m, a->url);
 	if (mirror) {
 		list_drop(&mirror->link);
@@ -153,7 +154,7 @@ void mirrors_note(struct mirrors *m, const char *etag, const struct announcement
 		memcpy(mirror->etag, etag, strlen(etag) + 1);
 		list_insert(&m->list, &mirror->link);
 	}
-	pthread_mutex_unlock(&m->lock);
+	lock_drop(&m->lock);
 }
 
 /* Who is looked for. */
@@ -233,7 +234,7 @@ size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announce
 	const struct mirror *chosen[MIRRORS_NAMED];
 	size_t n;
 
-	pthread_mutex_lock(&m->lock);
+	lock_take(&m->lock, LOCK_MIRRORS);
 	forget_old(m, clock_monotonic_ns());
 	n = choose_young(m, &s, chosen);
 	n = choose_by_chance(m, &s, chosen, n);
@@ -244,7 +245,7 @@ size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announce
 		n = choose_by_chance(m, &s, chosen, n);
 	for (size_t i = 0; i < n; i++)
 		ret[i] = chosen[i]->says;
-	pthread_mutex_unlock(&m->lock);
+	lock_drop(&m->lock);
 	return n;
 }
 

@@ -12,6 +12,7 @@
 #include "client/gpushm_load_private.h"
 #include "client/gpushm_private.h"
 #include "client/relay/fleet/route.h"
+#include "client/relay/locks.h"
 #include "proto/base/clock.h"
 #include "proto/base/list.h"
 #include "proto/base/own.h"
@@ -283,7 +284,10 @@ static int pull_now(struct pull *p, struct gpushm *c)
 static int pull_once(struct pull *p)
 {
 	struct gpushm *c = NULL;
-	int r = gpushm_connect(p->of->socket, &c);
+	int r;
+
+	lock_assert_none_from(LOCKS_RELAY);
+	r = gpushm_connect(p->of->socket, &c);
 
 	/* -ENOENT is a source that does not have the buffer yet. */
 	if (r < 0)
@@ -389,10 +393,10 @@ static void sleep_before_retry(struct pull *p, enum pulls_cause cause)
 					   .tv_nsec = (long)(until % 1000000000u) };
 	int r = 0;
 
-	pthread_mutex_lock(&p->of->lock);
+	lock_take(&p->of->lock, LOCK_PULLS);
 	while (!is_woken(p) && r == 0)
 		r = pthread_cond_timedwait(&p->of->changed, &p->of->lock, &deadline);
-	pthread_mutex_unlock(&p->of->lock);
+	lock_drop(&p->of->lock);
 	p->retry_ms = 2 * pause < max ? 2 * pause : max;
 }
 
@@ -488,14 +492,14 @@ static bool has_work(struct pull *p)
 	struct pulls *all = p->of;
 	bool has = false;
 
-	pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock, LOCK_PULLS);
 	if (!find_section(all->config, p->name)) {
 		free_pull(p);
 	} else {
 		take_section(p);
 		has = p->runs = !p->done;
 	}
-	pthread_mutex_unlock(&all->lock);
+	lock_drop(&all->lock);
 	return has;
 }
 
@@ -577,7 +581,7 @@ int pulls_use(struct pulls *all, struct config *config)
 {
 	int r = 0;
 
-	pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock, LOCK_PULLS);
 	config_release(all->config);
 	all->config = config_ref(config);
 	end_others(all);
@@ -587,7 +591,7 @@ int pulls_use(struct pulls *all, struct config *config)
 		r = start_thread(repeat_announcements, all);
 		all->announces = r == 0;
 	}
-	pthread_mutex_unlock(&all->lock);
+	lock_drop(&all->lock);
 	return r;
 }
 

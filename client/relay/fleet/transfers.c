@@ -4,6 +4,7 @@
  */
 #include "client/relay/fleet/transfers.h"
 
+#include "client/relay/locks.h"
 #include "proto/base/clock.h"
 #include "proto/base/list.h"
 
@@ -166,12 +167,12 @@ uint64_t transfers_refused_ns(struct transfers *t, const char *address, const ch
 	uint64_t now = clock_monotonic_ns(), ns = 0;
 	const struct refusal *refusal;
 
-	pthread_mutex_lock(&t->lock);
+	lock_take(&t->lock, LOCK_TRANSFERS);
 	drop_old_refusals(t, now);
 	refusal = find_refusal(t, &key);
 	if (refusal)
 		ns = now - refusal->first_ns;
-	pthread_mutex_unlock(&t->lock);
+	lock_drop(&t->lock);
 	return ns;
 }
 
@@ -199,7 +200,7 @@ unsigned transfers_begin(struct transfers *t, const char *address, const char *e
 	struct transfer *transfer;
 	unsigned requests = 0;
 
-	pthread_mutex_lock(&t->lock);
+	lock_take(&t->lock, LOCK_TRANSFERS);
 	transfer = find(t, &key);
 	if (!transfer)
 		transfer = add(t, &key, max);
@@ -207,7 +208,7 @@ unsigned transfers_begin(struct transfers *t, const char *address, const char *e
 		requests = ++transfer->requests;
 	else
 		note_refusal(t, &key);
-	pthread_mutex_unlock(&t->lock);
+	lock_drop(&t->lock);
 	return requests;
 }
 
@@ -216,20 +217,20 @@ void transfers_end(struct transfers *t, const char *address, const char *etag)
 	const struct key key = key_of(address, etag);
 	struct transfer *transfer;
 
-	pthread_mutex_lock(&t->lock);
+	lock_take(&t->lock, LOCK_TRANSFERS);
 	transfer = find(t, &key);
 	if (transfer && transfer->requests > 0 && --transfer->requests == 0)
 		transfer->ended_ns = clock_monotonic_ns();
-	pthread_mutex_unlock(&t->lock);
+	lock_drop(&t->lock);
 }
 
 size_t transfers_count(struct transfers *t)
 {
 	size_t n;
 
-	pthread_mutex_lock(&t->lock);
+	lock_take(&t->lock, LOCK_TRANSFERS);
 	drop_ended(t);
 	n = t->n;
-	pthread_mutex_unlock(&t->lock);
+	lock_drop(&t->lock);
 	return n;
 }

@@ -6,6 +6,7 @@
 #include "client/relay/offer/daemon_link.h"
 
 #include "client/gpushm_private.h"
+#include "client/relay/locks.h"
 #include "proto/base/own.h"
 
 #include <pthread.h>
@@ -54,12 +55,12 @@ static struct daemon_question *take(struct daemon_link *l)
 {
 	struct daemon_question *q;
 
-	pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock, LOCK_LINK);
 	while (list_empty(&l->questions))
 		pthread_cond_wait(&l->put, &l->lock);
 	q = list_first(&l->questions, struct daemon_question, link);
 	list_drop(&q->link);
-	pthread_mutex_unlock(&l->lock);
+	lock_drop(&l->lock);
 	return q;
 }
 
@@ -68,6 +69,7 @@ static void *run(void *arg)
 	for (;;) {
 		struct daemon_question *q = take(arg);
 
+		lock_assert_none_from(LOCKS_RELAY);
 		q->done(q, q->ask ? ask(arg, q) : 0);
 	}
 	return NULL;
@@ -95,8 +97,8 @@ int daemon_link_start(const char *socket, struct daemon_link **ret)
 
 void daemon_link_put(struct daemon_link *l, struct daemon_question *q)
 {
-	pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock, LOCK_LINK);
 	list_insert(&l->questions, &q->link);
 	pthread_cond_signal(&l->put);
-	pthread_mutex_unlock(&l->lock);
+	lock_drop(&l->lock);
 }

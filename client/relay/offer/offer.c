@@ -12,6 +12,7 @@
 #include "client/common/clients.h"
 #include "client/gpushm_load_private.h"
 #include "client/gpushm_private.h"
+#include "client/relay/locks.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
@@ -106,9 +107,9 @@ struct offer *offer_new(struct daemon_link *link, const struct gpushm_stat *stat
 
 struct offer *offer_ref(struct offer *o)
 {
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	o->refs++;
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	return o;
 }
 
@@ -143,9 +144,9 @@ struct offer *offer_release(struct offer *o)
 
 	if (!o)
 		return NULL;
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	last = --o->refs == 0;
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	if (!last)
 		return NULL;
 	close_opened(o->link, o->opened);
@@ -168,15 +169,15 @@ uint64_t offer_id(struct offer *o)
 {
 	uint64_t id;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	id = o->id;
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	return id;
 }
 
 void offer_facts(struct offer *o, struct offer_facts *ret)
 {
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	*ret = (struct offer_facts){ .name = o->name,
 				     .id = o->id,
 				     .bytes = o->bytes,
@@ -187,7 +188,7 @@ void offer_facts(struct offer *o, struct offer_facts *ret)
 	memcpy(ret->etag, o->etag, sizeof(ret->etag));
 	memcpy(ret->content, o->content, sizeof(ret->content));
 	memcpy(ret->why, o->why, sizeof(ret->why));
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 }
 
 /* ---- the mapping ---- */
@@ -228,9 +229,9 @@ static int ask_open(struct gpushm *c, struct daemon_question *q)
 	}
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	o->opened = take_ptr(p);
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	return 0;
 }
 
@@ -274,10 +275,10 @@ static int ask_attrs(struct gpushm *c, struct daemon_question *q)
 		r = fresh ? 0 : gpushm_private_fail(ENOMEM, "out of memory");
 	}
 	if (fresh) {
-		pthread_mutex_lock(&o->lock);
+		lock_take(&o->lock, LOCK_OFFER);
 		o->attrs = fresh;
 		o->n_attrs = stat->n_attrs;
-		pthread_mutex_unlock(&o->lock);
+		lock_drop(&o->lock);
 	}
 	gpushm_free(stat);
 	return r;
@@ -298,7 +299,7 @@ static void take_answer(struct daemon_question *q, int r)
 {
 	struct offer *o = offer_of(q);
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	keep_why(o, r);
 	o->answers++;
 	o->answer = r;
@@ -307,7 +308,7 @@ static void take_answer(struct daemon_question *q, int r)
 	o->used_ns = clock_monotonic_ns();
 	o->busy = false;
 	pthread_cond_broadcast(&o->changed);
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	offer_release(o);
 }
 
@@ -371,11 +372,11 @@ int offer_attrs(struct offer *o, struct MHD_Connection *reader, const struct man
 {
 	int r;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	r = has_attrs(o) ? 0 : ask(o, has_attrs, ask_attrs, reader);
 	*ret = o->attrs;
 	*ret_n = o->n_attrs;
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	return r;
 }
 
@@ -390,7 +391,7 @@ int offer_enter(struct offer *o, struct MHD_Connection *reader, const struct map
 {
 	int r;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	r = ask(o, is_ready, ask_open, reader);
 	if (r == 0 && o->pull)
 		r = gpushm_private_fail(EBUSY, "buffer \"%s\" is being pulled", o->name);
@@ -398,7 +399,7 @@ int offer_enter(struct offer *o, struct MHD_Connection *reader, const struct map
 		o->opened->readers++;
 		*ret = &o->opened->m;
 	}
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	return r;
 }
 
@@ -407,10 +408,10 @@ void offer_leave(struct offer *o, const struct mapping *m)
 	struct opened *p = opened_of(m);
 	bool last;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	last = --p->readers == 0 && o->opened != p;
 	o->used_ns = clock_monotonic_ns();
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	if (last)
 		close_opened(o->link, p);
 }
@@ -419,9 +420,9 @@ bool offer_is_open(struct offer *o)
 {
 	bool open;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	open = o->opened || o->busy || o->pull;
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	return open;
 }
 
@@ -429,13 +430,13 @@ void offer_close_idle(struct offer *o, uint64_t idle_ns)
 {
 	struct opened *p = NULL;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	if (o->opened && o->opened->readers == 0 && !o->busy &&
 	    (o->transient || clock_monotonic_ns() - o->used_ns >= idle_ns)) {
 		p = o->opened;
 		o->opened = NULL;
 	}
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	close_opened(o->link, p);
 }
 
@@ -519,7 +520,7 @@ static int compute_once(struct offer *o, struct MHD_Connection *reader,
 	struct opened *p;
 	int r = 0;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	if (o->why[0])
 		r = gpushm_private_fail(o->why_error, "%s", o->why);
 	while (r == 0 && (o->busy || !done(o))) {
@@ -533,9 +534,9 @@ static int compute_once(struct offer *o, struct MHD_Connection *reader,
 		p = o->opened;
 		p->readers++;
 		o->busy = true;
-		pthread_mutex_unlock(&o->lock);
+		lock_drop(&o->lock);
 		r = compute(&p->m, &of);
-		pthread_mutex_lock(&o->lock);
+		lock_take(&o->lock, LOCK_OFFER);
 		if (r == 0)
 			r = accept(o, &p->m, &of);
 		keep_why(o, r);
@@ -544,7 +545,7 @@ static int compute_once(struct offer *o, struct MHD_Connection *reader,
 		o->busy = false;
 		pthread_cond_broadcast(&o->changed);
 	}
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	free(of.blocks);
 	return r;
 }
@@ -595,23 +596,23 @@ static int begin_hashing(struct offer *o, struct MHD_Connection *reader, bool *r
 {
 	int r;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	r = await_end(o, &o->hashing, reader);
 	*ret = r == 0 && !o->has_sha256;
 	o->hashing |= *ret;
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	return r;
 }
 
 static void end_hashing(struct offer *o, int r, const unsigned char hash[SHA256_DIGEST_SIZE])
 {
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	if (r == 0)
 		memcpy(o->sha256, hash, sizeof(o->sha256));
 	o->has_sha256 = r == 0;
 	o->hashing = false;
 	pthread_cond_broadcast(&o->changed);
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 }
 
 /* One thread hashes half a GB a second: nobody else waits for it, as they would if it were busy. */
@@ -700,34 +701,34 @@ bool offer_is_pulled(struct offer *o)
 {
 	bool pulled;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	pulled = o->pull;
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	return pulled;
 }
 
 void offer_pull_block(struct offer *o, uint64_t block)
 {
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	if (o->pull && block < o->n_blocks) {
 		o->pull->there[block] = true;
 		pthread_cond_broadcast(&o->changed);
 	}
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 }
 
 void offer_pull_end(struct offer *o, int result)
 {
 	struct pull *p;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	p = o->pull;
 	o->pull_failed = result < 0;
 	o->pull = NULL;
 	pthread_cond_broadcast(&o->changed);
 	while (p && p->readers > 0)
 		pthread_cond_wait(&o->changed, &o->lock);
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	free_pull(p);
 }
 
@@ -754,7 +755,7 @@ static int read_pulled(struct offer *o, uint64_t offset, void *to, size_t n,
 	struct pull *p;
 	int r = 1;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	while (o->pull && reader && !is_there(o, offset, n) && !clients_has_gone(reader))
 		await_change(o);
 	p = o->pull;
@@ -765,14 +766,14 @@ static int read_pulled(struct offer *o, uint64_t offset, void *to, size_t n,
 		p->readers++;
 	else if (o->pull_failed)
 		r = gpushm_private_fail(ECANCELED, "the pull of \"%s\" has failed", o->name);
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	if (!p)
 		return r;
 	r = gpushm_private_mapping_read(&p->m, offset, to, n);
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	p->readers--;
 	pthread_cond_broadcast(&o->changed);
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	return r;
 }
 
@@ -780,9 +781,9 @@ bool offer_has(struct offer *o, uint64_t offset)
 {
 	bool has;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFER);
 	has = !o->pull || is_there(o, offset, 1);
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	return has;
 }
 

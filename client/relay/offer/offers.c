@@ -8,6 +8,7 @@
 
 #include "client/gpushm_events.h"
 #include "client/gpushm_private.h"
+#include "client/relay/locks.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
@@ -79,14 +80,14 @@ struct offer *offers_find(struct offers *o, const char *name, const char *etag)
 {
 	struct offer *found = NULL, **at;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFERS);
 	for (size_t i = 0; etag && !found && i < o->n_retired; i++)
 		if (strcmp(offer_name(o->retired[i]), name) == 0 && has_etag(o->retired[i], etag))
 			found = offer_ref(o->retired[i]);
 	at = found ? NULL : find(o->items, o->n, name);
 	if (at)
 		found = offer_ref(*at);
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	return found;
 }
 
@@ -94,12 +95,12 @@ int offers_list(struct offers *o, struct offer ***ret, size_t *ret_n)
 {
 	struct offer **list;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFERS);
 	list = calloc(o->n + 1, sizeof(struct offer *));
 	for (size_t i = 0; list && i < o->n; i++)
 		list[i] = offer_ref(o->items[i]);
 	*ret_n = o->n;
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	*ret = list;
 	return list ? 0 : -ENOMEM;
 }
@@ -186,18 +187,19 @@ static int refresh(struct offers *o, struct gpushm *c)
 	uint64_t list;
 	int r;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFERS);
 	list = ++o->lists;
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
+	lock_assert_none_from(LOCKS_RELAY);
 	r = gpushm_list(c, NULL, 0, &stats, &n);
 	config = config_current();
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFERS);
 	o->known |= r == 0;
 	if (r == 0 && list > o->list)
 		r = set_list(o, config, stats, n);
 	if (r == 0 && list > o->list)
 		o->list = list;
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	config_release(config);
 	gpushm_free(stats);
 	return r;
@@ -239,10 +241,10 @@ static int start_events(struct gpushm *c, uint64_t *last)
 
 static void note_try(struct offers *o)
 {
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFERS);
 	o->tried = true;
 	pthread_cond_broadcast(&o->changed);
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 }
 
 /* Follows one daemon until it has gone. Returns why. */
@@ -290,10 +292,10 @@ static void await_first_try(struct offers *o)
 					   .tv_nsec = (long)(until % 1000000000u) };
 	int r = 0;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFERS);
 	while (!o->tried && r == 0)
 		r = pthread_cond_timedwait(&o->changed, &o->lock, &deadline);
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 }
 
 int offers_start(const struct config *config, struct offers **ret)
@@ -326,9 +328,9 @@ bool offers_known(struct offers *o)
 {
 	bool known;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFERS);
 	known = o->known;
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	return known;
 }
 
@@ -378,11 +380,11 @@ struct offer *offers_wait(struct offers *o, const char *name, uint64_t until_ns,
 		next = next < until_ns ? next : until_ns;
 		deadline = (struct timespec){ .tv_sec = (time_t)(next / 1000000000u),
 					      .tv_nsec = (long)(next % 1000000000u) };
-		pthread_mutex_lock(&o->lock);
+		lock_take(&o->lock, LOCK_OFFERS);
 		/* It may have changed since it was looked up. */
 		if ((find(o->items, o->n, name) ? *find(o->items, o->n, name) : NULL) == is)
 			pthread_cond_timedwait(&o->changed, &o->lock, &deadline);
-		pthread_mutex_unlock(&o->lock);
+		lock_drop(&o->lock);
 		offer_release(is);
 	}
 }
@@ -393,7 +395,7 @@ static void drop_retired(struct offers *o)
 {
 	size_t kept = 0;
 
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFERS);
 	for (size_t i = 0; i < o->n_retired; i++) {
 		if (offer_is_open(o->retired[i]))
 			o->retired[kept++] = o->retired[i];
@@ -401,7 +403,7 @@ static void drop_retired(struct offers *o)
 			offer_release(o->retired[i]);
 	}
 	o->n_retired = kept;
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 }
 
 void offers_tick(struct offers *o)
@@ -416,10 +418,10 @@ void offers_tick(struct offers *o)
 		offer_release(list[i]);
 	}
 	free(list);
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFERS);
 	for (size_t i = 0; i < o->n_retired; i++)
 		offer_close_idle(o->retired[i], RETIRED_IDLE_NS);
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	drop_retired(o);
 }
 
@@ -452,10 +454,10 @@ struct offer *offers_pull_begin(struct offers *o, const char *name, const struct
 
 	if (!offer)
 		return NULL;
-	pthread_mutex_lock(&o->lock);
+	lock_take(&o->lock, LOCK_OFFERS);
 	r = put(o, offer);
 	pthread_cond_broadcast(&o->changed);
-	pthread_mutex_unlock(&o->lock);
+	lock_drop(&o->lock);
 	if (r == 0)
 		return offer;
 	offer_pull_end(offer, -ENOMEM);

@@ -7,6 +7,7 @@
 
 #include "client/common/clients.h"
 #include "client/relay/fleet/fanout.h"
+#include "client/relay/locks.h"
 #include "client/relay/serve/range.h"
 #include "proto/base/clock.h"
 #include "proto/base/list.h"
@@ -154,7 +155,7 @@ static bool begin_wait(struct waiter *w)
 	const struct waiter *other;
 	bool may;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCK_WAITERS);
 	list_foreach (other, &waiters, link) {
 		n++;
 		of_address += strcmp(other->x->peer->address, w->x->peer->address) == 0;
@@ -163,15 +164,15 @@ static bool begin_wait(struct waiter *w)
 	      of_address < (c->max_connections_per_address + 1) / 2;
 	if (may)
 		list_insert(&waiters, &w->link);
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 	return may;
 }
 
 static void end_wait(struct waiter *w)
 {
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCK_WAITERS);
 	list_drop(&w->link);
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 }
 
 static bool is_wanted(void *user, struct offer *is)

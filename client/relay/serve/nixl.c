@@ -7,6 +7,7 @@
 
 #include "client/gpushm_load_private.h"
 #include "client/gpushm_private.h"
+#include "client/relay/locks.h"
 #include "proto/base/clock.h"
 #include "proto/base/list.h"
 #include "proto/base/own.h"
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #define SESSIONS_MAX 32u
 #define SESSIONS_OF_ADDRESS_MAX 4u
@@ -188,7 +190,7 @@ static int make_region(struct offer *o, struct MHD_Connection *reader, struct re
 /* ---- sessions ---- */
 
 /* Called with the lock held, as end(). What NIXL has to do for the end of a region takes long, and
- * is nixl_tick()'s. */
+ * is another thread's. */
 static void unlist(struct session *s)
 {
 	struct region *r = s->region;
@@ -269,8 +271,8 @@ static int begin(const struct exchange *x, struct offer *o, struct session **ret
 	struct session *s = session_new(x);
 	int r = s ? 0 : gpushm_private_fail(ENOMEM, "out of memory for NIXL");
 
-	pthread_mutex_lock(&making);
-	pthread_mutex_lock(&lock);
+	lock_take(&making, LOCK_NIXL_MAKING);
+	lock_take(&lock, LOCK_NIXL);
 	if (r == 0 && !has_room(x))
 		r = gpushm_private_fail(EBUSY,
 					"the relay has %u sessions of NIXL, %u of one address at "
@@ -279,15 +281,15 @@ static int begin(const struct exchange *x, struct offer *o, struct session **ret
 	shared = r == 0 ? find_region(o) : NULL;
 	if (shared)
 		enlist(s, shared, NULL);
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 	if (r == 0 && !shared) {
 		r = make_region(o, x->http, &made);
-		pthread_mutex_lock(&lock);
+		lock_take(&lock, LOCK_NIXL);
 		if (r == 0)
 			enlist(s, NULL, made);
-		pthread_mutex_unlock(&lock);
+		lock_drop(&lock);
 	}
-	pthread_mutex_unlock(&making);
+	lock_drop(&making);
 	if (r < 0)
 		free(s);
 	else
@@ -300,7 +302,7 @@ static struct session *enter(const struct exchange *x, const char *id)
 {
 	struct session *s, *found = NULL;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCK_NIXL);
 	list_foreach (s, &sessions, link)
 		if (!s->ended && strcmp(s->id, id) == 0 && strcmp(s->name, x->name) == 0)
 			found = s;
@@ -308,21 +310,21 @@ static struct session *enter(const struct exchange *x, const char *id)
 		found->users++;
 		found->used_ms = clock_monotonic_ms();
 	}
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 	return found;
 }
 
 static void leave(struct session *s, bool ends)
 {
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCK_NIXL);
 	s->users--;
 	s->used_ms = clock_monotonic_ms();
 	if (ends || s->ended)
 		end(s);
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 }
 
-void nixl_tick(void)
+static void end_unused(void)
 {
 	struct list done;
 	uint64_t now = clock_monotonic_ms();
@@ -330,14 +332,21 @@ void nixl_tick(void)
 	struct region *r;
 
 	list_init(&done);
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCK_NIXL);
 	list_foreach (s, &sessions, link)
 		if (!s->ended && s->users == 0 && now - s->used_ms > idle_s * 1000ull)
 			end(s);
 	list_move(&ended, &done);
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 	list_drain (r, &done, link)
 		region_free(r);
+}
+
+static void *run(void *unused)
+{
+	for (;; sleep(1))
+		end_unused();
+	return NULL;
 }
 
 void nixl_count(unsigned *ret_sessions, unsigned *ret_regions)
@@ -345,11 +354,11 @@ void nixl_count(unsigned *ret_sessions, unsigned *ret_regions)
 	struct region *r;
 
 	*ret_regions = 0;
-	pthread_mutex_lock(&lock);
+	lock_take(&lock, LOCK_NIXL);
 	*ret_sessions = n_sessions;
 	list_foreach (r, &regions, link)
 		*ret_regions += 1;
-	pthread_mutex_unlock(&lock);
+	lock_drop(&lock);
 }
 
 /* ---- requests ---- */
@@ -521,10 +530,10 @@ enum MHD_Result nixl_post(const struct exchange *x)
 void nixl_prepare(const struct config *c)
 {
 	struct nixl_found l;
+	pthread_t thread;
 
 	if (!c->nixl)
 		return;
-	is_on = true;
 	idle_s = c->nixl_idle;
 	reads_gpus = c->nixl_gpu;
 	/* UCX would catch signals, and put hooks into the code of mmap(), for memory that is sent
@@ -536,4 +545,7 @@ void nixl_prepare(const struct config *c)
 		fprintf(stderr, "gpushm-relay: nixl=yes, but %s\n", gpushm_error());
 	else
 		fprintf(stderr, "gpushm-relay: NIXL %s: %s\n", l.version, l.path);
+	is_on = pthread_create(&thread, NULL, run, NULL) == 0;
+	if (is_on)
+		pthread_detach(thread);
 }

@@ -16,13 +16,11 @@
 #include "client/relay/serve/exchange.h"
 
 /* Before other threads start: it sets what UCX reads from the environment, and says on stderr if
- * the configuration wants NIXL and this machine has none. */
+ * the configuration wants NIXL and this machine has none. Starts the thread that ends sessions
+ * which nobody uses. */
 void nixl_prepare(const struct config *c);
 
 enum MHD_Result nixl_post(const struct exchange *x);
-
-/* Call it each second: ends sessions that nobody uses. */
-void nixl_tick(void);
 
 /* How many sessions there are, and how many pieces of memory NIXL knows for them. */
 void nixl_count(unsigned *ret_sessions, unsigned *ret_regions);
