@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The relay's locks in the order in which they are taken; gpushm-internals(7) says what each
- * covers. No lock is held over a request to the daemon: all are free for the thread that handles
- * signals, but LOCK_NIXL_MAKING, which that thread does not take.
+ * covers. None is held while a thread waits for the daemon, but LOCK_NIXL_MAKING, which the thread
+ * that handles signals does not take.
  */
 #pragma once
 

@@ -36,9 +36,9 @@ struct offers {
 	struct offer **retired; /* owned: had a name, and are still open */
 	size_t n_retired;
 	bool tried, known; /* to get the daemon's list; and it was got */
-	uint64_t lists;	   /* that were asked for */
-	uint64_t
-		list; /* the one that the items are of: an earlier one that comes late is dropped */
+	/* Lists that the daemon was asked for, and the last of them that has come: one that was
+	 * asked for before it is dropped. */
+	uint64_t asked, last;
 };
 
 /* ---- the table ---- */
@@ -188,17 +188,17 @@ static int refresh(struct offers *o, struct gpushm *c)
 	int r;
 
 	lock_take(&o->lock, LOCK_OFFERS);
-	list = ++o->lists;
+	list = ++o->asked;
 	lock_drop(&o->lock);
 	lock_assert_none_from(LOCKS_RELAY);
 	r = gpushm_list(c, NULL, 0, &stats, &n);
 	config = config_current();
 	lock_take(&o->lock, LOCK_OFFERS);
 	o->known |= r == 0;
-	if (r == 0 && list > o->list)
+	if (r == 0 && list > o->last)
 		r = set_list(o, config, stats, n);
-	if (r == 0 && list > o->list)
-		o->list = list;
+	if (r == 0 && list > o->last)
+		o->last = list;
 	lock_drop(&o->lock);
 	config_release(config);
 	gpushm_free(stats);
