@@ -9,6 +9,8 @@
 #include "daemon/ipc/service.h"
 #include "proto/base/own.h"
 
+#include <unistd.h>
+
 /* ---- HELLO ---- */
 
 static const Gpushm__Proto__Limits limits = {
@@ -43,6 +45,7 @@ static int fill_hello(struct reply *reply, struct session *s, bool status_page, 
 	SET(m, rename, true);
 	SET(m, streams, true);
 	SET(m, session, s->process->session);
+	SET(m, pid, getpid());
 	if (status_page && service->catalog.page) {
 		SET(m, board_fd, true);
 		reply->fds[reply->n_fds++] = service->catalog.page->fd_read_only;
