@@ -39,11 +39,11 @@
  * child every function that takes one returns -ECHILD. The child must connect anew. CUDA itself
  * does not survive a fork.
  *
- * Blocking. A function that "asks the daemon" makes a round trip of some 10 us, and waits for the
- * daemon's reply without a limit. If the daemon dies and systemd keeps what is published, the
- * function connects to the daemon's successor and goes on; else it returns -ECONNRESET. It stops
- * trying to connect after $GPUSHM_RECONNECT_MS (10,000), also where the socket exists but no daemon
- * replies. No function waits for the GPU unless its comment says so.
+ * Blocking. A function that "asks the daemon" makes a round trip of some 10 us, and has a deadline:
+ * gpushm_set_timeout(). If the daemon dies and systemd keeps what is published, the function
+ * connects to the daemon's successor and goes on; else it returns -ECONNRESET. It stops trying to
+ * connect after $GPUSHM_RECONNECT_MS (10,000), also where the socket exists but no daemon replies.
+ * No function waits for the GPU unless its comment says so.
  *
  * GPU context. A function that needs CUDA uses the calling thread's current context if that is of
  * the right device, else the device's primary context. It leaves the thread's current context as it
@@ -86,7 +86,7 @@ enum gpushm_access { GPUSHM_READ = 1, GPUSHM_WRITE = 2 };
 const char *gpushm_error(void);
 
 /* The daemon's code for that error as a word ("NOT_FOUND", "POOL_FULL", ...; gpushm-protocol(7)
- * lists them); "" for an error that the library itself found. Never NULL. */
+ * lists them); "NO_REPLY": there was no reply in time; "" for other errors. Never NULL. */
 const char *gpushm_error_code(void);
 
 /* The version of the loaded library: "0.2.0". */
@@ -115,8 +115,19 @@ int gpushm_connect(const char *socket_path, struct gpushm **ret);
  * NULL is allowed. Returns NULL. */
 struct gpushm *gpushm_disconnect(struct gpushm *c);
 
-/* The connection's socket, for poll(). If it is readable or hung up while no request is under way,
- * the daemon has gone; the next request reconnects or fails. Do not read, write or close it. */
+/* How long requests wait for the daemon's reply from now on, beside the time for which the caller
+ * lets the daemon wait, and in gpushm_create() 1 ms for each MiB. 0: without a limit. At first it
+ * is $GPUSHM_TIMEOUT_MS, or 60,000. After it a request returns -ETIMEDOUT with "NO_REPLY" as
+ * gpushm_error_code(), and gpushm_error() names the daemon's process and its state. The connection
+ * stays good: the next request waits, in its own time, for the late reply, and drops it; what that
+ * brings is given back. What changes something may happen all the same: look before you repeat it.
+ * gpushm_publish() may be repeated; a buffer that gpushm_describe() was for can only be discarded.
+ * 0; -EINVAL, -ECHILD. */
+int gpushm_set_timeout(struct gpushm *c, uint64_t timeout_ms);
+
+/* The connection's socket, for poll(). If it is hung up, or readable while no request is under way
+ * and no reply is late, the daemon has gone; the next request reconnects or fails. Do not read,
+ * write or close it. */
 int gpushm_fd(const struct gpushm *c);
 
 /* ------------------------------------------------- creating and publishing */
@@ -268,29 +279,24 @@ uint64_t gpushm_buffer_digest(const struct gpushm_buffer *b);
 /* As it is now. */
 enum gpushm_state gpushm_buffer_state(const struct gpushm_buffer *b);
 enum gpushm_access gpushm_buffer_access(const struct gpushm_buffer *b);
-/* 1: it was opened with GPUSHM_COPY_ON_WRITE. Its access is GPUSHM_WRITE then, and its lease is one
- * for reading. */
+/* 1: it was opened with GPUSHM_COPY_ON_WRITE: its access is GPUSHM_WRITE, its lease for reading. */
 int gpushm_buffer_copy_on_write(const struct gpushm_buffer *b);
 enum gpushm_kind gpushm_buffer_kind(const struct gpushm_buffer *b);
 /* The name of its pool. */
 const char *gpushm_buffer_pool(const struct gpushm_buffer *b);
 /* 1: the daemon does not know this lease any more, because it was started anew without it or the
- * memory was lost with its GPU. The mapping stays, but nothing keeps the memory for this process.
- */
+ * memory was lost with its GPU. The mapping stays, but nothing keeps the memory. */
 int gpushm_buffer_lost(const struct gpushm_buffer *b);
 /* 1: a process died while it had the buffer open for writing, and gpushm_clean() was not called
  * since. As it is now. */
 int gpushm_buffer_dirty(const struct gpushm_buffer *b);
-/* The name as the caller gave it, at last to gpushm_publish_as(). gpushm_rename() does not change
- * it. */
+/* As the caller gave it, at last to gpushm_publish_as(). gpushm_rename() does not change it. */
 const char *gpushm_buffer_name(const struct gpushm_buffer *b);
-/* The user who created it, as this process's user namespace has him; (uid_t)-1: it does not map
- * him. */
+/* The user who created it; (uid_t)-1: this process's user namespace does not map him. */
 uid_t gpushm_buffer_uid(const struct gpushm_buffer *b);
 /* This process's CUDA ordinal of the memory's GPU; -1 for host and pinned memory. */
 int gpushm_buffer_device(const struct gpushm_buffer *b);
-/* The CUDA ordinal of the calling thread's current context; -1: it has none, or the library has not
- * started the driver yet, which the first GPU or pinned buffer does. */
+/* The CUDA ordinal of the thread's current context; -1: none, or nothing has used a GPU so far. */
 int gpushm_current_device(void);
 
 /* The start of the memory. Device: a CUdeviceptr; NULL for host pools. Host: NULL for pools on a

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What libgpushm exports for libgpushm-load alone, under the version node GPUSHM_PRIVATE. It is not
- * installed, and may change with every version.
+ * What libgpushm exports for our other products alone, under the version node GPUSHM_PRIVATE. It is
+ * not installed, and may change with every version.
  */
 #pragma once
 
@@ -28,5 +28,10 @@ void gpushm_private_put_back(const struct gpushm_private_error *e);
  * the buffer is published or closed; -1: another kind of memory, less than 1 MiB, or not being
  * filled. */
 int gpushm_private_memory(const struct gpushm_buffer *b);
+
+/* From now on a request that waits for the daemon for longer than an instant asks this function,
+ * each 100 ms and after signals, with the connection's lock held. Not 0: the wait ends with -EINTR,
+ * as it does with -ETIMEDOUT when its time is over. */
+void gpushm_private_on_interrupt(int (*is_interrupted)(void));
 
 #pragma GCC visibility pop

@@ -59,11 +59,8 @@ int wire_send(int socket, const void *data, size_t len, const int *fds, size_t n
 		control_put(&control, &msg, fds, n_fds);
 
 	/* The kernel copies less for send(). */
-	do
-		n = n_fds > 0 ? sendmsg(socket, &msg, flags | MSG_NOSIGNAL)
-			      : send(socket, data, len, flags | MSG_NOSIGNAL);
-	while (n < 0 && errno == EINTR);
-
+	n = n_fds > 0 ? sendmsg(socket, &msg, flags | MSG_NOSIGNAL)
+		      : send(socket, data, len, flags | MSG_NOSIGNAL);
 	return n < 0 ? -errno : 0;
 }
 
@@ -110,9 +107,7 @@ int wire_recv_bytes(int socket, struct frame *f, int flags)
 	ssize_t n;
 
 	f->len = f->n_fds = 0;
-	do
-		n = recv(socket, f->data, sizeof(f->data), flags | MSG_TRUNC);
-	while (n < 0 && errno == EINTR);
+	n = recv(socket, f->data, sizeof(f->data), flags | MSG_TRUNC);
 	if (n < 0)
 		return -errno;
 	if (n == 0)
@@ -137,9 +132,7 @@ int wire_recv(int socket, struct frame *f, int flags)
 	int r;
 
 	f->len = f->n_fds = 0;
-	do
-		n = recvmsg(socket, &msg, flags | MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
+	n = recvmsg(socket, &msg, flags | MSG_CMSG_CLOEXEC);
 	if (n < 0)
 		return -errno;
 

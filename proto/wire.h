@@ -19,12 +19,14 @@ struct frame {
 };
 
 /* Sends len bytes and lends n_fds fds to the kernel for the call. Never raises SIGPIPE. flags:
- * MSG_DONTWAIT or 0. 0; -EAGAIN (would block: park and poll for writing); -EMSGSIZE; -ETOOMANYREFS;
+ * MSG_DONTWAIT or 0. 0; -EAGAIN (would block, or the socket's SO_SNDTIMEO is over: poll for
+ * writing); -EINTR (a signal came while it waited, and nothing was sent); -EMSGSIZE; -ETOOMANYREFS;
  * -errno. */
 int wire_send(int socket, const void *data, size_t len, const int *fds, size_t n_fds, int flags);
 
-/* Receives one datagram with its fds. 0 with f->len >= 1; -EAGAIN; -ECONNRESET at the end of the
- * stream or for an empty datagram; -EPROTO: the datagram was cut, or had more fds than a frame;
+/* Receives one datagram with its fds. 0 with f->len >= 1; -EAGAIN (nothing is there, or the
+ * socket's SO_RCVTIMEO is over); -EINTR (a signal came while it waited); -ECONNRESET at the end of
+ * the stream or for an empty datagram; -EPROTO: the datagram was cut, or had more fds than a frame;
  * -EMFILE: this process can't open so many fds, but the data are valid. On an error the fds are
  * closed. f->n_fds is valid only after success. */
 int wire_recv(int socket, struct frame *f, int flags);

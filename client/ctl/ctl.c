@@ -83,7 +83,7 @@ enum exit_code ctl_exit_code(int error)
 	case ENOENT:
 		return CTL_NOT_FOUND;
 	case ETIMEDOUT:
-		return CTL_TIMED_OUT;
+		return strcmp(gpushm_error_code(), "NO_REPLY") ? CTL_TIMED_OUT : CTL_NO_DAEMON;
 	case ECONNRESET:
 	case ECONNREFUSED:
 	case EPIPE:

@@ -22,7 +22,7 @@ enum exit_code {
 	CTL_FAILED = 1,	   /* refused by the daemon, or an input or output failed */
 	CTL_USAGE = 2,	   /* the command line is wrong */
 	CTL_NOT_FOUND = 3, /* no buffer, array or pool of that name */
-	CTL_NO_DAEMON = 4, /* no daemon can be reached, or it went away */
+	CTL_NO_DAEMON = 4, /* no daemon can be reached, or it went away, or does not reply */
 	CTL_TIMED_OUT = 5,
 	CTL_DIFFERS = 6, /* a buffer's contents differ from their digest */
 };

@@ -182,7 +182,8 @@ static int on_wait(void *user, const struct gpushm_load_progress *progress)
  * a relay's file that is broken. */
 static bool is_passing(int r)
 {
-	bool daemon = *gpushm_error_code();
+	const char *code = gpushm_error_code();
+	bool daemon = *code && strcmp(code, "NO_REPLY");
 
 	switch (-r) {
 	case ENOENT: /* the daemon means the pool, the relay the name */

@@ -181,14 +181,14 @@ static int check_server(int fd, const char *path, uid_t *ret)
 	return 0;
 }
 
-/* How long connect() waits while the listener's queue is full, and sendmsg() while the socket's
- * buffer is (socket(7), SO_SNDTIMEO). 0: without a limit. */
-static void limit_wait(int fd, uint64_t ms)
+/* SO_SNDTIMEO: how long connect() waits while the listener's queue is full, and send() while the
+ * socket's buffer is. SO_RCVTIMEO: how long recvmsg() waits (socket(7)). */
+static void limit_wait(int fd, int option, uint64_t ms)
 {
 	struct timeval t = { .tv_sec = (time_t)(ms / 1000u),
 			     .tv_usec = (suseconds_t)(ms % 1000u) * 1000 };
 
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
+	setsockopt(fd, SOL_SOCKET, option, &t, sizeof(t));
 }
 
 static int connect_in_time(int fd, const struct sockaddr_un *a, uint64_t wait_ms)
@@ -199,13 +199,14 @@ static int connect_in_time(int fd, const struct sockaddr_un *a, uint64_t wait_ms
 	do {
 		uint64_t left = clock_left_ms(deadline);
 
-		limit_wait(fd, left > 0 ? left : 1);
+		limit_wait(fd, SO_SNDTIMEO, left > 0 ? left : 1);
 		r = connect(fd, (const struct sockaddr *)a, sizeof(*a));
 	} while (r < 0 && errno == EINTR);
 	if (r < 0)
 		return error_set(errno == EAGAIN ? ECONNREFUSED : errno,
 				 "can't connect to %s: %m (%s)", a->sun_path, advice(errno));
-	limit_wait(fd, 0);
+	limit_wait(fd, SO_SNDTIMEO, ENDPOINT_BLOCK_MS);
+	limit_wait(fd, SO_RCVTIMEO, ENDPOINT_BLOCK_MS);
 	return 0;
 }
 

@@ -8,6 +8,10 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+/* A call of the socket blocks so long at most; then its caller looks whether its own time is over.
+ * A daemon that lives replies sooner, mostly. So a request has a deadline, and no call more. */
+#define ENDPOINT_BLOCK_MS 20u
+
 /* Connects to path, or by the rule of gpushm_connect() where it is NULL, and checks the server's
  * uid. While the listener's queue is full it waits, wait_ms at most and a millisecond at least;
  * then -ECONNREFUSED. The caller owns *ret_fd. 0 or -errno with gpushm_error() set. */

@@ -46,6 +46,17 @@ int error_set(int number, const char *format, ...)
 	return -number;
 }
 
+int error_set_no_reply(int number, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	set_text(format, ap);
+	va_end(ap);
+	last.code = "NO_REPLY";
+	return -number;
+}
+
 int error_set_text(int number, const char *text)
 {
 	size_t n = strnlen(text, sizeof(last.text) - 1);

@@ -26,6 +26,9 @@ static inline int error_null(const void *handle, const char *noun)
 	return handle ? 0 : error_set(EINVAL, "the %s is NULL", noun);
 }
 
+/* The same for a request without a reply: gpushm_error_code() is "NO_REPLY". */
+int error_set_no_reply(int number, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* Stores an error that the daemon sent: code is enum code; the text is not terminated. Returns
  * -code_to_errno(code). */
 int error_set_remote(int code, const void *text, unsigned long len);
@@ -34,7 +37,7 @@ int error_set_remote(int code, const void *text, unsigned long len);
 #define ERROR_TEXT_MAX 768u
 struct error {
 	char text[ERROR_TEXT_MAX];
-	const char *code; /* static; NULL: an error of the library */
+	const char *code; /* static; NULL: the library found it */
 };
 void error_keep(struct error *ret);
 void error_put_back(const struct error *e);

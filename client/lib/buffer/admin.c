@@ -42,15 +42,15 @@ static int call_rename(struct gpushm *c, const Gpushm__Proto__Request *request, 
 	Gpushm__Proto__Reply *reply;
 	uint64_t id, found;
 	struct error why;
-	bool repeated;
+	unsigned sends;
 	int r = find_id(c, from, &id);
 
 	if (r < 0)
 		return r;
-	r = request_call(c, request, &reply, &repeated);
+	r = request_call(c, request, &reply, &sends);
 	if (r == 0)
 		request_done(c);
-	if (r != -ENOENT || !repeated || id == 0)
+	if (r != -ENOENT || sends < 2 || id == 0)
 		return r;
 	error_keep(&why);
 	if (find_id(c, to, &found) == 0 && found == id)

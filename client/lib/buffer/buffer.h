@@ -37,10 +37,13 @@ struct gpushm_buffer {
 					  while the buffer is being filled */
 	uint64_t missed_since;	       /* gpushm_buffer_wait() finds no daemon since, in ms of
 					  CLOCK_MONOTONIC; 0: it does; under connection->lock */
-	bool not_kept;		       /* the daemon has no place for it at systemd */
-	bool discard;		       /* it is closed unpublished on purpose */
-	_Atomic bool ends_unused;      /* buffer_put_and_close(): buffer_put() ends it */
-	struct deferred deferred;      /* once closed */
+	bool spoilt;		       /* an array may be in the daemon's table alone */
+	enum gpushm_state tried;  /* gpushm_publish() ended without a reply; 0: it did not. Then
+				     published_name is the name that it was to get */
+	bool not_kept;		  /* the daemon has no place for it at systemd */
+	bool discard;		  /* it is closed unpublished on purpose */
+	_Atomic bool ends_unused; /* buffer_put_and_close(): buffer_put() ends it */
+	struct deferred deferred; /* once closed */
 };
 
 /* A buffer with a name and nothing else. NULL where memory is exhausted. */
@@ -70,8 +73,8 @@ int buffer_open_name(struct gpushm *c, const char *name, enum gpushm_access acce
 		     const struct gpushm_options *options, struct gpushm_buffer **ret);
 
 /* r of a request for a buffer that is being filled: -EBADF becomes -ECONNRESET with gpushm_error()
- * set where the buffer was lost with its daemon. repeated: as of request_call(). */
-int buffer_lost_with_daemon(const struct gpushm_buffer *b, int r, bool repeated);
+ * set where the buffer was lost with its daemon. sends: as of request_call(). */
+int buffer_lost_with_daemon(const struct gpushm_buffer *b, int r, unsigned sends);
 
 /* gpushm_discard() that is never deferred. */
 int buffer_discard(struct gpushm_buffer *b);

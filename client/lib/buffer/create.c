@@ -216,9 +216,9 @@ static bool batch_add(struct batch *batch, const struct gpushm_array_spec *spec)
 }
 
 /* A daemon's successor does not know what was being filled. */
-int buffer_lost_with_daemon(const struct gpushm_buffer *b, int r, bool repeated)
+int buffer_lost_with_daemon(const struct gpushm_buffer *b, int r, unsigned sends)
 {
-	if (r != -EBADF || !(repeated || b->lease.lost))
+	if (r != -EBADF || !(sends > 1 || b->lease.lost))
 		return r;
 	return buffer_error(b, ECONNRESET,
 			    "the daemon died while it was being filled: create it again");
@@ -229,7 +229,7 @@ static int batch_send(struct gpushm_buffer *b, struct batch *batch, uint32_t *kn
 {
 	Gpushm__Proto__Describe describe = GPUSHM__PROTO__DESCRIBE__INIT;
 	Gpushm__Proto__Reply *reply;
-	bool repeated;
+	unsigned sends;
 	int r;
 
 	describe.has_lease = true;
@@ -237,9 +237,10 @@ static int batch_send(struct gpushm_buffer *b, struct batch *batch, uint32_t *kn
 	describe.n_arrays = batch->n;
 	describe.arrays = batch->pointers;
 	r = request_call(b->connection, request_with(DESCRIBE, describe, &describe), &reply,
-			 &repeated);
+			 &sends);
+	b->spoilt = b->spoilt || request_in_doubt(r, sends);
 	if (r < 0)
-		return buffer_lost_with_daemon(b, r, repeated);
+		return buffer_lost_with_daemon(b, r, sends);
 	if (reply->described->arrays != *known + batch->n) {
 		buffer_error(b, EPROTO, "the daemon counts %u arrays instead of %zu",
 			     reply->described->arrays, *known + batch->n);
@@ -289,6 +290,14 @@ static int send_all(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
 	return 0;
 }
 
+/* A batch was sent, and there was no reply. */
+static int spoilt(const struct gpushm_buffer *b)
+{
+	return buffer_error(b, ECONNRESET,
+			    "the daemon has not replied to a gpushm_describe() of it: discard it, "
+			    "and create it again");
+}
+
 static int describe(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n)
 {
 	uint32_t known;
@@ -297,6 +306,8 @@ static int describe(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
 	if (!b->builder)
 		return error_set(EBUSY, "buffer \"%s\" is published: its arrays are fixed",
 				 b->name);
+	if (b->spoilt)
+		return spoilt(b);
 	known = table_builder_arrays(b->builder);
 	r = check_all(b, specs, n);
 	if (r == 0)
@@ -343,7 +354,7 @@ static int send_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, 
 	Gpushm__Proto__Describe describe = GPUSHM__PROTO__DESCRIBE__INIT;
 	Gpushm__Proto__Reply *reply;
 	struct attr_list list;
-	bool repeated;
+	unsigned sends;
 	int r;
 
 	describe.has_lease = true;
@@ -351,10 +362,10 @@ static int send_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, 
 	describe.n_attrs = fill_attrs(attrs, n, &list);
 	describe.attrs = list.pointers;
 	r = request_call(b->connection, request_with(DESCRIBE, describe, &describe), &reply,
-			 &repeated);
+			 &sends);
 	if (r == 0)
 		request_done(b->connection);
-	return buffer_lost_with_daemon(b, r, repeated);
+	return buffer_lost_with_daemon(b, r, sends);
 }
 
 /* All that can fail on this side is done before the daemon is asked. */
@@ -446,24 +457,40 @@ int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array
 
 /* ---- PUBLISH ---- */
 
+/* The daemon has published the buffer, so, and this process has had no reply: the daemon died
+ * before that, or was too late. */
+static bool was_published(const struct gpushm_buffer *b, enum gpushm_state state, const char *name,
+			  unsigned sends)
+{
+	return sends > 1 || (b->tried == state && !strcmp(b->published_name, name));
+}
+
+static void note_try(struct gpushm_buffer *b, enum gpushm_state state, const char *name)
+{
+	b->tried = state;
+	strcpy(b->published_name, name);
+}
+
 /* publish: has the new name, if the buffer gets one. */
 static int call_publish(struct gpushm_buffer *b, Gpushm__Proto__Publish publish,
 			enum gpushm_state state, uint64_t digest)
 {
+	/* It was a C string: request_set_name(). */
+	const char *name = publish.has_name ? (const char *)publish.name.data : "";
 	Gpushm__Proto__Reply *reply;
-	bool repeated;
+	unsigned sends;
 	int r;
 
 	publish.has_lease = publish.has_state = true;
 	publish.lease = b->lease.id;
 	publish.state = (Gpushm__Proto__State)state;
-	r = request_call(b->connection, request_with(PUBLISH, publish, &publish), &reply,
-			 &repeated);
-	/* The daemon died after it had published the buffer and before it replied. */
-	if (repeated && r == -EBUSY)
+	r = request_call(b->connection, request_with(PUBLISH, publish, &publish), &reply, &sends);
+	if (r == -EBUSY && was_published(b, state, name, sends))
 		return 0;
+	if (request_in_doubt(r, sends))
+		note_try(b, state, name);
 	if (r < 0)
-		return buffer_lost_with_daemon(b, r, repeated);
+		return buffer_lost_with_daemon(b, r, sends);
 	if (reply->published->digest != digest) {
 		buffer_error(b, EPROTO, "the daemon has another layout than this process");
 		return request_violated(b->connection);
@@ -479,7 +506,7 @@ static int publish_with(struct gpushm_buffer *b, Gpushm__Proto__Publish message,
 			enum gpushm_state state, struct image *table)
 {
 	uint64_t digest;
-	int r = map_synchronize(b->map);
+	int r = b->spoilt ? spoilt(b) : map_synchronize(b->map);
 
 	if (r < 0)
 		return error_set_about(-r, "buffer", b->name);

@@ -192,8 +192,7 @@ static int attach(struct gpushm_buffer *b, const Gpushm__Proto__Request *request
 /* Sends the CLOSE and does not wait for a reply, which would be of no use. A RECLAIM must not name
  * the lease any more, so the lease ends even if this CLOSE is lost. *ret_no_daemon: a reconnection
  * failed a short time ago, so the CLOSE was not sent. */
-static int post_close(struct gpushm *c, struct lease *l, const Gpushm__Proto__Request *request,
-		      bool *ret_no_daemon)
+static int post_close(struct gpushm *c, struct lease *l, bool discard, bool *ret_no_daemon)
 {
 	int r = connection_check_fork(c->generation);
 
@@ -201,7 +200,7 @@ static int post_close(struct gpushm *c, struct lease *l, const Gpushm__Proto__Re
 		return r;
 	lock_take(&c->lock, LOCK_CONNECTION);
 	list_drop(&l->link);
-	r = connection_post(c, request);
+	r = connection_end_lease(c, l->id, discard);
 	*ret_no_daemon = r == -ECONNRESET && c->broken && hello_gave_up_lately(c);
 	lock_drop(&c->lock);
 	return r;
@@ -211,16 +210,14 @@ static int close_lease(struct gpushm *c, struct lease *l, bool discard)
 {
 	Gpushm__Proto__Close close = GPUSHM__PROTO__CLOSE__INIT;
 	bool no_daemon = false;
-	int r;
+	int r = post_close(c, l, discard, &no_daemon);
 
-	close.has_lease = close.has_quiet = close.quiet = true;
-	close.lease = l->id;
-	close.has_discard = close.discard = discard;
-	r = post_close(c, l, request_with(CLOSE, close, &close), &no_daemon);
 	if (r != -ECONNRESET || no_daemon)
 		return r;
 	/* The daemon has gone: its successor confirms. */
-	close.has_quiet = close.quiet = false;
+	close.has_lease = true;
+	close.lease = l->id;
+	close.has_discard = close.discard = discard;
 	return request_ack(c, request_with(CLOSE, close, &close));
 }
 
@@ -394,10 +391,12 @@ static int close_or_defer(struct gpushm_buffer *b)
 	return defer_add(&b->deferred);
 }
 
-/* A buffer without a name can't be opened by anybody, published or not. */
+/* A buffer without a name can't be opened by anybody, published or not. The daemon may have
+ * published it, and its reply be late. */
 static bool is_unpublished(const struct gpushm_buffer *b)
 {
-	return b->state == GPUSHM_FILLING && !(buffer_word(b) & STATUS_PAGE_UNLINKED);
+	return b->state == GPUSHM_FILLING &&
+	       !(buffer_word(b) & (STATUS_PAGE_UNLINKED | STATUS_PAGE_SEALED | STATUS_PAGE_SHARED));
 }
 
 int gpushm_close(struct gpushm_buffer *b)

@@ -9,14 +9,34 @@
  * no further request: its connection has ended. After a hang-up the next request reconnects
  * (hello.h).
  *
+ * A request has a deadline. The socket's own (endpoint.h) bounds each call of the socket, so that a
+ * reply in time costs no call more; only one that is late is waited for with poll(). A late reply
+ * is still due on the socket, where the daemon allows one request in flight: the next request first
+ * receives and drops it. What each request may have done by then is in the table of rules.
+ *
  * Nothing here connects or maps memory.
  */
 #include "client/lib/link/connection.h"
 
+#include "client/gpushm_private.h"
+#include "client/lib/base/daemon_process.h"
 #include "client/lib/base/error.h"
 #include "client/lib/base/process.h"
+#include "proto/base/clock.h"
+#include "proto/base/grow.h"
 #include "proto/base/own.h"
 #include "proto/words.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+/* Longer than the daemon needs to see that a driver call does not return (driver-timeout, 30 s), so
+ * that it says so itself, and than a restart. */
+#define TIMEOUT_MS 60000u
+#define INTERRUPT_MS 100
 
 int connection_check_fork(uint64_t generation)
 {
@@ -32,11 +52,32 @@ int connection_check(const struct gpushm *c)
 	return r < 0 ? r : connection_check_fork(c->generation);
 }
 
+static int read_timeout(uint64_t *ret)
+{
+	const char *text = getenv("GPUSHM_TIMEOUT_MS");
+	char *end;
+
+	*ret = TIMEOUT_MS;
+	if (!text || !*text)
+		return 0;
+	errno = 0;
+	*ret = strtoull(text, &end, 10);
+	if (errno == 0 && *end == '\0' && text[0] >= '0' && text[0] <= '9')
+		return 0;
+	return error_set(EINVAL,
+			 "GPUSHM_TIMEOUT_MS=%s: a number of milliseconds is allowed, 0: no limit",
+			 text);
+}
+
 int connection_new(int *fd, uid_t server, const char *path, struct gpushm **ret)
 {
-	struct gpushm *c = calloc(1, sizeof(*c));
-	uint64_t generation = process_generation();
+	uint64_t generation = process_generation(), timeout_ms;
+	int r = read_timeout(&timeout_ms);
+	struct gpushm *c;
 
+	if (r < 0)
+		return r;
+	c = calloc(1, sizeof(*c));
 	if (c && path)
 		c->path = strdup(path);
 	if (!c || (path && !c->path) || generation == 0 || arena_init(&c->arena, UNPACK_MAX) < 0) {
@@ -47,6 +88,7 @@ int connection_new(int *fd, uid_t server, const char *path, struct gpushm **ret)
 	}
 	c->refs = 1;
 	c->generation = generation;
+	c->timeout_ms = timeout_ms;
 	c->server_uid = server;
 	list_init(&c->leases);
 	pthread_mutex_init(&c->lock, NULL);
@@ -80,6 +122,7 @@ struct gpushm *connection_unref(struct gpushm *c)
 	map_end();
 	status_map_free(c->pages);
 	free(c->path);
+	free(c->ended_leases);
 	close_fd(&c->socket);
 	arena_done(&c->arena);
 	pthread_mutex_destroy(&c->lock);
@@ -98,32 +141,46 @@ struct pool_info *connection_pool(const struct gpushm *c, uint32_t id)
 
 /* ---- one request, one reply ---- */
 
-static const Gpushm__Proto__Reply__ResultCase replies[] = {
-	[GPUSHM__PROTO__REQUEST__VERB_HELLO] = GPUSHM__PROTO__REPLY__RESULT_HELLO,
-	[GPUSHM__PROTO__REQUEST__VERB_CREATE] = GPUSHM__PROTO__REPLY__RESULT_ATTACH,
-	[GPUSHM__PROTO__REQUEST__VERB_DESCRIBE] = GPUSHM__PROTO__REPLY__RESULT_DESCRIBED,
-	[GPUSHM__PROTO__REQUEST__VERB_PUBLISH] = GPUSHM__PROTO__REPLY__RESULT_PUBLISHED,
-	[GPUSHM__PROTO__REQUEST__VERB_OPEN] = GPUSHM__PROTO__REPLY__RESULT_ATTACH,
-	[GPUSHM__PROTO__REQUEST__VERB_CLOSE] = GPUSHM__PROTO__REPLY__RESULT_DONE,
-	[GPUSHM__PROTO__REQUEST__VERB_UNLINK] = GPUSHM__PROTO__REPLY__RESULT_DONE,
-	[GPUSHM__PROTO__REQUEST__VERB_STAT] = GPUSHM__PROTO__REPLY__RESULT_STAT,
-	[GPUSHM__PROTO__REQUEST__VERB_LIST] = GPUSHM__PROTO__REPLY__RESULT_LIST,
-	[GPUSHM__PROTO__REQUEST__VERB_POOLS] = GPUSHM__PROTO__REPLY__RESULT_POOLS,
-	[GPUSHM__PROTO__REQUEST__VERB_STATUS] = GPUSHM__PROTO__REPLY__RESULT_STATUS,
-	[GPUSHM__PROTO__REQUEST__VERB_CLEAN] = GPUSHM__PROTO__REPLY__RESULT_DONE,
-	[GPUSHM__PROTO__REQUEST__VERB_FLUSH] = GPUSHM__PROTO__REPLY__RESULT_DONE,
-	[GPUSHM__PROTO__REQUEST__VERB_WATCH] = GPUSHM__PROTO__REPLY__RESULT_WATCHED,
-	/* A restart that succeeds hangs up: the only reply is an error. */
-	[GPUSHM__PROTO__REQUEST__VERB_RESTART] = GPUSHM__PROTO__REPLY__RESULT_ERROR,
-	[GPUSHM__PROTO__REQUEST__VERB_RECLAIM] = GPUSHM__PROTO__REPLY__RESULT_RECLAIMED,
-	[GPUSHM__PROTO__REQUEST__VERB_RENAME] = GPUSHM__PROTO__REPLY__RESULT_DONE,
-	[GPUSHM__PROTO__REQUEST__VERB_METRICS] = GPUSHM__PROTO__REPLY__RESULT_METRICS,
-	[GPUSHM__PROTO__REQUEST__VERB_EVENTS] = GPUSHM__PROTO__REPLY__RESULT_EVENTS,
-	[GPUSHM__PROTO__REQUEST__VERB_STREAM] = GPUSHM__PROTO__REPLY__RESULT_DONE,
-	[GPUSHM__PROTO__REQUEST__VERB_JOIN] = GPUSHM__PROTO__REPLY__RESULT_JOINED,
-	[GPUSHM__PROTO__REQUEST__VERB_PAGE] = GPUSHM__PROTO__REPLY__RESULT_PAGE,
-	[GPUSHM__PROTO__REQUEST__VERB_DROP] = GPUSHM__PROTO__REPLY__RESULT_DONE,
-	[GPUSHM__PROTO__REQUEST__VERB_STREAMS] = GPUSHM__PROTO__REPLY__RESULT_STREAMS,
+/* What is known where no reply came in time. */
+enum fate {
+	ASKS,	 /* the request changes nothing that outlives the connection */
+	BRINGS,	 /* a late reply brings a lease, which is given back then */
+	CHANGES, /* the daemon has carried it out, will do so, or has refused it */
+};
+
+static const struct request_rule {
+	const char *name;
+	Gpushm__Proto__Reply__ResultCase reply;
+	enum fate fate;
+} rules[] = {
+#define RULE(verb, result, fate)         \
+	[GPUSHM__PROTO__REQUEST__VERB_## \
+		verb] = { #verb, GPUSHM__PROTO__REPLY__RESULT_##result, fate }
+	RULE(HELLO, HELLO, ASKS),
+	RULE(CREATE, ATTACH, BRINGS),
+	RULE(DESCRIBE, DESCRIBED, CHANGES),
+	RULE(PUBLISH, PUBLISHED, CHANGES),
+	RULE(OPEN, ATTACH, BRINGS),
+	RULE(CLOSE, DONE, CHANGES),
+	RULE(UNLINK, DONE, CHANGES),
+	RULE(STAT, STAT, ASKS),
+	RULE(LIST, LIST, ASKS),
+	RULE(POOLS, POOLS, ASKS),
+	RULE(STATUS, STATUS, ASKS),
+	RULE(CLEAN, DONE, CHANGES),
+	RULE(FLUSH, DONE, CHANGES),
+	RULE(WATCH, WATCHED, ASKS),
+	RULE(RESTART, ERROR, CHANGES), /* one that succeeds hangs up: the only reply is an error */
+	RULE(RECLAIM, RECLAIMED, ASKS),
+	RULE(RENAME, DONE, CHANGES),
+	RULE(METRICS, METRICS, ASKS),
+	RULE(EVENTS, EVENTS, ASKS),
+	RULE(STREAM, DONE, CHANGES),
+	RULE(JOIN, JOINED, CHANGES),
+	RULE(PAGE, PAGE, ASKS),
+	RULE(DROP, DONE, CHANGES),
+	RULE(STREAMS, STREAMS, ASKS),
+#undef RULE
 };
 
 static int fail(struct gpushm *c, int r, const char *what)
@@ -135,6 +192,109 @@ static int fail(struct gpushm *c, int r, const char *what)
 	return error_set(ECONNRESET, "the daemon has gone (%s): connect again", strerror(-r));
 }
 
+/* ---- time ---- */
+
+uint64_t *connection_wait_of(const Gpushm__Proto__Request *request)
+{
+	switch (request->verb_case) {
+	case GPUSHM__PROTO__REQUEST__VERB_OPEN:
+		return request->open->has_wait_ms ? &request->open->wait_ms : NULL;
+	case GPUSHM__PROTO__REQUEST__VERB_STAT:
+		return request->stat->has_wait_ms ? &request->stat->wait_ms : NULL;
+	case GPUSHM__PROTO__REQUEST__VERB_CREATE:
+		return request->create->has_wait_ms ? &request->create->wait_ms : NULL;
+	case GPUSHM__PROTO__REQUEST__VERB_EVENTS:
+		return request->events->has_wait_ms ? &request->events->wait_ms : NULL;
+	default:
+		return NULL;
+	}
+}
+
+/* To pin or to clear memory takes up to 0.7 s for a GiB. */
+static uint64_t own_ms(const Gpushm__Proto__Request *request)
+{
+	const uint64_t *wait = connection_wait_of(request);
+	uint64_t ms = wait ? *wait : 0;
+
+	if (request->verb_case != GPUSHM__PROTO__REQUEST__VERB_CREATE)
+		return ms;
+	return __builtin_add_overflow(ms, request->create->size_bytes >> 20, &ms) ? UINT64_MAX : ms;
+}
+
+static uint64_t later(uint64_t since, uint64_t ms)
+{
+	uint64_t ns;
+
+	if (__builtin_mul_overflow(ms, 1000000u, &ns) || __builtin_add_overflow(ns, since, &ns))
+		return UINT64_MAX;
+	return ns;
+}
+
+uint64_t connection_deadline(const struct gpushm *c, uint64_t since)
+{
+	return c->timeout_ms ? later(since, c->timeout_ms) : UINT64_MAX;
+}
+
+static uint64_t deadline(const struct gpushm *c)
+{
+	return later(connection_deadline(c, c->sent_at), c->own_ms);
+}
+
+static int (*_Atomic interrupted)(void);
+
+void gpushm_private_on_interrupt(int (*is_interrupted)(void))
+{
+	interrupted = is_interrupted;
+}
+
+/* 0: the socket is ready, or the peer has gone. */
+static int await(const struct gpushm *c, short events, uint64_t until)
+{
+	int (*is_interrupted)(void) = interrupted;
+	int most = is_interrupted ? INTERRUPT_MS : INT_MAX;
+	struct pollfd p = { .fd = c->socket, .events = events };
+	uint64_t left;
+
+	while ((left = clock_left_ms(until)) > 0) {
+		if (poll(&p, 1, left < (uint64_t)most ? (int)left : most) > 0)
+			return 0;
+		if (is_interrupted && is_interrupted())
+			return -EINTR;
+	}
+	return -ETIMEDOUT;
+}
+
+/* Returns r. */
+static int no_reply(const struct gpushm *c, int r, uint64_t ms, const char *what, const char *fate)
+{
+	char process[160];
+
+	if (r == -EINTR)
+		return error_set(EINTR, "a signal has ended the wait for the daemon's reply%s",
+				 fate);
+	daemon_process_describe(c->socket, c->daemon_pid, process, sizeof(process));
+	return error_set_no_reply(ETIMEDOUT, "the daemon has not %s within %" PRIu64 " ms: %s%s",
+				  what, ms, process, fate);
+}
+
+/* The reply may still come. Returns r. */
+static int give_up(struct gpushm *c, int r)
+{
+	static const char *const fates[] = {
+		[ASKS] = "",
+		[BRINGS] = "; a buffer that it still brings is given back",
+		[CHANGES] = "; it may still do what was asked: look before you repeat it",
+	};
+	const struct request_rule *rule = &rules[c->verb];
+	char what[48];
+
+	c->late = true;
+	snprintf(what, sizeof(what), "replied to %s", rule->name);
+	return no_reply(c, r, c->timeout_ms + c->own_ms, what, fates[rule->fate]);
+}
+
+/* ---- sending ---- */
+
 /* These hold a few numbers and at most one checked name. To measure a message costs as much as to
  * pack it. */
 static bool always_fits(const Gpushm__Proto__Request *request)
@@ -144,8 +304,23 @@ static bool always_fits(const Gpushm__Proto__Request *request)
 	       request->verb_case == GPUSHM__PROTO__REQUEST__VERB_STAT;
 }
 
+/* Quiet CLOSEs that the daemon has not read may fill the socket. */
+static int send_in_time(struct gpushm *c, size_t n, uint64_t until)
+{
+	int r = wire_send(c->socket, c->sent, n, NULL, 0, until ? 0 : MSG_DONTWAIT);
+
+	while (r == -EAGAIN || r == -EINTR) {
+		r = await(c, POLLOUT, until);
+		if (r < 0)
+			return no_reply(c, r, c->timeout_ms, "read what was sent before",
+					"; this request was not sent");
+		r = wire_send(c->socket, c->sent, n, NULL, 0, MSG_DONTWAIT);
+	}
+	return r;
+}
+
 /* 0; -EPIPE: the daemon has hung up; else -errno with gpushm_error() set. */
-static int transmit(struct gpushm *c, const Gpushm__Proto__Request *request)
+static int transmit(struct gpushm *c, const Gpushm__Proto__Request *request, uint64_t until)
 {
 	size_t n = always_fits(request) ? 0 : gpushm__proto__request__get_packed_size(request);
 	int r;
@@ -153,38 +328,108 @@ static int transmit(struct gpushm *c, const Gpushm__Proto__Request *request)
 	if (n > sizeof(c->sent))
 		return error_set(EMSGSIZE, "the request has %zu bytes; a message has at most %u", n,
 				 FRAME_MAX);
-	c->expected = replies[request->verb_case];
 	n = gpushm__proto__request__pack(request, c->sent);
-	r = wire_send(c->socket, c->sent, n, NULL, 0, 0);
+	r = send_in_time(c, n, until);
 	if (r == -ENOMEM || r == -ENOBUFS)
 		return error_set(-r, "can't send to the daemon: %s", strerror(-r));
 	if (r == -EPIPE || r == -ECONNRESET)
 		return -EPIPE;
+	if (r == -ETIMEDOUT || r == -EINTR)
+		return r;
 	return r < 0 ? fail(c, r, "can't send") : 0;
 }
 
 int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request)
 {
-	int r = transmit(c, request);
+	int r;
 
+	c->verb = request->verb_case;
+	c->own_ms = own_ms(request);
+	c->sent_at = clock_monotonic_ns();
+	r = transmit(c, request, connection_deadline(c, c->sent_at));
 	/* A daemon that has hung up may have said why: the reader finds that in the socket. */
 	return r == -EPIPE ? 0 : r;
 }
 
-int connection_post(struct gpushm *c, const Gpushm__Proto__Request *request)
-{
-	int r = c->broken ? -EPIPE : transmit(c, request);
+/* ---- leases that end ---- */
 
+static int send_close(struct gpushm *c, uint64_t lease, bool discard, uint64_t until)
+{
+	Gpushm__Proto__Close close = GPUSHM__PROTO__CLOSE__INIT;
+	int r;
+
+	close.has_lease = close.has_quiet = close.quiet = true;
+	close.lease = lease;
+	close.has_discard = close.discard = discard;
+	r = transmit(c, request_with(CLOSE, close, &close), until);
 	return r == -EPIPE ? -ECONNRESET : r;
 }
 
-static int receive(struct gpushm *c, int flags)
+/* Without memory for its number the lease ends with this socket: the next connection does not
+ * reclaim it. */
+static void end_later(struct gpushm *c, uint64_t lease, bool discard)
+{
+	struct ended_lease *list = grow(c->ended_leases, c->n_ended_leases, sizeof(*list));
+
+	if (!list) {
+		c->broken = true;
+		return;
+	}
+	list[c->n_ended_leases++] = (struct ended_lease){ lease, discard };
+	c->ended_leases = list;
+}
+
+static int end_leases(struct gpushm *c, uint64_t until)
+{
+	while (c->n_ended_leases > 0) {
+		const struct ended_lease *e = &c->ended_leases[c->n_ended_leases - 1];
+		int r = send_close(c, e->id, e->discard, until);
+
+		if (r < 0) {
+			c->broken = c->broken || r == -ECONNRESET;
+			return r;
+		}
+		c->n_ended_leases--;
+	}
+	return 0;
+}
+
+int connection_end_lease(struct gpushm *c, uint64_t lease, bool discard)
+{
+	bool waits = !c->late && c->n_ended_leases == 0;
+	int r = c->broken ? -ECONNRESET : connection_settle(c, 0);
+
+	if (r == 0)
+		r = send_close(c, lease, discard,
+			       waits ? connection_deadline(c, clock_monotonic_ns()) : 0);
+	if (r != -ETIMEDOUT && r != -EINTR)
+		return r;
+	end_later(c, lease, discard);
+	return 0;
+}
+
+/* ---- receiving ---- */
+
+static int receive_once(struct gpushm *c, int flags)
 {
 	/* Where a daemon that has hung up left our request unread, the kernel reports that once,
 	 * ahead of what the daemon had sent (net/core/datagram.c). */
 	int r = wire_recv(c->socket, &c->frame, flags);
 	if (r == -ECONNRESET)
 		r = wire_recv(c->socket, &c->frame, flags);
+	return r;
+}
+
+static int receive(struct gpushm *c, int flags)
+{
+	int r = receive_once(c, flags);
+
+	while ((r == -EAGAIN || r == -EINTR) && !(flags & MSG_DONTWAIT)) {
+		r = await(c, POLLIN, deadline(c));
+		if (r < 0)
+			return give_up(c, r);
+		r = receive_once(c, MSG_DONTWAIT);
+	}
 	if (r < 0 && r != -EAGAIN && r != -EMFILE)
 		return fail(c, r, "its reply was cut, or came with too many file descriptors");
 	return r;
@@ -226,33 +471,35 @@ static int read_reply(struct gpushm *c, Gpushm__Proto__Reply **ret)
 	if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_ERROR)
 		return error_set_remote((int)reply->error->code, reply->error->message.data,
 					reply->error->has_message ? reply->error->message.len : 0);
-	if (reply->result_case != c->expected)
+	if (reply->result_case != rules[c->verb].reply)
 		return fail(c, -EPROTO, "its reply answers another request");
 	*ret = reply;
 	return 0;
 }
 
-static int end_lease(struct gpushm *c, uint64_t lease)
+/* Nobody uses this attach. The daemon sends a pool's fd once a connection: what has no place for it
+ * here gets it again on a new connection. */
+static void give_back(struct gpushm *c, const Gpushm__Proto__Attach *a)
 {
-	Gpushm__Proto__Close close = GPUSHM__PROTO__CLOSE__INIT;
-	Gpushm__Proto__Reply *reply;
+	struct pool_info *pool = connection_pool(c, a->pool);
 
-	close.has_lease = close.has_discard = close.discard = true;
-	close.lease = lease;
-	return connection_exchange(c, request_with(CLOSE, close, &close), &reply);
+	if (a->pool_fd && c->frame.n_fds > 0 && pool && pool->map.kind == GPUSHM_MEMPOOL &&
+	    pool->pool_fd < 0)
+		pool->pool_fd = take_fd(&c->frame.fds[0]);
+	else if (a->pool_fd)
+		c->broken = true;
+	end_later(c, a->lease, true);
 }
 
 /* A process at its limit of open files does not get this buffer, and keeps the others. */
 static int drop_attach(struct gpushm *c)
 {
 	Gpushm__Proto__Reply *reply = unpack(c);
-	bool attached = reply && reply->result_case == GPUSHM__PROTO__REPLY__RESULT_ATTACH;
-	bool pool = attached && reply->attach->pool_fd;
 
-	if (attached)
-		end_lease(c, reply->attach->lease);
-	/* The daemon sends a pool's fd once a connection: a new connection gets it again. */
-	c->broken = c->broken || pool;
+	if (reply && reply->result_case == GPUSHM__PROTO__REPLY__RESULT_ATTACH)
+		give_back(c, reply->attach);
+	if (!c->broken)
+		end_leases(c, deadline(c));
 	return error_set(EMFILE, "this process has no room for the file descriptors that the "
 				 "daemon sent: close some, or raise its limit (ulimit -n)");
 }
@@ -272,6 +519,48 @@ int connection_exchange(struct gpushm *c, const Gpushm__Proto__Request *request,
 	int r = connection_send(c, request);
 
 	return r < 0 ? r : connection_receive(c, 0, ret);
+}
+
+/* ---- late replies ---- */
+
+/* The reply is read and checked as if somebody waited for it. */
+static int drop_late(struct gpushm *c, uint64_t until)
+{
+	Gpushm__Proto__Reply *reply;
+	int r;
+
+	while ((r = receive(c, MSG_DONTWAIT)) == -EAGAIN) {
+		r = await(c, POLLIN, until);
+		if (r < 0)
+			return no_reply(c, r, c->timeout_ms, "replied to an earlier request",
+					"; this one was not sent");
+	}
+	if (r < 0 && r != -EMFILE)
+		return r;
+	c->late = false;
+	if (r == -EMFILE)
+		drop_attach(c);
+	else if (read_reply(c, &reply) == 0 &&
+		 reply->result_case == GPUSHM__PROTO__REPLY__RESULT_ATTACH)
+		give_back(c, reply->attach);
+	frame_close_fds(&c->frame);
+	return !c->broken ? 0 : c->ended ? -EPROTO : -ECONNRESET;
+}
+
+int connection_settle(struct gpushm *c, uint64_t until)
+{
+	int r = c->late ? drop_late(c, until) : 0;
+
+	return r < 0 || c->n_ended_leases == 0 ? r : end_leases(c, until);
+}
+
+int gpushm_set_timeout(struct gpushm *c, uint64_t timeout_ms)
+{
+	int r = connection_check(c);
+
+	if (r == 0)
+		c->timeout_ms = timeout_ms;
+	return r;
 }
 
 int gpushm_fd(const struct gpushm *c)

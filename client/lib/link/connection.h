@@ -38,6 +38,12 @@ struct lease {
 	const struct status_page_cell *_Atomic cell;
 };
 
+/* A lease that is to be closed when the daemon reads again. */
+struct ended_lease {
+	uint64_t id;
+	bool discard;
+};
+
 struct gpushm {
 	_Atomic unsigned refs; /* the caller's, and one for each open buffer */
 	uint64_t generation;   /* process_generation() where it was made */
@@ -57,16 +63,24 @@ struct gpushm {
 	unsigned char daemon[DAEMON_ID_BYTES];
 	uid_t uid; /* this process, as the daemon sees it */
 	bool admin;
-	struct pool_info *pools; /* owned; HELLO adds to it; immutable but for pool_fd */
-	uid_t server_uid;	 /* owner of the files that the daemon sends */
-	Gpushm__Proto__Reply__ResultCase expected; /* the reply to the request in flight */
-	struct arena arena;			   /* of the reply that is being read */
+	struct pool_info *pools;     /* owned; HELLO adds to it; immutable but for pool_fd */
+	uid_t server_uid;	     /* owner of the files that the daemon sends */
+	_Atomic uint64_t timeout_ms; /* for a reply, beside the request's own time; 0: no limit */
+	pid_t daemon_pid;	     /* in its own PID namespace; 0: it does not say */
+	/* The request that was sent last. */
+	Gpushm__Proto__Request__VerbCase verb;
+	uint64_t sent_at; /* ns, CLOCK_MONOTONIC */
+	uint64_t own_ms;  /* what the daemon may take for it: the caller's wait, and its driver's */
+	bool late;	  /* nobody waits for its reply any more, and it has not come */
+	struct ended_lease *ended_leases; /* owned; no CLOSE of these was sent so far */
+	size_t n_ended_leases;
+	struct arena arena; /* of the reply that is being read */
 	struct frame frame;
 	unsigned char sent[FRAME_MAX]; /* the packed request: sending allocates nothing */
 };
 
-/* Takes over *fd, a connected socket on which HELLO has not been said. The caller owns the one
- * reference. 0 or -ENOMEM with gpushm_error() set. */
+/* Takes over *fd, a socket of endpoint_connect() on which HELLO has not been said. The caller owns
+ * the one reference. 0, -ENOMEM, or -EINVAL for $GPUSHM_TIMEOUT_MS, with gpushm_error() set. */
 int connection_new(int *fd, uid_t server, const char *path, struct gpushm **ret);
 struct gpushm *connection_ref(struct gpushm *c);
 /* The last one closes the socket. NULL is allowed. Returns NULL. */
@@ -81,20 +95,35 @@ struct pool_info *connection_pool(const struct gpushm *c, uint32_t id); /* NULL:
 
 /* ---- one request, one reply; the caller has c->lock ---- */
 
+/* How long the caller lets the daemon wait before it replies; NULL: it is not to wait. */
+uint64_t *connection_wait_of(const Gpushm__Proto__Request *request);
+
+/* Receives what is still due on the connection, and drops it: the reply to a request whose time was
+ * over. What it brings is given back: descriptors are closed, and a lease is ended. Then ends the
+ * leases that connection_end_lease() could not end. It must have succeeded before the next request
+ * is sent, because the daemon lets a client have one request in flight. Waits until `until`, ns of
+ * CLOCK_MONOTONIC. 0; -ETIMEDOUT, -EINTR: it is still due; -ECONNRESET, -EPROTO: the connection is
+ * broken. gpushm_error() is set. */
+int connection_settle(struct gpushm *c, uint64_t until);
+
+/* When the time of a request is over that begins at `since`, without its own time; both in ns. */
+uint64_t connection_deadline(const struct gpushm *c, uint64_t since);
+
 /* Sends a request. 0 also where the daemon has hung up: connection_receive() finds that out, and
- * what the daemon had said before. */
+ * what the daemon had said before. -ETIMEDOUT: the daemon reads nothing. */
 int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request);
 
-/* Sends a request that has no reply. 0; -ECONNRESET: no daemon reads it; else -errno with
- * gpushm_error() set. */
-int connection_post(struct gpushm *c, const Gpushm__Proto__Request *request);
+/* Sends a CLOSE that has no reply. Where the daemon reads nothing, or its reply to an earlier
+ * request is due, the CLOSE is sent before the next request. 0; -ECONNRESET: the connection is
+ * broken, or no daemon reads it; else -errno with gpushm_error() set. */
+int connection_end_lease(struct gpushm *c, uint64_t lease, bool discard);
 
 /* Receives the reply to what was sent. flags: of recvmsg(2); with MSG_DONTWAIT -EAGAIN means that
  * no reply has come, and sets no text. *ret lies in the arena until the next reply, c->frame has
  * the fds. A reply that is an error becomes this function's -errno. -ECONNRESET, -EPROTO. -EMFILE:
- * the process had no free fds for those of an attach; its lease has been ended. gpushm_error() is
- * set.
- */
+ * the process had no free fds for those of an attach; its lease has been ended. -ETIMEDOUT: the
+ * connection's time is over; -EINTR: gpushm_private_on_interrupt()'s function ended the wait. Then
+ * the reply is late: connection_settle(). gpushm_error() is set. */
 int connection_receive(struct gpushm *c, int flags, Gpushm__Proto__Reply **ret);
 
 /* Sends, and waits for the reply. Does not reconnect. */

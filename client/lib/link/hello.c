@@ -128,6 +128,7 @@ static int keep_hello(struct gpushm *c, const Gpushm__Proto__HelloReply *hello)
 	c->admin = hello->admin;
 	c->wait_for_successor = hello->kept;
 	c->session = hello->session;
+	c->daemon_pid = hello->pid;
 	r = keep_status_page(c, hello->board_fd);
 	return r < 0 ? r : keep_pools(c, hello->pools, hello->n_pools);
 }
@@ -372,6 +373,9 @@ static int send_hello(struct gpushm *c, struct patience *p)
 	/* The application may poll the fd: it keeps its number. */
 	if (dup3(fd, c->socket, O_CLOEXEC) < 0)
 		return error_set(errno, "the new socket can't take the old one's place: %m");
+	/* No reply is due here, and RECLAIM does not name what was to be closed. */
+	c->late = false;
+	c->n_ended_leases = 0;
 	r = hello_send(c);
 	c->greeting = r == 0;
 	return r;

@@ -12,25 +12,8 @@
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
-#define TRIES_MAX 16 /* daemons that may die of one request */
-#define DIES_MS 100u /* within that time; one that lives longer dies of something else */
-
-/* How long the daemon is to wait before it replies; NULL: it is not to. */
-static uint64_t *wait_of(const Gpushm__Proto__Request *request)
-{
-	switch (request->verb_case) {
-	case GPUSHM__PROTO__REQUEST__VERB_OPEN:
-		return request->open->has_wait_ms ? &request->open->wait_ms : NULL;
-	case GPUSHM__PROTO__REQUEST__VERB_STAT:
-		return request->stat->has_wait_ms ? &request->stat->wait_ms : NULL;
-	case GPUSHM__PROTO__REQUEST__VERB_CREATE:
-		return request->create->has_wait_ms ? &request->create->wait_ms : NULL;
-	case GPUSHM__PROTO__REQUEST__VERB_EVENTS:
-		return request->events->has_wait_ms ? &request->events->wait_ms : NULL;
-	default:
-		return NULL;
-	}
-}
+#define TRIES_MAX 16	   /* daemons that may die of one request */
+#define DIES_NS 100000000u /* within that time; one that lives longer dies of something else */
 
 /* The next daemon waits for what is left; so does the same one if it is asked again. */
 static void shorten_wait(uint64_t *wait, uint64_t deadline)
@@ -39,46 +22,55 @@ static void shorten_wait(uint64_t *wait, uint64_t deadline)
 		*wait = clock_wait_left_ms(*wait, deadline);
 }
 
-static int call(struct gpushm *c, const Gpushm__Proto__Request *request, Gpushm__Proto__Reply **ret,
-		bool *repeated)
+/* since: when the caller began to wait, also for another thread's request. */
+static int call(struct gpushm *c, const Gpushm__Proto__Request *request, uint64_t since,
+		Gpushm__Proto__Reply **ret, unsigned *sends)
 {
-	uint64_t *wait = wait_of(request), deadline = clock_deadline(wait ? *wait : 0);
-	uint64_t sent = clock_monotonic_ms();
+	uint64_t *wait = connection_wait_of(request), end = wait ? clock_deadline(*wait) : 0;
 	int r = c->broken ? error_set(ECONNRESET,
 				      "the connection to the daemon has ended: connect again")
-			  : connection_exchange(c, request, ret);
+			  : connection_settle(c, connection_deadline(c, since));
 
+	if (r == 0) {
+		++*sends;
+		r = connection_exchange(c, request, ret);
+	}
 	for (int tries = 0; r == -ECONNRESET && c->broken && !c->ended && tries < TRIES_MAX;
 	     tries++) {
-		if (clock_monotonic_ms() - sent >= DIES_MS)
+		if (*sends > 0 && clock_monotonic_ns() - c->sent_at >= DIES_NS)
 			tries = 0;
 		r = hello_reconnect(c);
 		if (r < 0)
 			return r;
-		*repeated = true;
-		shorten_wait(wait, deadline);
-		sent = clock_monotonic_ms();
+		++*sends;
+		shorten_wait(wait, end);
 		r = connection_exchange(c, request, ret);
 	}
-	shorten_wait(wait, deadline);
+	shorten_wait(wait, end);
 	return r;
 }
 
 int request_call(struct gpushm *c, const Gpushm__Proto__Request *request,
-		 Gpushm__Proto__Reply **ret, bool *ret_repeated)
+		 Gpushm__Proto__Reply **ret, unsigned *ret_sends)
 {
-	bool repeated = false;
+	uint64_t since = clock_monotonic_ns();
+	unsigned sends = 0;
 	int r = connection_check(c);
 
 	if (r == 0) {
 		lock_take(&c->lock, LOCK_CONNECTION);
-		r = call(c, request, ret, &repeated);
+		r = call(c, request, since, ret, &sends);
 		if (r < 0)
 			request_done(c);
 	}
-	if (ret_repeated)
-		*ret_repeated = repeated;
+	if (ret_sends)
+		*ret_sends = sends;
 	return r;
+}
+
+bool request_in_doubt(int r, unsigned sends)
+{
+	return (r == -ETIMEDOUT || r == -EINTR) && sends > 0;
 }
 
 void request_done(struct gpushm *c)
@@ -113,12 +105,12 @@ int request_read(struct gpushm *c, const Gpushm__Proto__Request *request,
 int request_ack(struct gpushm *c, const Gpushm__Proto__Request *request)
 {
 	Gpushm__Proto__Reply *reply;
-	bool repeated;
-	int r = request_call(c, request, &reply, &repeated);
+	unsigned sends;
+	int r = request_call(c, request, &reply, &sends);
 
 	if (r == 0)
 		request_done(c);
-	return repeated && (r == -ENOENT || r == -EBADF) ? 0 : r;
+	return sends > 1 && (r == -ENOENT || r == -EBADF) ? 0 : r;
 }
 
 int request_send_restart(struct gpushm *c, const Gpushm__Proto__Request *request)
@@ -129,7 +121,8 @@ int request_send_restart(struct gpushm *c, const Gpushm__Proto__Request *request
 	if (r < 0)
 		return r;
 	lock_take(&c->lock, LOCK_CONNECTION);
-	r = c->broken ? hello_reconnect(c) : 0;
+	r = c->broken ? hello_reconnect(c)
+		      : connection_settle(c, connection_deadline(c, clock_monotonic_ns()));
 	if (r == 0)
 		r = connection_exchange(c, request, &reply);
 	if (r == -ECONNRESET && c->broken && !c->ended)

@@ -10,10 +10,11 @@
 /* Makes the request and waits for its reply. From success until request_done() it holds c->lock,
  * and *ret and the fds in c->frame are valid. On failure the lock is not held and gpushm_error() is
  * set. It returns the reply's error as -errno, -ECHILD in a forked child, -ECONNRESET if the
- * connection has ended, or -EPROTO if the reply makes no sense. *ret_repeated (may be NULL): the
- * request was sent to two daemons, and the first may have carried it out. */
+ * connection has ended, -EPROTO if the reply makes no sense, or -ETIMEDOUT and -EINTR as
+ * connection_receive(). *ret_sends (may be NULL): how often it was sent, to another daemon each
+ * time, so that an earlier one may have carried it out. */
 int request_call(struct gpushm *c, const Gpushm__Proto__Request *request,
-		 Gpushm__Proto__Reply **ret, bool *ret_repeated);
+		 Gpushm__Proto__Reply **ret, unsigned *ret_sends);
 
 /* Closes the fds that nobody took and releases the lock. */
 void request_done(struct gpushm *c);
@@ -21,6 +22,9 @@ void request_done(struct gpushm *c);
 /* request_done() where the reply made no sense: the connection has ended. Keeps gpushm_error().
  * Returns -EPROTO. */
 int request_violated(struct gpushm *c);
+
+/* Whether the daemon has got the request, and may carry it out although the call failed with r. */
+bool request_in_doubt(int r, unsigned sends);
 
 /* request_call(), then read(c, reply, to) under the lock, then request_done(); where read() returns
  * -EPROTO, request_violated(). Returns what failed, or 0. */

@@ -20,8 +20,8 @@
 
 #define RESUME_MS 100u
 
-/* Where a connection could not be made again a short time ago, the end of a stream does not wait as
- * long once more: a process that ends may have many. */
+/* Where a connection could not be made again a short time ago, or the daemon has not replied in
+ * time, the end of a stream does not wait as long once more: a process that ends may have many. */
 static int find_daemon(struct gpushm *c)
 {
 	int r = 0;
@@ -29,6 +29,8 @@ static int find_daemon(struct gpushm *c)
 	lock_take(&c->lock, LOCK_CONNECTION);
 	if (c->broken && hello_gave_up_lately(c))
 		r = hello_resume(c, RESUME_MS);
+	else if (!c->broken && connection_settle(c, 0) == -ETIMEDOUT)
+		r = -ETIMEDOUT;
 	if (r == -EAGAIN)
 		r = outage_error(c);
 	lock_drop(&c->lock);
@@ -88,7 +90,7 @@ static int tell_daemon(struct gpushm_stream *s)
 	r = find_daemon(s->buffer->connection);
 	if (r == 0)
 		r = pages_leave(s->buffer);
-	s->has_told = r != -ECONNRESET;
+	s->has_told = r != -ECONNRESET && r != -ETIMEDOUT;
 	return r;
 }
 

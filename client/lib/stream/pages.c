@@ -176,7 +176,7 @@ int pages_make_stream(struct gpushm_buffer *b, uint32_t slots, uint64_t slot_byt
 {
 	Gpushm__Proto__Stream message = GPUSHM__PROTO__STREAM__INIT;
 	Gpushm__Proto__Reply *reply;
-	bool repeated;
+	unsigned sends;
 	int r;
 
 	message.has_lease = message.has_slots = message.has_slot_bytes = true;
@@ -189,10 +189,10 @@ int pages_make_stream(struct gpushm_buffer *b, uint32_t slots, uint64_t slot_byt
 	message.delivery = (Gpushm__Proto__Delivery)delivery;
 	message.keep_queue = keep_queue;
 	message.limit_ms = limit_ms;
-	r = request_call(b->connection, request_with(STREAM, stream, &message), &reply, &repeated);
+	r = request_call(b->connection, request_with(STREAM, stream, &message), &reply, &sends);
 	if (r == 0)
 		request_done(b->connection);
-	return buffer_lost_with_daemon(b, r, repeated);
+	return buffer_lost_with_daemon(b, r, sends);
 }
 
 struct join_reply {

@@ -154,6 +154,10 @@ static int map_readers(struct gpushm_stream *s, struct patience *w)
 		r = ask_daemon(s, w);
 		if (r == 0)
 			r = map_reader(s, reader);
+		if (r == -ETIMEDOUT) {
+			w->daemon = ABSENT;
+			r = -EAGAIN;
+		}
 		if (r < 0 && (r != -ENOENT || ++lost >= MAP_TRIES_MAX))
 			return r;
 	}

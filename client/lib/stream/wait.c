@@ -188,13 +188,15 @@ int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, uint64_t *outage, bool
 	*ret_busy = !lock_in_time(c, end);
 	if (*ret_busy)
 		return -EAGAIN;
-	if (outage_has_begun(c))
+	if (outage_has_begun(c)) {
 		r = outage_report(c,
 				  hello_resume(c,
 					       least(clock_left_ms(end), outage_left(c, outage))),
 				  outage);
-	else
+	} else {
 		*outage = 0;
+		r = connection_settle(c, end) == -ETIMEDOUT ? -EAGAIN : 0;
+	}
 	lock_drop(&c->lock);
 	return r;
 }

@@ -547,6 +547,24 @@ START_TEST(each_command_has_help_with_its_options)
 }
 END_TEST
 
+/* "none" is waited for in the daemon when that is stopped. */
+START_TEST(a_daemon_that_does_not_reply_is_named_and_ends_a_command)
+{
+	shell_expect(&sh, 4,
+		     "number() { $ctl status --json | grep -o \"\\\"$1\\\": *[0-9]*\" | grep -o "
+		     "'[0-9]*$'; }\n"
+		     "pid=$(number pid)\n"
+		     "GPUSHM_TIMEOUT_MS=200 $ctl wait --timeout=3s none & wait=$!\n"
+		     "until [[ $(number waiting) == 1 ]]; do :; done\n"
+		     "kill -STOP $pid; wait $wait; code=$?; kill -CONT $pid\n"
+		     "$ctl status > /dev/null && exit $code");
+	complains("is stopped (state T)");
+	complains("not replied to STAT");
+	shell_expect(&sh, 4, "GPUSHM_TIMEOUT_MS=x $ctl status");
+	complains("GPUSHM_TIMEOUT_MS=x");
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("ctl_scripts");
@@ -577,6 +595,7 @@ int main(void)
 	tcase_add_test(tc, a_count_of_one_is_in_the_singular);
 	tcase_add_test(tc, users_and_modes_are_shown_as_words_and_numbers);
 	tcase_add_test(tc, a_closed_pipe_ends_a_command_silently);
+	tcase_add_test(tc, a_daemon_that_does_not_reply_is_named_and_ends_a_command);
 	tcase_add_test(tc, each_command_has_help_with_its_options);
 	return suite_run("ctl_scripts", tc, NULL);
 }

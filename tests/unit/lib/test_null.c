@@ -55,6 +55,7 @@ static uint64_t size;
 		return (intptr_t)f(__VA_ARGS__); \
 	}
 #define CALLS                                                                                     \
+	INT(gpushm_set_timeout, NULL, 1)                                                          \
 	INT(gpushm_fd, NULL)                                                                      \
 	INT(gpushm_create, NULL, "x", 1, NULL, &buffer)                                           \
 	INT(gpushm_create_arrays, NULL, "x", (struct gpushm_array_spec *)&spec, 0, NULL, &buffer) \
