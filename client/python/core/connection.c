@@ -10,6 +10,11 @@
 #include "client/python/core/connection.h"
 
 #include "client/gpushm_query.h"
+
+#include <math.h>
+
+#define SETTLE_MS 1000u
+
 /* The process's common connection; owned. */
 static struct connection *common;
 
@@ -36,7 +41,7 @@ static struct link *link_ref(struct link *l)
 	return l;
 }
 
-static struct link *link_new(const char *path)
+static struct link *link_new(const struct connection *self)
 {
 	struct link *l = PyMem_Calloc(1, sizeof(*l));
 	int r;
@@ -45,10 +50,13 @@ static struct link *link_new(const char *path)
 		return (struct link *)PyErr_NoMemory();
 	l->refs = 1;
 	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_connect(path, &l->c);
+	r = gpushm_connect(self->path, &l->c);
 	Py_END_ALLOW_THREADS
-	if (r == 0)
+	if (r == 0) {
+		if (self->has_timeout)
+			gpushm_set_timeout(l->c, self->timeout_ms);
 		return l;
+	}
 	/* From gpushm_connect() ENOENT means that there is no socket. */
 	if (r == -ENOENT)
 		error_raise_as(ERROR_DAEMON, r);
@@ -82,7 +90,7 @@ static struct link *connected(struct connection *self)
 		give_up(&self->link, self->link);
 	if (self->link)
 		return link_ref(self->link);
-	fresh = link_new(self->path);
+	fresh = link_new(self);
 	/* If another thread was faster, or closed the connection, only this request uses the link.
 	 */
 	if (fresh && !self->link && !self->closed)
@@ -96,9 +104,9 @@ static struct link *take_idle(struct connection *self)
 	struct link *l = take_ptr(self->idle);
 
 	if (!l || !is_the_parents(l))
-		return l ? l : link_new(self->path);
+		return l ? l : link_new(self);
 	link_unref(l);
-	return link_new(self->path);
+	return link_new(self);
 }
 
 static void put_idle(struct connection *self, struct link *l, int r)
@@ -153,7 +161,16 @@ int connection_ask(struct connection *self, struct ask *a)
 	return error_result(connection_try(self, a));
 }
 
-/* Repeats the request in turns until a turn ends with another reply than its timeout. */
+/* A create() that waits ends its turn with ENOSPC. Without a reply from the daemon there is no next
+ * turn. */
+static bool is_turns_end(const struct ask *a, int r)
+{
+	return r == -ENOSPC ||
+	       (r == -ETIMEDOUT && (a->is_over || !strcmp(gpushm_error_code(), "TIMED_OUT")));
+}
+
+/* Repeats the request in turns until a turn ends with another reply than its timeout. -EINTR: an
+ * exception is set. */
 static int run_in_turns(struct link *l, struct ask *a, const struct deadline *d)
 {
 	int r = -ETIMEDOUT;
@@ -163,8 +180,11 @@ static int run_in_turns(struct link *l, struct ask *a, const struct deadline *d)
 		/* The time may be over by now, but a timeout of 0 is another request. */
 		a->timeout_ms += a->timeout_ms == 0;
 		r = run(l, a);
-		/* A create() that waits ends its turn with ENOSPC. */
-		if ((r != -ETIMEDOUT && r != -ENOSPC) || deadline_turn(d) == 0)
+		if (!is_turns_end(a, r)) {
+			error_result(r);
+			return r == -ETIMEDOUT ? -EINTR : r;
+		}
+		if (deadline_turn(d) == 0)
 			return r;
 		if (PyErr_CheckSignals() < 0)
 			return -EINTR;
@@ -179,6 +199,7 @@ static void settle(struct link *l, int r)
 
 	if (r == -ECONNRESET)
 		return;
+	gpushm_set_timeout(l->c, SETTLE_MS);
 	Py_BEGIN_ALLOW_THREADS
 	if (gpushm_status(l->c, &status) == 0)
 		gpushm_free(status);
@@ -187,7 +208,7 @@ static void settle(struct link *l, int r)
 
 int connection_try_apart(struct connection *self, struct ask *a, const struct deadline *d)
 {
-	struct link *l = link_new(self->path);
+	struct link *l = link_new(self);
 	int r;
 
 	if (!l)
@@ -322,6 +343,35 @@ static PyObject *connection_fileno(PyObject *o, PyObject *unused)
 	return fd < 0 ? NULL : PyLong_FromLong(fd);
 }
 
+static PyObject *set_timeout(PyObject *o, PyObject *seconds)
+{
+	struct connection *self = connection_of(o);
+	double s = seconds == Py_None ? 0 : PyFloat_AsDouble(seconds);
+
+	if (!self || (s == -1.0 && PyErr_Occurred()))
+		return NULL;
+	if (seconds != Py_None && !(s > 0))
+		return (void *)PyErr_Format(
+			PyExc_ValueError,
+			"a timeout is a positive number of seconds, or None for no limit");
+	self->has_timeout = true;
+	self->timeout_ms = s * 1000 >= (double)INT64_MAX ? 0 : (uint64_t)ceil(s * 1000);
+	if (self->link)
+		gpushm_set_timeout(self->link->c, self->timeout_ms);
+	if (self->idle)
+		gpushm_set_timeout(self->idle->c, self->timeout_ms);
+	Py_RETURN_NONE;
+}
+
+PyMethodDef connection_functions[] = {
+	{ "set_timeout", set_timeout, METH_O,
+	  "set_timeout($self, seconds, /)\n--\n\n"
+	  "How long a request waits for the daemon's reply; None: without a limit. Then it raises\n"
+	  "Timeout, and the connection stays good. A timeout of the call itself comes on top.\n"
+	  "$GPUSHM_TIMEOUT_MS is the default, else 60 s." },
+	{ NULL, NULL, 0, NULL }
+};
+
 static PyObject *get_closed(PyObject *o, void *unused)
 {
 	return PyBool_FromLong(((struct connection *)o)->closed);
@@ -344,7 +394,8 @@ static PyMethodDef methods[] = {
 	  "Ends the connection. Buffers that were opened through it stay open." },
 	{ "fileno", connection_fileno, METH_NOARGS,
 	  "fileno($self, /)\n--\n\n"
-	  "The socket, for poll(): if it is readable while no call runs, the daemon has ended." },
+	  "The socket, for poll(): if it is readable while no call runs, the daemon has ended, or\n"
+	  "a reply was late." },
 	{ "__enter__", object_itself, METH_NOARGS,
 	  "__enter__($self, /)\n--\n\nThe connection itself." },
 	{ "__exit__", connection_close, METH_VARARGS,
@@ -370,7 +421,7 @@ static PyType_Slot slots[] = {
 		  "Its methods are the module's functions create(), open(), ls() and the others;\n"
 		  "those use the process's common connection. Any thread may use it, also while\n"
 		  "another thread waits. When the daemon has ended, the next call connects again.\n"
-		  "Errors: DaemonGone, AccessDenied." },
+		  "Errors: DaemonGone, AccessDenied; Timeout if the daemon does not reply." },
 	{ Py_tp_new, type_new },
 	{ Py_tp_dealloc, dealloc },
 	{ Py_tp_methods, methods },

@@ -21,7 +21,9 @@ struct connection {
 	char *path;	   /* owned; NULL: by the rule of gpushm_connect() */
 	struct link *link; /* for requests; NULL: made when it is needed */
 	struct link *idle; /* for the next thread that waits; NULL: made when it is needed */
-	bool common;	   /* the one of the module's functions: a forked child gets a new link */
+	bool has_timeout;  /* set_timeout() was called */
+	uint64_t timeout_ms;
+	bool common; /* the one of the module's functions: a forked child gets a new link */
 	bool closed;
 };
 
@@ -30,11 +32,14 @@ struct connection {
 struct ask {
 	int (*run)(struct gpushm *c, struct ask *a);
 	uint64_t timeout_ms;
+	bool is_over; /* run() has found that the time is over, and returns -ETIMEDOUT */
 };
 
 /* Adds the type to the module, with the functions of the tables (the last one is NULL) as methods.
  */
 int connection_init(PyObject *module, PyMethodDef *const *tables);
+
+extern PyMethodDef connection_functions[];
 
 /* The connection of a function of the module or of a method: self, if self is a Connection, else
  * the process's common one, which lives as long as the process. Borrowed. */

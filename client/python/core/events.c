@@ -30,6 +30,7 @@ static int run_events(struct gpushm *c, struct ask *ask)
 	if (a->events->n_events > 0 || ask->timeout_ms == 0)
 		return 0;
 	a->events = gpushm_free(a->events);
+	ask->is_over = true;
 	return -ETIMEDOUT;
 }
 

@@ -14,6 +14,11 @@
 #include "client/python/core/record.h"
 #include "client/python/core/unpublished.h"
 
+#include "client/gpushm_private.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
 /* ---- functions for the package ---- */
 
 /* From now on the core makes objects of the package's classes, and calls its modules. */
@@ -179,11 +184,17 @@ static PyMethodDef own_functions[] = {
 
 static int add_functions(PyObject *module)
 {
-	PyMethodDef *const tables[] = { create_functions, open_functions,
-					query_functions,  watch_functions,
-					events_functions, load_functions,
-					pull_functions,	  stream_functions,
-					follow_functions, NULL };
+	PyMethodDef *const tables[] = { create_functions,
+					open_functions,
+					query_functions,
+					watch_functions,
+					events_functions,
+					load_functions,
+					pull_functions,
+					stream_functions,
+					follow_functions,
+					connection_functions,
+					NULL };
 
 	if (connection_init(module, tables) < 0 || PyModule_AddFunctions(module, own_functions) < 0)
 		return -1;
@@ -191,6 +202,23 @@ static int add_functions(PyObject *module)
 		if (PyModule_AddFunctions(module, *t) < 0)
 			return -1;
 	return 0;
+}
+
+/* In the main thread: SIGINT has come, and its handler has not run. The handler runs when the
+ * request has ended, because it may make requests of the same connection. */
+static int is_interrupted(void)
+{
+	PyGILState_STATE state;
+	int r;
+
+	if (syscall(SYS_gettid) != getpid())
+		return 0;
+	state = PyGILState_Ensure();
+	r = PyOS_InterruptOccurred();
+	if (r)
+		PyErr_SetInterrupt();
+	PyGILState_Release(state);
+	return r;
 }
 
 static int module_exec(PyObject *module)
@@ -204,6 +232,7 @@ static int module_exec(PyObject *module)
 	    graph_init(module) < 0 || producer_init(module) < 0 || pyreader_init(module) < 0 ||
 	    add_functions(module) < 0)
 		return -1;
+	gpushm_private_on_interrupt(is_interrupted);
 	types.array_made = types.array;
 	types.buffer_made = types.buffer;
 	return PyModule_AddStringConstant(module, "library_version", gpushm_version());

@@ -208,13 +208,15 @@ static void *raise(enum error_kind kind, int number, PyObject *text, PyObject *c
 	return NULL;
 }
 
+/* -EINTR: a signal has ended the request; mostly its handler raises an exception. */
 void *error_raise_as(enum error_kind kind, int r)
 {
+	bool raised = PyErr_Occurred() || (r == -EINTR && PyErr_CheckSignals() < 0);
 	/* Read first: a destructor that runs while objects are made may close a buffer, and that
 	 * call of libgpushm replaces both texts. */
 	const char *text = gpushm_error(), *code = gpushm_error_code();
 
-	if (PyErr_Occurred())
+	if (raised)
 		return NULL;
 	return raise(kind, -r, PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"),
 		     PyUnicode_FromString(code));
