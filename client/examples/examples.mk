@@ -8,7 +8,7 @@ DIGITS := $(call objects,client/examples/digits.c client/examples/$(if $(KERNEL)
 
 $(EXAMPLES): $(BUILD)/libgpushm.so
 $(filter-out %/demo,$(EXAMPLES)): $(BUILD)/examples/%: $(BUILD)/obj/client/examples/%.o
-	$(call link,..) -lgpushm -ldl -lm
+	$(call link,..) -lgpushm -ldl -lm $(if $(findstring _uv,$@),-luv)
 $(BUILD)/examples/classify: $(DIGITS) $(if $(KERNEL),$(BUILD)/examples/classify.ptx)
 $(BUILD)/examples/classify.ptx: client/examples/digits.cu client/examples/digits.h client/gpushm.h
 	@mkdir -p $(@D)

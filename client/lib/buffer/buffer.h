@@ -60,6 +60,32 @@ void client_buffer_free(struct gpushm_buffer *b);
 int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request *request,
 		const struct gpushm_options *o, struct gpushm_buffer **ret);
 
+/* The second half of it: the reply has come, and b is what client_buffer_new() made. The caller has
+ * the connection's lock, which is released. */
+int buffer_take(struct gpushm_buffer *b, const Gpushm__Proto__Request *request,
+		const Gpushm__Proto__Reply *reply, const struct gpushm_options *o);
+
+/* Fills in an OPEN, which borrows the name. 0 or -EINVAL with gpushm_error() set. */
+int buffer_open_message(const char *name, enum gpushm_access access, uint64_t timeout_ms,
+			const struct gpushm_options *options, struct gpushm_options *ret_options,
+			Gpushm__Proto__Open *ret);
+
+/* A CREATE, and what its buffer has beside the reply. Must not move. */
+struct creation {
+	Gpushm__Proto__Create message; /* borrows the name and the options' texts */
+	struct gpushm_options options;
+	struct table_builder *builder; /* owned */
+	struct image attrs;	       /* owned */
+	Gpushm__Proto__Attr list[ATTRS_MAX];
+	Gpushm__Proto__Attr *pointers[ATTRS_MAX];
+};
+/* 0 or -errno with gpushm_error() set. */
+int creation_begin(struct creation *k, const char *name, uint64_t bytes,
+		   const struct gpushm_options *options);
+/* Gives the new buffer its parts. */
+void creation_finish(struct creation *k, struct gpushm_buffer *b);
+void creation_done(struct creation *k);
+
 /* gpushm_open() in another way. */
 enum buffer_open_how {
 	BUFFER_OPEN_PLAIN,

@@ -84,16 +84,12 @@ static int make_builder(uint64_t bytes, const struct gpushm_options *o, struct t
 	return 0;
 }
 
-struct attr_list {
-	Gpushm__Proto__Attr attrs[ATTRS_MAX];
-	Gpushm__Proto__Attr *pointers[ATTRS_MAX];
-};
-
 /* check_count() has checked that they are at most ATTRS_MAX. */
-static size_t fill_attrs(const struct gpushm_attr *attrs, size_t n, struct attr_list *list)
+static size_t fill_attrs(const struct gpushm_attr *attrs, size_t n, Gpushm__Proto__Attr *list,
+			 Gpushm__Proto__Attr **pointers)
 {
 	for (size_t i = 0; i < n; i++) {
-		Gpushm__Proto__Attr *to = list->pointers[i] = &list->attrs[i];
+		Gpushm__Proto__Attr *to = pointers[i] = &list[i];
 
 		gpushm__proto__attr__init(to);
 		to->has_key = to->has_value = true;
@@ -104,63 +100,97 @@ static size_t fill_attrs(const struct gpushm_attr *attrs, size_t n, struct attr_
 	return n;
 }
 
-static int call_create(struct gpushm *c, const char *name, Gpushm__Proto__Create *create,
-		       uint64_t bytes, const struct gpushm_options *o, struct gpushm_buffer **ret)
+static void fill_create(struct creation *k, uint64_t bytes)
 {
-	const Gpushm__Proto__Request *request = request_with(CREATE, create, create);
-	uint64_t deadline = clock_deadline(o->wait_ms);
-	struct attr_list list;
+	const struct gpushm_options *o = &k->options;
+	Gpushm__Proto__Create *m = &k->message;
 
-	create->has_size_bytes = true;
-	create->size_bytes = bytes;
-	create->has_pool = o->pool != NULL;
-	create->pool = connection_bytes(o->pool ? o->pool : "");
-	create->has_mode = o->mode != 0;
-	create->mode = o->mode;
-	create->has_gid = !!(o->flags & GPUSHM_SET_GID);
-	create->gid = o->gid;
-	create->has_transient = !!(o->flags & GPUSHM_TRANSIENT);
-	create->transient = create->has_transient;
-	create->n_attrs = fill_attrs(o->attrs, o->n_attrs, &list);
-	create->attrs = list.pointers;
+	m->has_size_bytes = true;
+	m->size_bytes = bytes;
+	m->has_pool = o->pool != NULL;
+	m->pool = connection_bytes(o->pool ? o->pool : "");
+	m->has_mode = o->mode != 0;
+	m->mode = o->mode;
+	m->has_gid = !!(o->flags & GPUSHM_SET_GID);
+	m->gid = o->gid;
+	m->has_transient = m->transient = !!(o->flags & GPUSHM_TRANSIENT);
+	m->n_attrs = fill_attrs(o->attrs, o->n_attrs, k->list, k->pointers);
+	m->attrs = k->pointers;
+	m->has_wait_ms = o->wait_ms > 0;
+	m->wait_ms = o->wait_ms;
+}
+
+int creation_begin(struct creation *k, const char *name, uint64_t bytes,
+		   const struct gpushm_options *options)
+{
+	uint64_t digest;
+	int r;
+
+	gpushm__proto__create__init(&k->message);
+	k->builder = NULL;
+	k->attrs = IMAGE_NONE;
+	r = request_set_name(name, &k->message.has_name, &k->message.name);
+	if (r == 0)
+		r = buffer_options(options, &k->options);
+	if (r == 0 && k->options.flags & GPUSHM_COPY_ON_WRITE)
+		r = error_set(EINVAL, "options: GPUSHM_COPY_ON_WRITE is for gpushm_open()");
+	if (r == 0)
+		r = make_builder(bytes, &k->options, &k->builder);
+	if (r == 0 && k->options.n_attrs > 0)
+		r = image_finish(k->builder, bytes, &k->attrs, &digest);
+	if (r == 0)
+		fill_create(k, bytes);
+	else
+		creation_done(k);
+	return r;
+}
+
+void creation_finish(struct creation *k, struct gpushm_buffer *b)
+{
+	b->attrs = k->attrs;
+	k->attrs = IMAGE_NONE;
+	b->builder = take_ptr(k->builder);
+}
+
+void creation_done(struct creation *k)
+{
+	image_done(&k->attrs);
+	k->builder = table_builder_free(k->builder);
+}
+
+static int call_create(struct gpushm *c, const char *name, struct creation *k,
+		       struct gpushm_buffer **ret)
+{
+	const Gpushm__Proto__Request *request = request_with(CREATE, create, &k->message);
+	uint64_t wait_ms = k->options.wait_ms, deadline = clock_deadline(wait_ms);
+
 	/* Try without waiting first: this process may have closed buffers to free. */
-	if (o->wait_ms > 0 && gpushm_pending_cleanup(NULL) > 0) {
-		int r = buffer_open(c, name, request, o, ret);
+	if (wait_ms > 0 && gpushm_pending_cleanup(NULL) > 0) {
+		int r;
 
+		k->message.has_wait_ms = false;
+		r = buffer_open(c, name, request, &k->options, ret);
 		if (r != -ENOSPC)
 			return r;
+		k->message.has_wait_ms = true;
+		k->message.wait_ms = clock_wait_left_ms(wait_ms, deadline);
 	}
-	create->has_wait_ms = o->wait_ms > 0;
-	create->wait_ms = clock_wait_left_ms(o->wait_ms, deadline);
-	return buffer_open(c, name, request, o, ret);
+	return buffer_open(c, name, request, &k->options, ret);
 }
 
 int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,
 		  const struct gpushm_options *options, struct gpushm_buffer **ret)
 {
-	_cleanup_(free_builder) struct table_builder *builder = NULL;
-	_cleanup_(image_done) struct image attrs = IMAGE_NONE;
-	Gpushm__Proto__Create create = GPUSHM__PROTO__CREATE__INIT;
-	struct gpushm_options o;
-	uint64_t digest;
-	int r = request_set_name(name, &create.has_name, &create.name);
+	struct creation k;
+	int r = creation_begin(&k, name, bytes, options);
 
-	if (r == 0)
-		r = buffer_options(options, &o);
-	if (r == 0 && o.flags & GPUSHM_COPY_ON_WRITE)
-		r = error_set(EINVAL, "options: GPUSHM_COPY_ON_WRITE is for gpushm_open()");
-	if (r == 0)
-		r = make_builder(bytes, &o, &builder);
-	if (r == 0 && o.n_attrs > 0)
-		r = image_finish(builder, bytes, &attrs, &digest);
-	if (r == 0)
-		r = call_create(c, name, &create, bytes, &o, ret);
 	if (r < 0)
 		return r;
-	(*ret)->attrs = attrs;
-	attrs = IMAGE_NONE;
-	(*ret)->builder = take_ptr(builder);
-	return 0;
+	r = call_create(c, name, &k, ret);
+	if (r == 0)
+		creation_finish(&k, *ret);
+	creation_done(&k);
+	return r;
 }
 
 /* ---- DESCRIBE ---- */
@@ -353,14 +383,14 @@ static int send_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, 
 {
 	Gpushm__Proto__Describe describe = GPUSHM__PROTO__DESCRIBE__INIT;
 	Gpushm__Proto__Reply *reply;
-	struct attr_list list;
+	Gpushm__Proto__Attr list[ATTRS_MAX], *pointers[ATTRS_MAX];
 	unsigned sends;
 	int r;
 
 	describe.has_lease = true;
 	describe.lease = b->lease.id;
-	describe.n_attrs = fill_attrs(attrs, n, &list);
-	describe.attrs = list.pointers;
+	describe.n_attrs = fill_attrs(attrs, n, list, pointers);
+	describe.attrs = pointers;
 	r = request_call(b->connection, request_with(DESCRIBE, describe, &describe), &reply,
 			 &sends);
 	if (r == 0)

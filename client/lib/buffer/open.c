@@ -163,18 +163,15 @@ static int take_memory(struct attach *a, struct pool_info *pool)
 	return 0;
 }
 
-/* Keeps the lock until the end: a mempool's fd comes with one reply only, and the next reply's
- * reader must find it with the connection. *ret_leased: the lease is to be closed. */
-static int attach(struct gpushm_buffer *b, const Gpushm__Proto__Request *request,
-		  struct attach *ret, bool *ret_leased)
+/* Has the lock, and keeps it until the end: a mempool's fd comes with one reply only, and the next
+ * reply's reader must find it with the connection. *ret_leased: the lease is to be closed. */
+static int take_attach(struct gpushm_buffer *b, const Gpushm__Proto__Request *request,
+		       const Gpushm__Proto__Reply *reply, struct attach *ret, bool *ret_leased)
 {
 	struct gpushm *c = b->connection;
-	Gpushm__Proto__Reply *reply;
 	struct pool_info *pool;
-	int r = request_call(c, request, &reply, NULL);
+	int r;
 
-	if (r < 0)
-		return r;
 	r = decode_attach(b, request, reply->attach, ret);
 	if (r < 0)
 		return request_violated(c);
@@ -185,6 +182,15 @@ static int attach(struct gpushm_buffer *b, const Gpushm__Proto__Request *request
 	b->pool = pool;
 	*ret_leased = true;
 	return r;
+}
+
+static int attach(struct gpushm_buffer *b, const Gpushm__Proto__Request *request,
+		  struct attach *ret, bool *ret_leased)
+{
+	Gpushm__Proto__Reply *reply;
+	int r = request_call(b->connection, request, &reply, NULL);
+
+	return r < 0 ? r : take_attach(b, request, reply, ret, ret_leased);
 }
 
 /* ---- the lease and the map ---- */
@@ -244,31 +250,23 @@ static int map(struct gpushm_buffer *b, const struct map_request *m)
 	return r == -ENOMEM && defer_flush_for_space() ? map_acquire(m, &b->map, &b->device) : r;
 }
 
-static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request *request,
-			  const struct gpushm_options *o)
+/* r: of the attach. */
+static int map_attach(struct gpushm_buffer *b, struct attach *a, const struct gpushm_options *o,
+		      int r, bool leased)
 {
-	_cleanup_(attach_done) struct attach a = { .map.device = o->device,
-						   .fd = -1,
-						   .table_fd = -1 };
-	bool leased = false;
 	struct error why;
-	int r = attach(b, request, &a, &leased);
 
-	/* A full pool, or a limit, may be full of buffers that this process has closed and whose
-	 * cleanup is deferred. */
-	if ((r == -ENOSPC || r == -EDQUOT) && defer_flush_for_space())
-		r = attach(b, request, &a, &leased);
-	if (r == 0 && a.table_fd >= 0)
-		r = image_open(&a.table_fd, a.table_bytes, b->bytes, b->connection->server_uid,
+	if (r == 0 && a->table_fd >= 0)
+		r = image_open(&a->table_fd, a->table_bytes, b->bytes, b->connection->server_uid,
 			       &b->table);
 	/* The map comes last: after it nothing can fail. */
-	a.map.copy_on_write = !!(o->flags & GPUSHM_COPY_ON_WRITE);
+	a->map.copy_on_write = !!(o->flags & GPUSHM_COPY_ON_WRITE);
 	if (r == 0)
-		r = map(b, &a.map);
+		r = map(b, &a->map);
 	if (r == 0 && b->state == GPUSHM_FILLING && b->pool->map.kind == GPUSHM_HOST &&
 	    b->bytes >= MEMORY_FD_MIN)
-		b->memory = take_fd(&a.fd);
-	if (r == 0 && a.map.copy_on_write) {
+		b->memory = take_fd(&a->fd);
+	if (r == 0 && a->map.copy_on_write) {
 		b->copy_on_write = true;
 		b->access = GPUSHM_WRITE;
 	}
@@ -278,6 +276,36 @@ static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request 
 	close_lease(b->connection, &b->lease, true);
 	error_put_back(&why);
 	return error_set_about(-r, "buffer", b->name);
+}
+
+#define ATTACH_NONE(o)                                              \
+	(struct attach)                                             \
+	{                                                           \
+		.map.device = (o)->device, .fd = -1, .table_fd = -1 \
+	}
+
+static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request *request,
+			  const struct gpushm_options *o)
+{
+	_cleanup_(attach_done) struct attach a = ATTACH_NONE(o);
+	bool leased = false;
+	int r = attach(b, request, &a, &leased);
+
+	/* A full pool, or a limit, may be full of buffers that this process has closed and whose
+	 * cleanup is deferred. */
+	if ((r == -ENOSPC || r == -EDQUOT) && defer_flush_for_space())
+		r = attach(b, request, &a, &leased);
+	return map_attach(b, &a, o, r, leased);
+}
+
+int buffer_take(struct gpushm_buffer *b, const Gpushm__Proto__Request *request,
+		const Gpushm__Proto__Reply *reply, const struct gpushm_options *o)
+{
+	_cleanup_(attach_done) struct attach a = ATTACH_NONE(o);
+	bool leased = false;
+	int r = take_attach(b, request, reply, &a, &leased);
+
+	return map_attach(b, &a, o, r, leased);
 }
 
 int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request *request,
@@ -297,9 +325,9 @@ int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request
 	return r;
 }
 
-int buffer_open_name(struct gpushm *c, const char *name, enum gpushm_access access,
-		     uint64_t timeout_ms, enum buffer_open_how how,
-		     const struct gpushm_options *options, struct gpushm_buffer **ret)
+int buffer_open_message(const char *name, enum gpushm_access access, uint64_t timeout_ms,
+			const struct gpushm_options *options, struct gpushm_options *ret_options,
+			Gpushm__Proto__Open *ret)
 {
 	Gpushm__Proto__Open open = GPUSHM__PROTO__OPEN__INIT;
 	struct gpushm_options o;
@@ -320,6 +348,21 @@ int buffer_open_name(struct gpushm *c, const char *name, enum gpushm_access acce
 	open.has_wait_ms = timeout_ms > 0;
 	open.wait_ms = timeout_ms;
 	open.has_refuse_dirty = open.refuse_dirty = !!(o.flags & GPUSHM_REFUSE_DIRTY);
+	*ret_options = o;
+	*ret = open;
+	return 0;
+}
+
+int buffer_open_name(struct gpushm *c, const char *name, enum gpushm_access access,
+		     uint64_t timeout_ms, enum buffer_open_how how,
+		     const struct gpushm_options *options, struct gpushm_buffer **ret)
+{
+	Gpushm__Proto__Open open;
+	struct gpushm_options o;
+	int r = buffer_open_message(name, access, timeout_ms, options, &o, &open);
+
+	if (r < 0)
+		return r;
 	open.has_while_filling = open.while_filling = how == BUFFER_OPEN_WHILE_FILLING;
 	open.has_produce = open.produce = how == BUFFER_OPEN_PRODUCE;
 	return buffer_open(c, name, request_with(OPEN, open, &open), &o, ret);

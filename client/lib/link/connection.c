@@ -235,7 +235,7 @@ uint64_t connection_deadline(const struct gpushm *c, uint64_t since)
 	return c->timeout_ms ? later(since, c->timeout_ms) : UINT64_MAX;
 }
 
-static uint64_t deadline(const struct gpushm *c)
+uint64_t connection_due(const struct gpushm *c)
 {
 	return later(connection_deadline(c, c->sent_at), c->own_ms);
 }
@@ -293,6 +293,11 @@ static int give_up(struct gpushm *c, int r)
 	return no_reply(c, r, c->timeout_ms + c->own_ms, what, fates[rule->fate]);
 }
 
+int connection_give_up(struct gpushm *c)
+{
+	return give_up(c, -ETIMEDOUT);
+}
+
 /* ---- sending ---- */
 
 /* These hold a few numbers and at most one checked name. To measure a message costs as much as to
@@ -339,16 +344,26 @@ static int transmit(struct gpushm *c, const Gpushm__Proto__Request *request, uin
 	return r < 0 ? fail(c, r, "can't send") : 0;
 }
 
-int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request)
+static int send_until(struct gpushm *c, const Gpushm__Proto__Request *request, bool waits)
 {
 	int r;
 
 	c->verb = request->verb_case;
 	c->own_ms = own_ms(request);
 	c->sent_at = clock_monotonic_ns();
-	r = transmit(c, request, connection_deadline(c, c->sent_at));
+	r = transmit(c, request, waits ? connection_deadline(c, c->sent_at) : 0);
 	/* A daemon that has hung up may have said why: the reader finds that in the socket. */
 	return r == -EPIPE ? 0 : r;
+}
+
+int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request)
+{
+	return send_until(c, request, true);
+}
+
+int connection_send_now(struct gpushm *c, const Gpushm__Proto__Request *request)
+{
+	return send_until(c, request, false);
 }
 
 /* ---- leases that end ---- */
@@ -402,7 +417,7 @@ int connection_end_lease(struct gpushm *c, uint64_t lease, bool discard)
 	if (r == 0)
 		r = send_close(c, lease, discard,
 			       waits ? connection_deadline(c, clock_monotonic_ns()) : 0);
-	if (r != -ETIMEDOUT && r != -EINTR)
+	if (r != -ETIMEDOUT && r != -EINTR && r != -EBUSY)
 		return r;
 	end_later(c, lease, discard);
 	return 0;
@@ -425,7 +440,7 @@ static int receive(struct gpushm *c, int flags)
 	int r = receive_once(c, flags);
 
 	while ((r == -EAGAIN || r == -EINTR) && !(flags & MSG_DONTWAIT)) {
-		r = await(c, POLLIN, deadline(c));
+		r = await(c, POLLIN, connection_due(c));
 		if (r < 0)
 			return give_up(c, r);
 		r = receive_once(c, MSG_DONTWAIT);
@@ -499,7 +514,7 @@ static int drop_attach(struct gpushm *c)
 	if (reply && reply->result_case == GPUSHM__PROTO__REPLY__RESULT_ATTACH)
 		give_back(c, reply->attach);
 	if (!c->broken)
-		end_leases(c, deadline(c));
+		end_leases(c, connection_due(c));
 	return error_set(EMFILE, "this process has no room for the file descriptors that the "
 				 "daemon sent: close some, or raise its limit (ulimit -n)");
 }
@@ -549,8 +564,13 @@ static int drop_late(struct gpushm *c, uint64_t until)
 
 int connection_settle(struct gpushm *c, uint64_t until)
 {
-	int r = c->late ? drop_late(c, until) : 0;
+	int r;
 
+	if (c->call)
+		return error_set(EBUSY,
+				 "a gpushm_call is under way on this connection, which has it "
+				 "to itself: use another connection");
+	r = c->late ? drop_late(c, until) : 0;
 	return r < 0 || c->n_ended_leases == 0 ? r : end_leases(c, until);
 }
 

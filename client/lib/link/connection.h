@@ -71,6 +71,8 @@ struct gpushm {
 	Gpushm__Proto__Request__VerbCase verb;
 	uint64_t sent_at; /* ns, CLOCK_MONOTONIC */
 	uint64_t own_ms;  /* what the daemon may take for it: the caller's wait, and its driver's */
+	const void *call; /* the gpushm_call whose request it is; NULL: a thread waits for it, or
+			     nobody; then */
 	bool late;	  /* nobody waits for its reply any more, and it has not come */
 	struct ended_lease *ended_leases; /* owned; no CLOSE of these was sent so far */
 	size_t n_ended_leases;
@@ -102,8 +104,8 @@ uint64_t *connection_wait_of(const Gpushm__Proto__Request *request);
  * over. What it brings is given back: descriptors are closed, and a lease is ended. Then ends the
  * leases that connection_end_lease() could not end. It must have succeeded before the next request
  * is sent, because the daemon lets a client have one request in flight. Waits until `until`, ns of
- * CLOCK_MONOTONIC. 0; -ETIMEDOUT, -EINTR: it is still due; -ECONNRESET, -EPROTO: the connection is
- * broken. gpushm_error() is set. */
+ * CLOCK_MONOTONIC; 0: not at all. 0; -ETIMEDOUT, -EINTR: it is still due; -EBUSY: a gpushm_call is
+ * under way; -ECONNRESET, -EPROTO: the connection is broken. gpushm_error() is set. */
 int connection_settle(struct gpushm *c, uint64_t until);
 
 /* When the time of a request is over that begins at `since`, without its own time; both in ns. */
@@ -112,6 +114,15 @@ uint64_t connection_deadline(const struct gpushm *c, uint64_t since);
 /* Sends a request. 0 also where the daemon has hung up: connection_receive() finds that out, and
  * what the daemon had said before. -ETIMEDOUT: the daemon reads nothing. */
 int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request);
+
+/* The same without waiting: -ETIMEDOUT where the socket is full. */
+int connection_send_now(struct gpushm *c, const Gpushm__Proto__Request *request);
+
+/* When the time of the request that was sent last is over. */
+uint64_t connection_due(const struct gpushm *c);
+
+/* Nobody waits for its reply any more. Sets gpushm_error(), and returns -ETIMEDOUT. */
+int connection_give_up(struct gpushm *c);
 
 /* Sends a CLOSE that has no reply. Where the daemon reads nothing, or its reply to an earlier
  * request is due, the CLOSE is sent before the next request. 0; -ECONNRESET: the connection is

@@ -375,6 +375,7 @@ static int send_hello(struct gpushm *c, struct patience *p)
 		return error_set(errno, "the new socket can't take the old one's place: %m");
 	/* No reply is due here, and RECLAIM does not name what was to be closed. */
 	c->late = false;
+	c->call = NULL;
 	c->n_ended_leases = 0;
 	r = hello_send(c);
 	c->greeting = r == 0;

@@ -3,6 +3,7 @@
  * NULL for a connection, buffer, array or watch: every public function returns an error with a text
  * for it. The header's declarations are read, so that a new function can't be forgotten here.
  */
+#include "client/gpushm_async.h"
 #include "client/gpushm_events.h"
 #include "client/gpushm_metrics.h"
 #include "client/gpushm_query.h"
@@ -36,6 +37,7 @@ static struct gpushm_pool **pools;
 static struct gpushm_buffer *buffer;
 static struct gpushm_array *array;
 static struct gpushm_watch *watch;
+static struct gpushm_call *call_made;
 static struct gpushm_event event = { .struct_size = sizeof(event) };
 static struct gpushm_stream *stream;
 static struct gpushm_frame *frame;
@@ -90,6 +92,12 @@ static uint64_t size;
 	INT(gpushm_buffer_attr, NULL, "k", &value, &n)                                            \
 	ZERO(gpushm_buffer_notice, NULL)                                                          \
 	INT(gpushm_buffer_wait, NULL, 0, 0, &notice)                                              \
+	INT(gpushm_send_open, NULL, "x", GPUSHM_READ, 0, NULL, &call_made)                        \
+	INT(gpushm_send_create, NULL, "x", 1, NULL, &call_made)                                   \
+	INT(gpushm_send_wait, NULL, "x", 0, &call_made)                                           \
+	INT(gpushm_call_fd, NULL)                                                                 \
+	INT(gpushm_call_process, NULL)                                                            \
+	ZERO(gpushm_call_buffer, NULL)                                                            \
 	INT(gpushm_watch_new, NULL, &watch)                                                       \
 	INT(gpushm_watch_name, NULL, "x")                                                         \
 	INT(gpushm_watch_buffer, NULL, NULL)                                                      \
@@ -205,9 +213,7 @@ START_TEST(what_frees_accepts_null)
 	ck_assert_ptr_null(gpushm_disconnect(NULL));
 	ck_assert_ptr_null(gpushm_array_free(NULL));
 	ck_assert_ptr_null(gpushm_watch_free(NULL));
-	ck_assert_ptr_null(gpushm_free(NULL));
-	ck_assert_ptr_null(gpushm_free(NULL));
-	ck_assert_ptr_null(gpushm_free(NULL));
+	ck_assert_ptr_null(gpushm_call_free(NULL));
 	ck_assert_ptr_null(gpushm_free(NULL));
 	ck_assert_ptr_null(gpushm_stream_close(NULL));
 	ck_assert_ptr_null(gpushm_frame_cancel(NULL));
@@ -220,12 +226,12 @@ END_TEST
 /* Whether the test above, or one of the two after it, calls the function. */
 static bool is_called(const char *function)
 {
-	static const char *const others[] = { "gpushm_array_dtype",  "gpushm_array_dlpack_device",
-					      "gpushm_close",	     "gpushm_discard",
-					      "gpushm_disconnect",   "gpushm_array_free",
-					      "gpushm_watch_free",   "gpushm_stream_close",
-					      "gpushm_frame_cancel", "gpushm_frame_release",
-					      "gpushm_graph_free" };
+	static const char *const others[] = { "gpushm_array_dtype",   "gpushm_array_dlpack_device",
+					      "gpushm_close",	      "gpushm_discard",
+					      "gpushm_disconnect",    "gpushm_array_free",
+					      "gpushm_watch_free",    "gpushm_call_free",
+					      "gpushm_stream_close",  "gpushm_frame_cancel",
+					      "gpushm_frame_release", "gpushm_graph_free" };
 
 	for (int i = 0; i < N_CALLS; i++)
 		if (strcmp(calls[i].function, function) == 0)
@@ -240,13 +246,11 @@ static bool is_called(const char *function)
  * library's objects; else NULL. */
 static const char *takes_an_object(char *line)
 {
-	static const char *const objects[] = { "struct gpushm *",
-					       "struct gpushm_buffer *",
-					       "struct gpushm_array *",
-					       "struct gpushm_watch *",
-					       "struct gpushm_stream *",
-					       "struct gpushm_frame *",
-					       "struct gpushm_graph_frame *" };
+	static const char *const objects[] = {
+		"struct gpushm *",	 "struct gpushm_buffer *",     "struct gpushm_array *",
+		"struct gpushm_watch *", "struct gpushm_call *",       "struct gpushm_stream *",
+		"struct gpushm_frame *", "struct gpushm_graph_frame *"
+	};
 	char *parameters = strchr(line, '('), *name = parameters;
 
 	if (!parameters || strchr(" \t/*#", line[0]))
@@ -282,8 +286,8 @@ static int try_header(const char *path)
 
 START_TEST(every_function_of_the_headers_is_tried)
 {
-	static const char *const names[] = { "",	 "_array",   "_query", "_events",
-					     "_cleanup", "_metrics", "_stream" };
+	static const char *const names[] = { "",       "_array",   "_query",   "_events",
+					     "_async", "_cleanup", "_metrics", "_stream" };
 	int found = 0;
 
 	for (size_t i = 0; i < array_size(names); i++) {
