@@ -83,11 +83,9 @@ link_shared = $(link) -shared -Wl,-soname,$(firstword $(subst .so, ,$(@F))).so.$
 $(BUILD)/gen/%.sym: client/%.sym
 	@mkdir -p $(@D); sed 's/@version@/$(VERSION)/' $< >$@
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
-	@mkdir -p $(@D)
-	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -c -o $@ $<
+	$(call SAY,CC)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -c -o $@ $<
 $(BUILD)/obj/%.o: %.c | $(addprefix $(BUILD)/gen/,gpushm.pb-c.h journal.pb-c.h gpushm_records.h records_table.h)
-	@mkdir -p $(@D)
-	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(call SAY,CC)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 all: daemon lib models ctl relay examples ## everything but the Python package
 	@$(if $(NOTES),printf '%s\n' $(NOTES),:)

@@ -6,8 +6,7 @@ DAEMON_SRC := $(filter-out daemon/main.c,$(call in_folders,$(addprefix daemon/,u
 DAEMON_LIBS = $(if $(ARCHIVES),$(ARCHIVES)/libuv_a.a,-luv) $(PROTOBUF_LIBS) $(SYSTEMD_LIBS) -ldl -lpthread
 
 $(BUILD)/gen/%.pb-c.c: daemon/state/%.proto
-	@mkdir -p $(@D)
-	$(call SAY,GEN)protoc-c --proto_path=daemon/state --c_out=$(@D) $<
+	$(call SAY,GEN)mkdir -p $(@D) && protoc-c --proto_path=daemon/state --c_out=$(@D) $<
 $(BUILD)/gen/journal.pb-c.h: $(BUILD)/gen/journal.pb-c.c ;
 
 # All but main(), which tests link with other functions, too.

@@ -5,8 +5,7 @@ PROTO_SRC := $(call in_folders,proto/base proto)
 GEN_OBJ := $(BUILD)/obj/gen/gpushm.pb-c.o
 
 $(BUILD)/gen/%.pb-c.c: proto/%.proto
-	@mkdir -p $(@D)
-	$(call SAY,GEN)protoc-c --proto_path=proto --c_out=$(@D) $<
+	$(call SAY,GEN)mkdir -p $(@D) && protoc-c --proto_path=proto --c_out=$(@D) $<
 $(BUILD)/gen/gpushm.pb-c.h: $(BUILD)/gen/gpushm.pb-c.c ;
 
 # SYSTEMD=no leaves libsystemd out. So does a wheel, whose glibc is older.

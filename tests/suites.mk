@@ -55,8 +55,7 @@ $(addprefix $(BUILD)/tests/gpushmd-,failmalloc crashat nopidfd): $(DAEMON_PARTS)
 # The protocol of streams, compiled with operations on words that are steps of the checker.
 STREAMS_MODEL := $(BUILD)/tests/model/streams
 $(BUILD)/obj/model/%.o: %.c
-	@mkdir -p $(@D)
-	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -O2 -fno-sanitize=all -DSTREAM_STEPS='"tests/model/streams/steps.h"' -MMD -MP -c -o $@ $<
+	$(call SAY,CC)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -O2 -fno-sanitize=all -DSTREAM_STEPS='"tests/model/streams/steps.h"' -MMD -MP -c -o $@ $<
 $(STREAMS_MODEL): $(patsubst %.c,$(BUILD)/obj/model/%.o,$(wildcard tests/model/streams/*.c) client/lib/stream/writer.c client/lib/stream/reader.c \
 		daemon/catalog/stream_words.c)
 	$(link)

@@ -11,16 +11,14 @@ $(filter-out %/demo,$(EXAMPLES)): $(BUILD)/examples/%: $(BUILD)/obj/client/examp
 	$(call link,..) -lgpushm -ldl -lm $(if $(findstring _uv,$@),-luv)
 $(BUILD)/examples/classify: $(DIGITS) $(if $(KERNEL),$(BUILD)/examples/classify.ptx)
 $(BUILD)/examples/classify.ptx: client/examples/digits.cu client/examples/digits.h client/gpushm.h
-	@mkdir -p $(@D)
-	$(call SAY,NVCC)$(NVCC) -ptx -arch=compute_75 -I. -Iclient -o $@ $<
+	$(call SAY,NVCC)mkdir -p $(@D) && $(NVCC) -ptx -arch=compute_75 -I. -Iclient -o $@ $<
 $(BUILD)/examples/demo: $(call objects,$(wildcard client/examples/demo/*.c)) $(DIGITS) $(BUILD)/common.a $(BUILD)/proto.a
 	$(call link,..) -lgpushm -ldl -lm
 
 CUDART = $(wildcard $(dir $(realpath $(NVCC)))../lib64/libcudart_static.a)
 # A stage that is one CUDA graph. Only gpu-bundle makes it: it needs a GPU, and the runtime of the Toolkit.
 $(BUILD)/examples/graph_stage: client/examples/graph_stage.cu client/gpushm_stream.h client/gpushm.h | $(BUILD)/libgpushm.so
-	@mkdir -p $(@D)
-	$(call SAY,NVCC)$(NVCC) -O2 -arch=compute_75 -I. -Iclient -Xcompiler -fno-exceptions,-fno-threadsafe-statics -c -o $@.o $<
+	$(call SAY,NVCC)mkdir -p $(@D) && $(NVCC) -O2 -arch=compute_75 -I. -Iclient -Xcompiler -fno-exceptions,-fno-threadsafe-statics -c -o $@.o $<
 	@$(CC) -Wl,-rpath,'$$ORIGIN/..' -o $@ $@.o -L$(BUILD) -lgpushm $(CUDART) -lrt -ldl -lpthread && rm $@.o
 
 examples: $(EXAMPLES)

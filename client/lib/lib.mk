@@ -8,7 +8,6 @@ $(BUILD)/gen/gpushm_records.h: client/gpushm_records.h.in client/records.awk cli
 	$(call RECORDS,structs) | sed -e '/^@structs@$$/{r /dev/stdin' -e 'd}' $< >$@
 $(BUILD)/gen/records_table.h: client/records.awk client/records.txt
 	$(call RECORDS,table) >$@
-
 LEFT_OUT += $(addprefix client/lib/map/,$(if $(CUDA_INCLUDE),nocuda.c,cuda.c context.c window.c vmm.c mempool.c pinned.c copy.c order.c))
 LIB_SRC := $(call in_folders,$(addprefix client/lib/,base map link buffer array stream))
 LIB_OBJ := $(call objects,$(LIB_SRC) $(PROTO_SRC)) $(GEN_OBJ)

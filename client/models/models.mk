@@ -14,8 +14,7 @@ MODELS_LIBS = $(call library,jansson.so) $(call library,nettle.so) -ldl -lpthrea
 # One source, compiled for each set of instructions that makes it faster; the library chooses when it runs.
 BLOCK_HASHES := $(if $(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),$(addprefix $(BUILD)/obj/client/models/copy/block_hash_,avx512f.o avx2.o))
 $(BLOCK_HASHES): $(BUILD)/obj/client/models/copy/block_hash_%.o: client/models/copy/block_hash.c
-	@mkdir -p $(@D)
-	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -m$* -DBLOCK_HASH=block_hash_$* -MMD -MP -c -o $@ $<
+	$(call SAY,CC)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -m$* -DBLOCK_HASH=block_hash_$* -MMD -MP -c -o $@ $<
 
 MODELS_OBJ := $(call objects,$(MODELS_SRC)) $(BLOCK_HASHES)
 # It has hidden copies of what it uses of proto.

@@ -649,15 +649,10 @@ static void free_pull(struct pull *p)
 
 static int take_manifest(struct offer *o, const struct manifest *m)
 {
-	bool whole;
+	bool whole = (o->attrs = calloc(m->n_attrs + 1, sizeof(*o->attrs)));
 
-	o->attrs = calloc(m->n_attrs + 1, sizeof(*o->attrs));
-	whole = o->attrs;
-	for (o->n_attrs = 0; whole && o->n_attrs < m->n_attrs; o->n_attrs++) {
-		const struct manifest_attr *a = &m->attrs[o->n_attrs];
-
-		whole = copy_attr(&o->attrs[o->n_attrs], a->key, a->value, a->size);
-	}
+	for (const struct manifest_attr *a = m->attrs; whole && o->n_attrs < m->n_attrs; a++)
+		whole = copy_attr(&o->attrs[o->n_attrs++], a->key, a->value, a->size);
 	if (!whole)
 		return -ENOMEM;
 	o->header = m->header;
