@@ -159,13 +159,13 @@ static int step(struct gpushm_call *call, Gpushm__Proto__Reply **ret)
 	for (;;) {
 		int r = 0;
 
-		/* Another thread has made the connection again. */
-		if (call->state == CALL_SENT && c->call != call)
-			call->state = CALL_TO_SEND;
 		if (c->broken)
 			r = come_back(call);
 		if (r != 0)
 			return r;
+		/* The connection was made again since, perhaps by another thread. */
+		if (call->state == CALL_SENT && c->call != call)
+			call->state = CALL_TO_SEND;
 		if (call->state == CALL_TO_SEND)
 			r = send_request(call);
 		if (r == 0)

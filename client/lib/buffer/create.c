@@ -487,11 +487,13 @@ int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array
 
 /* ---- PUBLISH ---- */
 
-/* The daemon has published the buffer, so, and this process has had no reply: the daemon died
- * before that, or was too late. */
+/* r: of a PUBLISH that was sent so often. Whether the daemon has published the buffer in that way,
+ * and this process has had no reply: the daemon died before that, or was too late. */
 static bool was_published(const struct gpushm_buffer *b, enum gpushm_state state, const char *name,
-			  unsigned sends)
+			  int r, unsigned sends)
 {
+	if (r != -EBUSY || sends == 0)
+		return false;
 	return sends > 1 || (b->tried == state && !strcmp(b->published_name, name));
 }
 
@@ -515,7 +517,7 @@ static int call_publish(struct gpushm_buffer *b, Gpushm__Proto__Publish publish,
 	publish.lease = b->lease.id;
 	publish.state = (Gpushm__Proto__State)state;
 	r = request_call(b->connection, request_with(PUBLISH, publish, &publish), &reply, &sends);
-	if (r == -EBUSY && was_published(b, state, name, sends))
+	if (was_published(b, state, name, r, sends))
 		return 0;
 	if (request_in_doubt(r, sends))
 		note_try(b, state, name);

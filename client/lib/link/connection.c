@@ -36,7 +36,7 @@
 /* Longer than the daemon needs to see that a driver call does not return (driver-timeout, 30 s), so
  * that it says so itself, and than a restart. */
 #define TIMEOUT_MS 60000u
-#define INTERRUPT_MS 100
+#define INTERRUPT_MS 100 /* between two looks whether a wait is to end */
 
 int connection_check_fork(uint64_t generation)
 {
@@ -153,9 +153,8 @@ static const struct request_rule {
 	Gpushm__Proto__Reply__ResultCase reply;
 	enum fate fate;
 } rules[] = {
-#define RULE(verb, result, fate)         \
-	[GPUSHM__PROTO__REQUEST__VERB_## \
-		verb] = { #verb, GPUSHM__PROTO__REPLY__RESULT_##result, fate }
+#define VERB(v) GPUSHM__PROTO__REQUEST__VERB_##v
+#define RULE(v, result, fate) [VERB(v)] = { #v, GPUSHM__PROTO__REPLY__RESULT_##result, fate }
 	RULE(HELLO, HELLO, ASKS),
 	RULE(CREATE, ATTACH, BRINGS),
 	RULE(DESCRIBE, DESCRIBED, CHANGES),
@@ -181,6 +180,7 @@ static const struct request_rule {
 	RULE(DROP, DONE, CHANGES),
 	RULE(STREAMS, STREAMS, ASKS),
 #undef RULE
+#undef VERB
 };
 
 static int fail(struct gpushm *c, int r, const char *what)
