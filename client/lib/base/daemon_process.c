@@ -2,8 +2,9 @@
  *
  * SO_PEERCRED names the process that called listen(): that may be systemd, or an earlier daemon. So
  * the daemon says its own pid. That is one of the daemon's PID namespace, and here it may be
- * another process's. It is the daemon's if SO_PEERCRED has the same, or if the process has the
- * program's name. SO_PEERCRED has pid 0 where the process that listens is outside of our namespace.
+ * another process's: it is the daemon's if SO_PEERCRED has the same, or if the process has the
+ * program's name. Where it is not, the listener may be the daemon. SO_PEERCRED has pid 0 if the
+ * listener is outside of our namespace.
  */
 #include "client/lib/base/daemon_process.h"
 
@@ -37,6 +38,14 @@ static bool read_state(pid_t pid, char *ret_state, bool *ret_named)
 	return true;
 }
 
+/* Whether there is such a process, and it is the daemon's. */
+static bool is_daemon(pid_t pid, bool sure, char *ret_state)
+{
+	bool named;
+
+	return pid > 0 && read_state(pid, ret_state, &named) && (named || sure);
+}
+
 static const char *explain(char state)
 {
 	switch (state) {
@@ -58,19 +67,17 @@ void daemon_process_describe(int socket, pid_t told, char *ret, size_t size)
 {
 	struct ucred listener = { 0 };
 	socklen_t length = sizeof(listener);
-	bool named = false;
 	char state;
 
 	getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &listener, &length);
-	if (told <= 0)
-		snprintf(ret, size, "see systemctl status gpushmd");
-	else if (listener.pid > 0 && read_state(told, &state, &named) &&
-		 (named || told == listener.pid))
+	if (listener.pid > 0 && is_daemon(told, told == listener.pid, &state))
 		snprintf(ret, size, "its process %d %s", (int)told, explain(state));
-	else if (told == listener.pid)
-		snprintf(ret, size, "its process %d can't be seen in /proc", (int)told);
-	else
+	else if (listener.pid > 0 && is_daemon(listener.pid, false, &state))
+		snprintf(ret, size, "its process %d %s", (int)listener.pid, explain(state));
+	else if (told > 0 && told != listener.pid)
 		snprintf(ret, size,
 			 "its process has the number %d in another PID namespace: look at it there",
 			 (int)told);
+	else
+		snprintf(ret, size, "its process can't be seen: see systemctl status gpushmd");
 }

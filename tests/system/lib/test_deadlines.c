@@ -600,10 +600,31 @@ START_TEST(a_pool_whose_descriptor_came_late_can_be_mapped)
 }
 END_TEST
 
+/* ---- namespaces ---- */
+
+/* The pid that it says is another one than ours of it. */
+START_TEST(a_daemon_of_another_pid_namespace_is_named_by_its_pid_here)
+{
+	const struct daemon_options o = { .isolated = true };
+
+	if (!daemon_may_be_isolated())
+		return;
+	daemon_start_with(&d, "", &o);
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+	ck_assert_int_eq(kill(d.pid, SIGSTOP), 0);
+	ck_assert_int_eq(gpushm_set_timeout(c, MS), 0);
+	expect_timeout(gpushm_wait(c, "none", 0));
+	go_on();
+	expect_connection_is_good();
+	c = gpushm_disconnect(c);
+	daemon_stop(&d);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("stopped"), *mortal = tcase_create("killed"),
-	      *fake = tcase_create("fake");
+	      *fake = tcase_create("fake"), *isolated = tcase_create("isolated");
 	int n = sizeof(requests) / sizeof(requests[0]);
 
 	tcase_add_checked_fixture(t, setup, counted_teardown);
@@ -630,5 +651,6 @@ int main(void)
 	tcase_add_checked_fixture(fake, setup_fake, client_teardown);
 	if (fake_is_here())
 		tcase_add_test(fake, a_pool_whose_descriptor_came_late_can_be_mapped);
-	return suite_run("deadlines", t, mortal, fake, NULL);
+	tcase_add_test(isolated, a_daemon_of_another_pid_namespace_is_named_by_its_pid_here);
+	return suite_run("deadlines", t, mortal, fake, isolated, NULL);
 }
