@@ -230,9 +230,18 @@ static uint64_t later(uint64_t since, uint64_t ms)
 	return ns;
 }
 
+static uint64_t timeout(const struct gpushm *c)
+{
+	uint64_t ms = c->timeout_ms;
+
+	return c->most_ms && (ms == 0 || c->most_ms < ms) ? c->most_ms : ms;
+}
+
 uint64_t connection_deadline(const struct gpushm *c, uint64_t since)
 {
-	return c->timeout_ms ? later(since, c->timeout_ms) : UINT64_MAX;
+	uint64_t ms = timeout(c);
+
+	return ms ? later(since, ms) : UINT64_MAX;
 }
 
 uint64_t connection_due(const struct gpushm *c)
@@ -290,7 +299,7 @@ static int give_up(struct gpushm *c, int r)
 
 	c->late = true;
 	snprintf(what, sizeof(what), "replied to %s", rule->name);
-	return no_reply(c, r, c->timeout_ms + c->own_ms, what, fates[rule->fate]);
+	return no_reply(c, r, timeout(c) + c->own_ms, what, fates[rule->fate]);
 }
 
 int connection_give_up(struct gpushm *c)
@@ -317,7 +326,7 @@ static int send_in_time(struct gpushm *c, size_t n, uint64_t until)
 	while (r == -EAGAIN || r == -EINTR) {
 		r = await(c, POLLOUT, until);
 		if (r < 0)
-			return no_reply(c, r, c->timeout_ms, "read what was sent before",
+			return no_reply(c, r, timeout(c), "read what was sent before",
 					"; this request was not sent");
 		r = wire_send(c->socket, c->sent, n, NULL, 0, MSG_DONTWAIT);
 	}
@@ -547,7 +556,7 @@ static int drop_late(struct gpushm *c, uint64_t until)
 	while ((r = receive(c, MSG_DONTWAIT)) == -EAGAIN) {
 		r = await(c, POLLIN, until);
 		if (r < 0)
-			return no_reply(c, r, c->timeout_ms, "replied to an earlier request",
+			return no_reply(c, r, timeout(c), "replied to an earlier request",
 					"; this one was not sent");
 	}
 	if (r < 0 && r != -EMFILE)

@@ -71,6 +71,7 @@ struct gpushm {
 	Gpushm__Proto__Request__VerbCase verb;
 	uint64_t sent_at; /* ns, CLOCK_MONOTONIC */
 	uint64_t own_ms;  /* what the daemon may take for it: the caller's wait, and its driver's */
+	uint64_t most_ms; /* for the request under way instead of timeout_ms, if less; 0: not */
 	const void *call; /* the gpushm_call whose request it is; NULL: a thread waits for it, or
 			     nobody; then */
 	bool late;	  /* nobody waits for its reply any more, and it has not come */

@@ -50,8 +50,8 @@ static int call(struct gpushm *c, const Gpushm__Proto__Request *request, uint64_
 	return r;
 }
 
-int request_call(struct gpushm *c, const Gpushm__Proto__Request *request,
-		 Gpushm__Proto__Reply **ret, unsigned *ret_sends)
+int request_call_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Request *request,
+			Gpushm__Proto__Reply **ret, unsigned *ret_sends)
 {
 	uint64_t since = clock_monotonic_ns();
 	unsigned sends = 0;
@@ -59,13 +59,21 @@ int request_call(struct gpushm *c, const Gpushm__Proto__Request *request,
 
 	if (r == 0) {
 		lock_take(&c->lock, LOCK_CONNECTION);
+		c->most_ms = ms;
 		r = call(c, request, since, ret, &sends);
+		c->most_ms = 0;
 		if (r < 0)
 			request_done(c);
 	}
 	if (ret_sends)
 		*ret_sends = sends;
 	return r;
+}
+
+int request_call(struct gpushm *c, const Gpushm__Proto__Request *request,
+		 Gpushm__Proto__Reply **ret, unsigned *ret_sends)
+{
+	return request_call_within(c, 0, request, ret, ret_sends);
 }
 
 bool request_in_doubt(int r, unsigned sends)
@@ -86,12 +94,12 @@ int request_violated(struct gpushm *c)
 	return -EPROTO;
 }
 
-int request_read(struct gpushm *c, const Gpushm__Proto__Request *request,
-		 int (*read)(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to),
-		 void *to)
+int request_read_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Request *request,
+			int (*read)(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to),
+			void *to)
 {
 	Gpushm__Proto__Reply *reply;
-	int r = request_call(c, request, &reply, NULL);
+	int r = request_call_within(c, ms, request, &reply, NULL);
 
 	if (r < 0)
 		return r;
@@ -102,15 +110,27 @@ int request_read(struct gpushm *c, const Gpushm__Proto__Request *request,
 	return r;
 }
 
-int request_ack(struct gpushm *c, const Gpushm__Proto__Request *request)
+int request_read(struct gpushm *c, const Gpushm__Proto__Request *request,
+		 int (*read)(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to),
+		 void *to)
+{
+	return request_read_within(c, 0, request, read, to);
+}
+
+int request_ack_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Request *request)
 {
 	Gpushm__Proto__Reply *reply;
 	unsigned sends;
-	int r = request_call(c, request, &reply, &sends);
+	int r = request_call_within(c, ms, request, &reply, &sends);
 
 	if (r == 0)
 		request_done(c);
 	return sends > 1 && (r == -ENOENT || r == -EBADF) ? 0 : r;
+}
+
+int request_ack(struct gpushm *c, const Gpushm__Proto__Request *request)
+{
+	return request_ack_within(c, 0, request);
 }
 
 int request_send_restart(struct gpushm *c, const Gpushm__Proto__Request *request)

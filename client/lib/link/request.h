@@ -26,14 +26,24 @@ int request_violated(struct gpushm *c);
 /* Whether the daemon has got the request, and may carry it out although the call failed with r. */
 bool request_in_doubt(int r, unsigned sends);
 
+/* The same, but waits for the reply no longer than so many ms, 1 at least. */
+int request_call_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Request *request,
+			Gpushm__Proto__Reply **ret, unsigned *ret_sends);
+
 /* request_call(), then read(c, reply, to) under the lock, then request_done(); where read() returns
  * -EPROTO, request_violated(). Returns what failed, or 0. */
 int request_read(struct gpushm *c, const Gpushm__Proto__Request *request,
 		 int (*read)(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to),
 		 void *to);
 
+/* The same with request_call_within(); ms 0: without that limit. */
+int request_read_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Request *request,
+			int (*read)(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to),
+			void *to);
+
 /* A request whose reply says nothing but success. */
 int request_ack(struct gpushm *c, const Gpushm__Proto__Request *request);
+int request_ack_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Request *request);
 
 /* RESTART: the daemon refuses, or hangs up; then this reconnects to its successor. */
 int request_send_restart(struct gpushm *c, const Gpushm__Proto__Request *request);

@@ -17,7 +17,7 @@ static int start_follower(struct gpushm_stream *s, enum gpushm_follow follow, ui
 	if (r == 0)
 		r = stream_map_head(s);
 	if (r == 0)
-		r = pages_map(s->buffer, STREAM_PAGE_READER + index, &me->page, NULL);
+		r = pages_map(s->buffer, STREAM_PAGE_READER + index, 0, &me->page, NULL);
 	if (r == 0)
 		r = stream_check_writable(s, &me->page);
 	if (r == 0 && ((struct stream_reader_page *)me->page.host)->slots != s->slots)

@@ -143,7 +143,7 @@ static int read_page(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *
 	return result;
 }
 
-int pages_map(struct gpushm_buffer *b, uint32_t page, struct order_page *ret,
+int pages_map(struct gpushm_buffer *b, uint32_t page, uint64_t ms, struct order_page *ret,
 	      uint64_t *ret_generation)
 {
 	Gpushm__Proto__Page message = GPUSHM__PROTO__PAGE__INIT;
@@ -153,7 +153,8 @@ int pages_map(struct gpushm_buffer *b, uint32_t page, struct order_page *ret,
 	message.has_lease = message.has_page = true;
 	message.lease = b->lease.id;
 	message.page = page;
-	r = request_read(b->connection, request_with(PAGE, page, &message), read_page, &reply);
+	r = request_read_within(b->connection, ms, request_with(PAGE, page, &message), read_page,
+				&reply);
 	if (r < 0)
 		return r;
 	*ret = reply.mapped;
@@ -239,7 +240,7 @@ int pages_leave(struct gpushm_buffer *b)
 	return request_ack(b->connection, request_with(DROP, drop, &message));
 }
 
-int pages_drop(struct gpushm_buffer *b, uint32_t reader, uint64_t generation)
+int pages_drop(struct gpushm_buffer *b, uint32_t reader, uint64_t generation, uint64_t ms)
 {
 	Gpushm__Proto__Drop message = GPUSHM__PROTO__DROP__INIT;
 
@@ -247,5 +248,5 @@ int pages_drop(struct gpushm_buffer *b, uint32_t reader, uint64_t generation)
 	message.lease = b->lease.id;
 	message.reader = reader;
 	message.generation = generation;
-	return request_ack(b->connection, request_with(DROP, drop, &message));
+	return request_ack_within(b->connection, ms, request_with(DROP, drop, &message));
 }

@@ -17,8 +17,9 @@ int pages_join(struct gpushm_buffer *b, uint32_t follow, uint32_t max_held, uint
 	       uint64_t *ret_generation);
 
 /* PAGE: maps a page of the stream. Checks the fd as that of host memory: its kind, owner, size and
- * seals; and what never changes in the page. *ret_generation: of a reader's page. */
-int pages_map(struct gpushm_buffer *b, uint32_t page, struct order_page *ret,
+ * seals; and what never changes in the page. ms: as of request_call_within(), or 0.
+ * *ret_generation: of a reader's page. */
+int pages_map(struct gpushm_buffer *b, uint32_t page, uint64_t ms, struct order_page *ret,
 	      uint64_t *ret_generation);
 void pages_unmap(struct order_page *p);
 
@@ -31,7 +32,7 @@ struct page_shape {
 /* Reads and checks them. 0 or -EPROTO with gpushm_error() set. */
 int pages_read_shape(const struct order_page *p, uint64_t buffer_bytes, struct page_shape *ret);
 
-/* DROP. */
-int pages_drop(struct gpushm_buffer *b, uint32_t reader, uint64_t generation);
+/* DROP. ms: as above. */
+int pages_drop(struct gpushm_buffer *b, uint32_t reader, uint64_t generation, uint64_t ms);
 /* DROP of the lease itself. */
 int pages_leave(struct gpushm_buffer *b);

@@ -19,6 +19,8 @@
 
 #include <inttypes.h>
 
+#define REPLY_MS_MIN 1000u
+
 static const struct stream_reader_page *reader_page(const struct gpushm_stream *s, uint32_t reader)
 {
 	return s->producer.pages[reader].host;
@@ -44,6 +46,15 @@ static uint64_t deadline_of(struct patience *w)
 }
 
 /* ---- the daemon ---- */
+
+/* For its reply: as long as the call may wait. A shorter time would be too little on a busy
+ * machine, at each call again. */
+static uint64_t request_time(struct patience *w)
+{
+	uint64_t left = clock_left_ms(deadline_of(w));
+
+	return left > REPLY_MS_MIN ? left : REPLY_MS_MIN;
+}
 
 /* -EAGAIN: the time is over. */
 static int ask_daemon(struct gpushm_stream *s, struct patience *w)
@@ -117,13 +128,13 @@ static void retire_page(struct gpushm_stream *s, uint32_t reader, struct retired
 	release_retired(s, false);
 }
 
-static int map_reader(struct gpushm_stream *s, uint32_t reader)
+static int map_reader(struct gpushm_stream *s, uint32_t reader, uint64_t ms)
 {
 	struct retired_page *spare = calloc(1, sizeof(*spare));
 	struct producer *p = &s->producer;
 	struct order_page page;
 	uint64_t generation;
-	int r = spare ? pages_map(s->buffer, STREAM_PAGE_READER + reader, &page, &generation)
+	int r = spare ? pages_map(s->buffer, STREAM_PAGE_READER + reader, ms, &page, &generation)
 		      : stream_error(s, ENOMEM, "out of memory for a reader's page");
 
 	if (r == 0 && ((struct stream_reader_page *)page.host)->slots != s->slots) {
@@ -153,7 +164,7 @@ static int map_readers(struct gpushm_stream *s, struct patience *w)
 	for (int lost = 0; writer_unmapped(&s->producer.writer, &reader);) {
 		r = ask_daemon(s, w);
 		if (r == 0)
-			r = map_reader(s, reader);
+			r = map_reader(s, reader, request_time(w));
 		if (r == -ETIMEDOUT) {
 			w->daemon = ABSENT;
 			r = -EAGAIN;
@@ -284,7 +295,7 @@ static bool drop_blocker(struct gpushm_stream *s, struct patience *w, uint64_t n
 	/* Without a daemon there is nobody who could: the slot may become free all the same. */
 	r = wait_for_daemon(s->buffer, 0, &outage, &busy);
 	if (r == 0)
-		r = pages_drop(s->buffer, reader, generation);
+		r = pages_drop(s->buffer, reader, generation, request_time(w));
 	if (r < 0 && r != -ENOENT && r != -EBADF) {
 		s->producer.drop_after = now + WAIT_NAP_NS;
 		return false;

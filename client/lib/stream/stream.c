@@ -146,7 +146,7 @@ int stream_check_pool(const struct gpushm_buffer *b)
 int stream_map_head(struct gpushm_stream *s)
 {
 	struct page_shape shape;
-	int r = pages_map(s->buffer, STREAM_PAGE_HEAD, &s->head, NULL);
+	int r = pages_map(s->buffer, STREAM_PAGE_HEAD, 0, &s->head, NULL);
 
 	if (r == 0)
 		r = pages_read_shape(&s->head, s->buffer->bytes, &shape);
@@ -164,7 +164,7 @@ int stream_map_head(struct gpushm_stream *s)
 int stream_map_group(struct gpushm_stream *s)
 {
 	const struct stream_group_page *g;
-	int r = pages_map(s->buffer, STREAM_PAGE_GROUP, &s->group, NULL);
+	int r = pages_map(s->buffer, STREAM_PAGE_GROUP, 0, &s->group, NULL);
 
 	if (r < 0)
 		return r;

@@ -571,6 +571,28 @@ START_TEST(a_stream_ends_in_the_time_of_one_request)
 }
 END_TEST
 
+/* The connection's time is much longer than that of the test. */
+START_TEST(a_frame_does_not_wait_longer_than_its_caller_for_a_new_readers_page)
+{
+	struct gpushm_stream *p = producer("s"), *reader = NULL;
+	struct gpushm_frame *f = NULL;
+
+	ck_assert_int_eq(gpushm_stream_open(c, "s", GPUSHM_EVERY, 1, 0, NULL, &reader), 0);
+	stop();
+	ck_assert_int_eq(gpushm_set_timeout(c, 0), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		ck_assert_int_eq(gpushm_frame_begin(p, NULL, 50, &f), -ETIMEDOUT);
+		ck_assert_msg(strstr(gpushm_error(), "which has its page, does not answer"), "%s",
+			      gpushm_error());
+	}
+	go_on();
+	ck_assert_msg(gpushm_frame_begin(p, NULL, LONG_MS, &f) == 0, "%s", gpushm_error());
+	gpushm_frame_cancel(f);
+	gpushm_stream_close(reader);
+	gpushm_stream_close(p);
+}
+END_TEST
+
 /* ---- a mempool's descriptor, which comes once a connection ---- */
 
 static void setup_fake(void)
@@ -646,6 +668,7 @@ int main(void)
 	tcase_add_test(t, a_connection_has_a_time_and_a_process);
 	tcase_add_test(t, a_reader_does_not_join_a_stopped_daemon);
 	tcase_add_test(t, a_stream_ends_in_the_time_of_one_request);
+	tcase_add_test(t, a_frame_does_not_wait_longer_than_its_caller_for_a_new_readers_page);
 	tcase_add_checked_fixture(mortal, setup_mortal, NULL);
 	tcase_add_test(mortal, a_daemon_that_dies_is_found_to_have_gone);
 	tcase_add_checked_fixture(fake, setup_fake, client_teardown);

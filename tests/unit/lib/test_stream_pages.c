@@ -108,7 +108,8 @@ START_TEST(a_right_page_is_mapped)
 	send_page(&(struct wrong){ .page = right_pages[_i] });
 	canned_done(server);
 	make_buffer();
-	ck_assert_msg(pages_map(b, right_pages[_i], &page, &generation) == 0, "%s", gpushm_error());
+	ck_assert_msg(pages_map(b, right_pages[_i], 0, &page, &generation) == 0, "%s",
+		      gpushm_error());
 	ck_assert_uint_eq(page.bytes, bytes_of(right_pages[_i]));
 	ck_assert(page.writable);
 	ck_assert_uint_eq(page.address, 0);
@@ -191,7 +192,7 @@ START_TEST(a_wrong_page_is_refused)
 
 	send_page(w);
 	make_buffer();
-	ck_assert_int_eq(pages_map(b, w->page, &page, &generation), -w->number);
+	ck_assert_int_eq(pages_map(b, w->page, 0, &page, &generation), -w->number);
 	says(w->says);
 	ck_assert_ptr_null(page.host);
 }
