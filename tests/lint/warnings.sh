@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: MIT
 #
 # Every source passes gcc and clang with all warnings as errors, tests and examples included; the
-# public header also passes as C++, and on its own.
+# public headers also pass as C++, and on their own.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 make=${MAKE:-make}
 build=${BUILD:-build}
 
-"$make" -s BUILD="$build" "$build/gen/gpushm.pb-c.h" || exit 1
+"$make" -s BUILD="$build" "$build/gen/gpushm.pb-c.h" "$build/gen/gpushm_records.h" "$build/gen/records_table.h" || exit 1
 flags=$("$make" -s --no-print-directory BUILD="$build" print-lint_cflags) || exit 1
 left_out=$("$make" -s --no-print-directory BUILD="$build" print-LEFT_OUT) || exit 1
 bad=0
@@ -25,8 +25,8 @@ for compiler in gcc clang; do
 	done | eval xargs -n 8 -P "$(nproc)" $compiler "$flags" -Iclient -Werror -fsyntax-only || bad=1
 done
 for language in c c++; do
-	printf '#include "client/%s.h"\n' gpushm gpushm_metrics gpushm_stream |
-		cc -x $language -I. -Iclient -Wall -Wextra -Wpedantic -Werror -fsyntax-only - 2>&1 || {
+	"$make" -s --no-print-directory BUILD="$build" print-HEADERS | tr ' ' '\n' | sed 's|.*/\(.*\)|#include <\1>|' |
+		cc -x $language -Iclient -I"$build/gen" -Wall -Wextra -Wpedantic -Werror -fsyntax-only - 2>&1 || {
 		[ $language = c++ ] && ! command -v c++ >/dev/null && {
 			echo "warnings: no C++ compiler here"
 			continue

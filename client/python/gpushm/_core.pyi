@@ -42,9 +42,7 @@ from ._typing import (
     Source,
     Sources,
     State,
-    StreamState,
     Via,
-    What,
 )
 from ._typing import GraphExec as _GraphExec
 from ._typing import Stream as _CudaStream

@@ -572,7 +572,7 @@ START_TEST(a_stream_ends_in_the_time_of_one_request)
 END_TEST
 
 /* The connection's time is much longer than that of the test. */
-START_TEST(a_frame_does_not_wait_longer_than_its_caller_for_a_new_readers_page)
+START_TEST(a_producer_waits_for_a_new_readers_page_in_its_own_time)
 {
 	struct gpushm_stream *p = producer("s"), *reader = NULL;
 	struct gpushm_frame *f = NULL;
@@ -668,7 +668,7 @@ int main(void)
 	tcase_add_test(t, a_connection_has_a_time_and_a_process);
 	tcase_add_test(t, a_reader_does_not_join_a_stopped_daemon);
 	tcase_add_test(t, a_stream_ends_in_the_time_of_one_request);
-	tcase_add_test(t, a_frame_does_not_wait_longer_than_its_caller_for_a_new_readers_page);
+	tcase_add_test(t, a_producer_waits_for_a_new_readers_page_in_its_own_time);
 	tcase_add_checked_fixture(mortal, setup_mortal, NULL);
 	tcase_add_test(mortal, a_daemon_that_dies_is_found_to_have_gone);
 	tcase_add_checked_fixture(fake, setup_fake, client_teardown);
