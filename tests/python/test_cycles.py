@@ -192,7 +192,10 @@ def test_a_frame_that_is_collected_waits_for_copies(handle: int, monkeypatch: py
             f = r.next(timeout=30, stream=mine).keep()
             f["x"].copy_to_host(stream=o)
             waited.clear()
-            o.refers_to = mine.refers_to = f
+            # Garbage collection empties what was made first first: f lives longer than what it is to wait for.
+            last: list[Any] = [f]
+            last.append(last)
+            o.refers_to = mine.refers_to = last
             return f
 
         assert is_collected(make)
