@@ -59,9 +59,10 @@ int types_add_derived(PyObject *module, PyType_Spec *spec, PyTypeObject *base, P
  * timeout or a meta; a Buffer has the streams that its copies were queued on; a Stream and an Array
  * have a Buffer. A Connection and a Watch hold nothing but C, and need no part in it.
  *
- * Each cycle passes through an object of the user's, and the references among these types make
- * none. So tp_clear drops the user's objects alone, and what orders GPU work stays until a
- * destructor has used it. */
+ * Each cycle passes through an object of the user's: the references among these types make none.
+ * So tp_clear drops the user's objects alone. The dict of streams may be emptied before a
+ * destructor runs: a Frame is ended by tp_finalize, which comes before that, and a Buffer's end
+ * waits for the GPU. */
 void *object_new(PyTypeObject *type);
 /* For tp_clear: drops what a member that is never NULL refers to. */
 void object_to_none(PyObject **member);
