@@ -11,6 +11,7 @@
  */
 #include "client/gpushm_async.h"
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/buffer/buffer.h"
 #include "client/lib/link/hello.h"
 #include "client/lib/link/outage.h"
@@ -225,7 +226,7 @@ int gpushm_call_process(struct gpushm_call *call)
 		return call->result;
 	}
 	/* A thread that has the lock is in a request, or does what takes no time. */
-	if (pthread_mutex_trylock(&call->c->lock) != 0)
+	if (!lock_try(&call->c->lock, LOCK_CONNECTION))
 		return again_soon(call);
 	r = step(call, &reply);
 	if (r == 0)
@@ -255,12 +256,12 @@ static void give_up(struct gpushm_call *call)
 	struct error before;
 
 	error_keep(&before);
-	pthread_mutex_lock(&call->c->lock);
+	lock_take(&call->c->lock, LOCK_CONNECTION);
 	if (call->c->call == call) {
 		call->c->call = NULL;
 		connection_give_up(call->c);
 	}
-	pthread_mutex_unlock(&call->c->lock);
+	lock_drop(&call->c->lock);
 	error_put_back(&before);
 }
 
