@@ -29,6 +29,10 @@ void gpushm_private_put_back(const struct gpushm_private_error *e);
  * filled. */
 int gpushm_private_memory(const struct gpushm_buffer *b);
 
+/* The kind of that pool, or, for NULL, of the default one, as the daemon said when c was connected;
+ * 0: it has not named it. Does not ask the daemon. */
+enum gpushm_kind gpushm_private_pool_kind(struct gpushm *c, const char *pool);
+
 /* From now on a request that waits for the daemon for longer than an instant asks this function,
  * each 100 ms and after signals, with the connection's lock held. Not 0: the wait ends with -EINTR,
  * as it does with -ETIMEDOUT when its time is over. */

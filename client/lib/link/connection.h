@@ -24,6 +24,7 @@ struct pool_info {
 	uint32_t id;
 	struct map_pool map; /* what client/lib/map needs: kind, device, identity of the pool */
 	char name[POOL_NAME_MAX + 1];
+	bool is_default; /* as HELLO said it first */
 	int pool_fd; /* mempool: the pool's own fd, which the daemon sends once a connection; kept
 			so that a failed import can be tried again; -1. Under gpushm::lock. */
 };

@@ -15,9 +15,11 @@
  */
 #include "client/lib/link/hello.h"
 
+#include "client/gpushm_private.h"
 #include "client/lib/base/defer.h"
 #include "client/lib/base/endpoint.h"
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
@@ -68,6 +70,7 @@ static int keep_pool(struct gpushm *c, const Gpushm__Proto__Pool *from)
 	*p = (struct pool_info){ .id = from->id,
 				 .next = c->pools,
 				 .pool_fd = -1,
+				 .is_default = from->is_default,
 				 .map = { .id = from->id,
 					  .kind = (enum gpushm_kind)from->kind,
 					  .has_device = from->has_device_uuid,
@@ -82,6 +85,21 @@ static int keep_pool(struct gpushm *c, const Gpushm__Proto__Pool *from)
 		return -EPROTO;
 	c->pools = take_ptr(p);
 	return 0;
+}
+
+enum gpushm_kind gpushm_private_pool_kind(struct gpushm *c, const char *pool)
+{
+	const struct pool_info *p;
+	enum gpushm_kind kind = 0;
+
+	if (connection_check(c) < 0)
+		return 0;
+	lock_take(&c->lock, LOCK_CONNECTION);
+	for (p = c->pools; p && !kind; p = p->next) /* the newest first */
+		if (pool ? strcmp(p->name, pool) == 0 : p->is_default)
+			kind = p->map.kind;
+	lock_drop(&c->lock);
+	return kind;
 }
 
 static int keep_pools(struct gpushm *c, Gpushm__Proto__Pool *const *pools, size_t n)

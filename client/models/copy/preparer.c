@@ -99,6 +99,9 @@ void preparer_start(struct preparer *p)
 {
 	sigset_t all, before;
 
+	/* Host memory needs no transport. */
+	if (gpushm_private_pool_kind(p->c, p->pool) == GPUSHM_HOST)
+		return;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	p->running = pthread_create(&p->thread, NULL, prepare, p) == 0;

@@ -33,7 +33,8 @@ int preparer_init(struct preparer *p, struct gpushm *c, const struct gpushm_opti
 /* Ends the thread and closes the transport. Keeps gpushm_error(). */
 void preparer_clear(struct preparer *p);
 
-/* Starts the thread. Without it all is done by preparer_transport(). */
+/* Starts the thread, unless the pool is one of host memory. Without it all is done by
+ * preparer_transport(). */
 void preparer_start(struct preparer *p);
 /* The load will have so many threads. Only the first call counts. */
 void preparer_tell(struct preparer *p, unsigned threads);

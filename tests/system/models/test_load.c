@@ -4,6 +4,7 @@
  * is there after an error: not the buffer, not its name, no descriptor, no thread.
  */
 #include "client/gpushm_load.h"
+#include "client/gpushm_metrics.h"
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fds.h"
@@ -146,6 +147,32 @@ START_TEST(each_array_equals_its_tensor)
 		ck_assert_msg(gpushm_verify(b, NULL, NULL, NULL) == 0, "%s", gpushm_error());
 		drop(b, "m/x");
 	}
+}
+END_TEST
+
+/* Requests for the list of pools that the daemon has had. */
+static uint64_t asked_for_pools(void)
+{
+	struct gpushm_metrics *m = NULL;
+	uint64_t n = 0;
+
+	ck_assert_msg(gpushm_metrics(c, &m) == 0, "%s", gpushm_error());
+	for (size_t i = 0; i < m->n_verbs; i++)
+		if (strcmp(m->verbs[i]->verb, "pools") == 0)
+			n = m->verbs[i]->results[0]->count;
+	gpushm_free(m);
+	return n;
+}
+
+START_TEST(a_load_into_host_memory_does_not_ask_for_the_pools)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
+	const char *source = model_write("m.safetensors", "w", "1");
+	uint64_t before = asked_for_pools();
+
+	ck_assert_msg(gpushm_load(c, &source, 1, "m", &o, NULL, NULL) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(asked_for_pools(), before);
+	ck_assert_int_eq(gpushm_unlink(c, "m"), 0);
 }
 END_TEST
 
@@ -420,6 +447,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_checked_fixture(on_pools, setup_pools, teardown_pools);
 	tcase_add_test(on_pools, each_array_equals_its_tensor);
+	tcase_add_test(tc, a_load_into_host_memory_does_not_ask_for_the_pools);
 	tcase_add_test(tc, shards_are_loaded_as_one_model);
 	tcase_add_test(tc, tied_weights_are_copied_once);
 	tcase_add_test(tc, only_and_strip_choose_tensors_and_names);
