@@ -11,9 +11,9 @@
  *	}
  *
  * A call has its connection to itself from its first function to its result, because the daemon
- * takes one request at a time: other requests of the connection return -EBUSY meanwhile, and a
- * close is told to the daemon later. So a program has a connection for calls, or several. A buffer
- * belongs to the connection of its call.
+ * takes one request at a time: other requests of the connection return -EBUSY meanwhile, and the
+ * library tells the daemon of a close later. So use one or more connections for calls alone. A
+ * buffer belongs to the connection of its call.
  *
  * No function here waits for the daemon. Only where the daemon was restarted, one takes some
  * milliseconds now and then: it takes the leases of the connection over to the new daemon. Mapping
@@ -53,7 +53,7 @@ int gpushm_call_fd(const struct gpushm_call *call);
 int gpushm_call_process(struct gpushm_call *call);
 #define GPUSHM_PENDING 1
 
-/* The buffer, once: it is the caller's then. NULL: there is none. */
+/* The buffer, which the caller owns from then on. NULL: the call has none, or has returned it. */
 struct gpushm_buffer *gpushm_call_buffer(struct gpushm_call *call);
 
 /* Ends the call. A buffer that nobody has taken is closed or discarded. If there is no result yet,

@@ -48,7 +48,7 @@ struct server {
 	struct listener listener;
 	bool listening, ready, stopping, failed;
 	bool reload_due;   /* SIGHUP came while the pools were being made */
-	bool ready_is_due; /* systemd did not read: it is told again */
+	bool ready_is_due; /* systemd did not read READY=1: send it again */
 	uv_signal_t signals[array_size(signals)];
 	uv_timer_t watchdog, housekeeping;
 	uv_timer_t end_timeout; /* for a driver call that is under way when the daemon stops */

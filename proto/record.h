@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include "proto/words.h"
+
 #include <stddef.h>
 
 /* The types of client/records.txt, which says what each one is. */
@@ -96,4 +98,27 @@ static inline size_t record_count(const struct record_field *f, const void *s)
 static inline int record_has(const struct record_field *f, const void *s)
 {
 	return !f->when || *(const int *)record_at(s, f->when);
+}
+
+/* The word for a value of an enum, also 0 where that means none. NULL: the type is no enum. */
+static inline const char *record_word(enum record_type type, unsigned value)
+{
+	switch (type) {
+	case RECORD_STATE:
+	case RECORD_STATEN:
+		return state_word(value);
+	case RECORD_ACCESS:
+	case RECORD_ACCESSN:
+		return access_word(value);
+	case RECORD_KIND:
+		return kind_word(value);
+	case RECORD_FOLLOW:
+		return follow_word(value);
+	case RECORD_DELIVERY:
+		return delivery_word(value);
+	case RECORD_STREAM_STATE:
+		return stream_state_word(value);
+	default:
+		return NULL;
+	}
 }

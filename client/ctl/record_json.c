@@ -88,28 +88,6 @@ static void write_bytes(struct json *j, const struct record_field *f, const unsi
 	json_string(j, f->json, text);
 }
 
-static const char *word_of(const struct record_field *f, unsigned value)
-{
-	switch (f->type) {
-	case RECORD_STATE:
-	case RECORD_STATEN:
-		return state_word(value);
-	case RECORD_ACCESS:
-	case RECORD_ACCESSN:
-		return access_word(value);
-	case RECORD_KIND:
-		return kind_word(value);
-	case RECORD_FOLLOW:
-		return follow_word(value);
-	case RECORD_DELIVERY:
-		return delivery_word(value);
-	case RECORD_STREAM_STATE:
-		return stream_state_word(value);
-	default:
-		return NULL;
-	}
-}
-
 /* Numbers of 64 bits, by what they are. */
 static void write_u64(struct json *j, const struct record_field *f, uint64_t value)
 {
@@ -165,8 +143,8 @@ static void write_value(struct json *j, const struct record_field *f, const void
 		json_uint(j, f->json, *(const uint32_t *)p);
 		break;
 	default:
-		if (word_of(f, 0))
-			json_string(j, f->json, word_of(f, *(const unsigned *)p));
+		if (record_word(f->type, 0))
+			json_string(j, f->json, record_word(f->type, *(const unsigned *)p));
 		else
 			write_u64(j, f, *(const uint64_t *)p);
 	}

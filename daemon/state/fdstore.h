@@ -57,7 +57,8 @@ int fdstore_take(struct fdstore *s, const char *name);
  * without systemd; -errno if systemd can't be told. */
 int fdstore_keep(struct fdstore *s, const char *name, int fd);
 
-/* A systemd that can't be told now is told later, before it keeps anything else. */
+/* Where systemd does not read now, the daemon tells it later, before it has it keep anything else.
+ */
 void fdstore_forget(struct fdstore *s, const char *name);
 
 /* Tells systemd what it was not told yet to forget. 0, or -errno if there is something left. */

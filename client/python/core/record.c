@@ -74,31 +74,16 @@ static const char *what_word(unsigned what)
 	return words[what < array_size(words) ? what : 0];
 }
 
-/* The word for a value of an enum; NULL: it is none, or of another type. */
+/* NULL: the value means none. An access is a mode of open(). */
 static const char *word_of(enum record_type type, unsigned value)
 {
-	switch (type) {
-	case RECORD_STATEN:
-		return value ? state_word(value) : NULL;
-	case RECORD_STATE:
-		return state_word(value);
-	case RECORD_ACCESSN:
-		return value ? (value == GPUSHM_WRITE ? "r+" : "r") : NULL;
-	case RECORD_ACCESS:
-		return value == GPUSHM_WRITE ? "r+" : "r";
-	case RECORD_KIND:
-		return kind_word(value);
-	case RECORD_WHAT:
-		return what_word(value);
-	case RECORD_FOLLOW:
-		return follow_word(value);
-	case RECORD_DELIVERY:
-		return delivery_word(value);
-	case RECORD_STREAM_STATE:
-		return stream_state_word(value);
-	default:
+	bool is_access = type == RECORD_ACCESS || type == RECORD_ACCESSN;
+
+	if (value == 0 && (type == RECORD_STATEN || type == RECORD_ACCESSN))
 		return NULL;
-	}
+	if (is_access)
+		return value == GPUSHM_WRITE ? "r+" : "r";
+	return type == RECORD_WHAT ? what_word(value) : record_word(type, value);
 }
 
 /* Values of 32 bits. */

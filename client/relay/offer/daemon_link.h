@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A thread that asks the daemon, over a connection that nobody else uses and that is made anew when
- * the daemon has gone. A daemon that hangs keeps this thread and the questions; who has put one
- * waits as long as it wants to.
+ * the daemon has gone. A daemon that hangs blocks this thread and its questions; a thread that
+ * waits for an answer may stop waiting at any time.
  */
 #pragma once
 
