@@ -46,13 +46,14 @@ uint64_t safetensors_bytes(const struct safetensors_tensor *t)
 void safetensors_fill(const char *name, void *data, size_t bytes)
 {
 	unsigned char *d = data;
-	uint32_t x = 2166136261u;
+	uint64_t x = 2166136261u, word;
 
 	for (const char *c = name; *c; c++)
 		x = (x ^ (unsigned char)*c) * 16777619u;
-	for (size_t i = 0; i < bytes; i++) {
-		x = x * 1664525u + 1013904223u;
-		d[i] = (unsigned char)(x >> 24);
+	for (size_t i = 0; i < bytes; i += sizeof(word)) {
+		x = x * 6364136223846793005u + 1442695040888963407u;
+		word = x ^ (x >> 32);
+		memcpy(d + i, &word, bytes - i < sizeof(word) ? bytes - i : sizeof(word));
 	}
 }
 
