@@ -79,6 +79,10 @@ enum gpushm_kind { GPUSHM_HOST = 1, GPUSHM_PINNED = 2, GPUSHM_VMM = 3, GPUSHM_ME
 enum gpushm_state { GPUSHM_FILLING = 1, GPUSHM_SEALED = 2, GPUSHM_SHARED = 3 };
 enum gpushm_access { GPUSHM_READ = 1, GPUSHM_WRITE = 2 };
 
+/* Whether a struct that the library has filled in has that member: GPUSHM_HAS(stat, opens). */
+#define GPUSHM_HAS(s, member) \
+	((const char *)(&(s)->member + 1) - (const char *)(s) <= (ptrdiff_t)(s)->struct_size)
+
 /* ------------------------------------------------------------------ errors */
 
 /* The text of this thread's last error; "" if there was none. Valid until the thread's next call of
@@ -132,31 +136,44 @@ int gpushm_fd(const struct gpushm *c);
 
 /* ------------------------------------------------- creating and publishing */
 
+/* What a caller fills in begins with its size, so that it can grow at its end. Members that are 0
+ * mean the defaults, unless their comment says otherwise; the elements of an array of such structs
+ * all have the same size. What this library does not know must be 0. All that is -EINVAL. */
 struct gpushm_attr {
+	size_t struct_size; /* sizeof(struct gpushm_attr) */
 	const char *key;
 	const void *value;
 	size_t size; /* bytes */
 };
 
-/* Options of create and open. NULL, or all zero but struct_size, means the defaults. */
-struct gpushm_options {
-	size_t struct_size; /* sizeof(struct gpushm_options) */
-	const char *pool;   /* create: NULL is the daemon's default */
-	mode_t mode;	    /* create: 0 is 0600 */
-	gid_t gid;	    /* create: with GPUSHM_SET_GID in flags */
-	uint32_t flags;	    /* GPUSHM_TRANSIENT, ... */
-	int device; /* with GPUSHM_SET_DEVICE: map for the GPU of this CUDA ordinal, with peer
-		       access; GPUSHM_CURRENT_DEVICE: GPU 0 without a context, none for the host */
-	const struct gpushm_attr *attrs; /* create: attributes, 4,096 bytes in all */
-	size_t n_attrs;
-	uint64_t wait_ms; /* create: how long to wait for space in a full pool or device */
-	uint64_t spin_us; /* streams: how long a wait spins; see gpushm_stream.h */
-};
+/* A flag means one thing in all calls; a call that does not take it returns -EINVAL. */
 #define GPUSHM_TRANSIENT (1u << 0) /* create: unlink it when its last lease ends */
 #define GPUSHM_SET_GID (1u << 1)
 #define GPUSHM_SET_DEVICE (1u << 2)
 #define GPUSHM_REFUSE_DIRTY (1u << 3)  /* open: refuse a dirty buffer, or wait until it is clean */
 #define GPUSHM_COPY_ON_WRITE (1u << 4) /* open: map host memory privately; see gpushm_open() */
+#define GPUSHM_REPLACE (1u << 5)       /* rename and publish_as: take the name from another */
+
+/* Options of gpushm_create(). NULL means the defaults. */
+struct gpushm_create_options {
+	size_t struct_size; /* sizeof(struct gpushm_create_options) */
+	const char *pool;   /* NULL is the daemon's default */
+	mode_t mode;	    /* 0 is 0600 */
+	gid_t gid;	    /* with GPUSHM_SET_GID */
+	uint32_t flags;	    /* GPUSHM_TRANSIENT, GPUSHM_SET_GID, GPUSHM_SET_DEVICE */
+	int device;	    /* with GPUSHM_SET_DEVICE: as in struct gpushm_open_options */
+	const struct gpushm_attr *attrs; /* 4,096 bytes in all */
+	size_t n_attrs;
+	uint64_t wait_ms; /* how long to wait for space in a full pool or device */
+};
+
+/* Options of gpushm_open(). NULL means the defaults. */
+struct gpushm_open_options {
+	size_t struct_size; /* sizeof(struct gpushm_open_options) */
+	uint32_t flags;	    /* GPUSHM_REFUSE_DIRTY, GPUSHM_COPY_ON_WRITE, GPUSHM_SET_DEVICE */
+	int device; /* with GPUSHM_SET_DEVICE: map for the GPU of this CUDA ordinal, with peer
+		       access; GPUSHM_CURRENT_DEVICE: GPU 0 without a context, none for the host */
+};
 
 /* Creates a buffer of `bytes` bytes and maps it for writing. No other process can open it until it
  * is published; if this process dies before that, the buffer is freed. Its contents are zero, or
@@ -168,7 +185,7 @@ struct gpushm_options {
  * large for this pool; mempool: above 4 GiB), -ENODEV (the pool's device failed, or this process
  * can't use it), -EMFILE (this process may open no more files), -EIO (driver). */
 int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,
-		  const struct gpushm_options *options, struct gpushm_buffer **ret);
+		  const struct gpushm_create_options *options, struct gpushm_buffer **ret);
 
 /* Lets other processes open the buffer. GPUSHM_SEALED: nobody writes to it again; this process's
  * mapping becomes read-only, and pointers to it must be used for reading only. GPUSHM_SHARED: the
@@ -212,17 +229,17 @@ int gpushm_buffer_kept(const struct gpushm_buffer *b);
  * -ENODEV (this process can't use the GPU), -EMFILE (this process may open no more files),
  * -EPROTONOSUPPORT (more arrays than this version of the library reads: upgrade it). */
 int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, uint64_t timeout_ms,
-		const struct gpushm_options *options, struct gpushm_buffer **ret);
+		const struct gpushm_open_options *options, struct gpushm_buffer **ret);
 
 /* Opens the buffer of that name, or creates it if nobody has: of many processes that call this at
  * the same time one creates it, and the others wait until it is published. Returns GPUSHM_CREATED,
  * which is not an error, to the one that created: it fills the buffer and publishes it. If it dies
- * or closes the buffer before that, one of the others creates. `access` is for opening; `bytes` and
- * `options` are those of gpushm_create(). timeout_ms: how long to wait for another process's
- * gpushm_publish(). Errors as for gpushm_open() and gpushm_create(), without -EEXIST and -ENOENT
- * for the name. */
+ * or closes the buffer before that, one of the others creates. timeout_ms: how long to wait for
+ * another process's gpushm_publish(). Errors as for gpushm_open() and gpushm_create(), without
+ * -EEXIST and -ENOENT for the name. */
 int gpushm_open_or_create(struct gpushm *c, const char *name, enum gpushm_access access,
-			  uint64_t timeout_ms, uint64_t bytes, const struct gpushm_options *options,
+			  uint64_t timeout_ms, const struct gpushm_open_options *opening,
+			  uint64_t bytes, const struct gpushm_create_options *creating,
 			  struct gpushm_buffer **ret);
 #define GPUSHM_CREATED 1
 
@@ -261,7 +278,6 @@ int gpushm_unlink(struct gpushm *c, const char *name);
  * Errors: -ENOENT (no buffer `from`), -EEXIST (`to` is taken), -EAGAIN (one of them is not
  * published), -EACCES, -EINVAL (`to` breaks the rules for names). */
 int gpushm_rename(struct gpushm *c, const char *from, const char *to, uint32_t flags);
-#define GPUSHM_REPLACE (1u << 0) /* of gpushm_rename() and gpushm_publish_as() */
 
 /* Says that the contents of a dirty buffer are good again, and wakes processes that wait for that.
  * A buffer that is not dirty stays as it is. For the owner and administrators. Asks the daemon.

@@ -83,7 +83,7 @@ inline connection connect(const char *socket_path = nullptr)
 }
 
 inline buffer create(const connection &c, const std::string &name, uint64_t bytes,
-		     const gpushm_options *options = nullptr)
+		     const gpushm_create_options *options = nullptr)
 {
 	gpushm_buffer *b = nullptr;
 
@@ -92,7 +92,7 @@ inline buffer create(const connection &c, const std::string &name, uint64_t byte
 }
 
 inline buffer create(const connection &c, const std::string &name, gpushm_array_spec *specs,
-		     size_t n, const gpushm_options *options = nullptr)
+		     size_t n, const gpushm_create_options *options = nullptr)
 {
 	gpushm_buffer *b = nullptr;
 
@@ -101,7 +101,7 @@ inline buffer create(const connection &c, const std::string &name, gpushm_array_
 }
 
 inline buffer open(const connection &c, const std::string &name, gpushm_access access,
-		   uint64_t timeout_ms = 0, const gpushm_options *options = nullptr)
+		   uint64_t timeout_ms = 0, const gpushm_open_options *options = nullptr)
 {
 	gpushm_buffer *b = nullptr;
 
@@ -113,11 +113,12 @@ inline buffer open(const connection &c, const std::string &name, gpushm_access a
 inline std::pair<buffer, bool> open_or_create(const connection &c, const std::string &name,
 					      gpushm_access access, uint64_t timeout_ms,
 					      uint64_t bytes,
-					      const gpushm_options *options = nullptr)
+					      const gpushm_create_options *creating = nullptr,
+					      const gpushm_open_options *opening = nullptr)
 {
 	gpushm_buffer *b = nullptr;
-	int r = check(gpushm_open_or_create(c.get(), name.c_str(), access, timeout_ms, bytes,
-					    options, &b));
+	int r = check(gpushm_open_or_create(c.get(), name.c_str(), access, timeout_ms, opening,
+					    bytes, creating, &b));
 
 	return { own(b), r == GPUSHM_CREATED };
 }
@@ -142,7 +143,7 @@ inline watch watch_new(const connection &c)
 using stream = std::shared_ptr<gpushm_stream>;
 
 inline stream create_stream(const connection &c, const std::string &name,
-			    gpushm_stream_spec spec, const gpushm_options *options = nullptr)
+			    gpushm_stream_spec spec, const gpushm_create_options *options = nullptr)
 {
 	gpushm_stream *s = nullptr;
 
@@ -153,7 +154,7 @@ inline stream create_stream(const connection &c, const std::string &name,
 
 inline stream open_stream(const connection &c, const std::string &name, gpushm_follow follow,
 			  uint32_t max_held = 1, uint64_t timeout_ms = 0,
-			  const gpushm_options *options = nullptr)
+			  const gpushm_follow_options *options = nullptr)
 {
 	gpushm_stream *s = nullptr;
 

@@ -16,7 +16,7 @@ extern "C" {
 /* ------------------------------------------------------------------- dtypes */
 
 /* The type of an element: DLPack's DLDataType (code, bits, lanes), or a record of itemsize bytes
- * (code 255). */
+ * (code 255). It is passed by value, and never grows. */
 struct gpushm_dtype {
 	uint8_t code;
 	uint8_t bits;
@@ -41,13 +41,14 @@ uint64_t gpushm_dtype_bits(struct gpushm_dtype t);
 
 /* The description of one array, for describe and layout. */
 struct gpushm_array_spec {
-	const char *name; /* "" for the buffer's own array */
+	size_t struct_size; /* sizeof(struct gpushm_array_spec) */
+	const char *name;   /* "" for the buffer's own array */
 	struct gpushm_dtype dtype;
-	const char *descr;	/* records: NumPy's descr as text; else NULL */
 	int ndim;		/* 0 to GPUSHM_MAX_NDIM */
 	const int64_t *shape;	/* elements; ndim of them, none negative */
-	const int64_t *strides; /* bytes; NULL is C order */
 	uint64_t offset;	/* bytes from the buffer's start to element [0, 0, ...] */
+	const int64_t *strides; /* bytes; NULL is C order */
+	const char *descr;	/* records: NumPy's descr as text; else NULL */
 };
 
 /* Lays arrays out one after the other, each on a multiple of 256 bytes. Writes the offset of each
@@ -58,7 +59,7 @@ int gpushm_layout(struct gpushm_array_spec *specs, size_t n, uint64_t *ret_bytes
 /* gpushm_layout(), gpushm_create() and gpushm_describe() in one: creates a buffer for exactly these
  * arrays. Writes the offsets of specs. */
 int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array_spec *specs,
-			 size_t n, const struct gpushm_options *options,
+			 size_t n, const struct gpushm_create_options *options,
 			 struct gpushm_buffer **ret);
 
 /* Adds arrays to a buffer that is not published yet. Asks the daemon, once for each batch that fits
@@ -165,15 +166,16 @@ int gpushm_copy_from_host_async(struct gpushm_array *a, const void *host,
 
 /* One of many copies. */
 struct gpushm_copy {
+	size_t struct_size; /* sizeof(struct gpushm_copy) */
 	struct gpushm_array *array;
-	void *memory;		/* the other side: the address of element [0, 0, ...] */
-	const int64_t *strides; /* of the memory, in bytes; NULL is C order */
+	void *memory;	/* the other side: the address of element [0, 0, ...] */
 	int device;	/* CUDA ordinal of the GPU that has the memory; GPUSHM_HOST_MEMORY */
 	uint32_t flags; /* GPUSHM_COPY_OUT: from the array; 0: into it */
+	const int64_t *strides; /* of the memory, in bytes; NULL is C order */
 };
 #define GPUSHM_HOST_MEMORY (-1)
-#define GPUSHM_COPY_OUT (1u << 0)
-#define GPUSHM_COPY_ASYNC (1u << 0) /* of the call */
+#define GPUSHM_COPY_OUT (1u << 7)
+#define GPUSHM_COPY_ASYNC (1u << 8) /* of the call */
 
 /* Queues all copies, in their order, and waits once; so it is the fast way to fill a model's
  * arrays. Each is a copy as above between an array and memory of the array's shape and dtype; but

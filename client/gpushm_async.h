@@ -35,10 +35,10 @@ struct gpushm_call; /* a request, until its result is there */
  * is used after the return. Errors: what these functions find before they ask the daemon; -EMFILE;
  * -ENOMEM. */
 int gpushm_send_open(struct gpushm *c, const char *name, enum gpushm_access access,
-		     uint64_t timeout_ms, const struct gpushm_options *options,
+		     uint64_t timeout_ms, const struct gpushm_open_options *options,
 		     struct gpushm_call **ret);
 int gpushm_send_create(struct gpushm *c, const char *name, uint64_t bytes,
-		       const struct gpushm_options *options, struct gpushm_call **ret);
+		       const struct gpushm_create_options *options, struct gpushm_call **ret);
 int gpushm_send_wait(struct gpushm *c, const char *name, uint64_t timeout_ms,
 		     struct gpushm_call **ret);
 

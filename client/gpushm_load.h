@@ -32,6 +32,7 @@ extern "C" {
 
 /* How far a load, save or verification is. */
 struct gpushm_load_progress {
+	size_t struct_size; /* what the library has of it: GPUSHM_HAS() of gpushm_records.h */
 	uint64_t done,
 		total;	     /* bytes of tensors; total is 0 before the header of a pipe has come */
 	uint64_t elapsed_ns; /* since the first byte was asked for */
@@ -41,8 +42,9 @@ struct gpushm_load_progress {
 
 /* What a load, save or verification did. */
 struct gpushm_load_report {
-	uint64_t bytes;	  /* of tensors */
-	uint64_t tensors; /* names; tied ones count once each */
+	size_t struct_size; /* sizeof(struct gpushm_load_report); the caller's */
+	uint64_t bytes;	    /* of tensors */
+	uint64_t tensors;   /* names; tied ones count once each */
 	uint64_t
 		elapsed_ns; /* from the first byte that was read to the last one that was written */
 	char content[32];   /* the digest of the contents, "xxh3:0123456789abcdef" */
@@ -55,14 +57,13 @@ struct gpushm_load_report {
  */
 typedef int gpushm_load_progress_fn(void *user, const struct gpushm_load_progress *progress);
 
-#define GPUSHM_LOAD_IF_MISSING \
-	(1u << 0)		      /* attach to a buffer of the same files: see gpushm_load() */
-#define GPUSHM_LOAD_REPLACE (1u << 1) /* take the name over when the new buffer is whole */
-#define GPUSHM_LOAD_VERIFY (1u << 2)  /* read back what was copied, and compare */
-#define GPUSHM_LOAD_DROP_CACHE (1u << 3) /* drop the files from the page cache afterwards */
-#define GPUSHM_LOAD_CACHED (1u << 4)	 /* read through the page cache */
-#define GPUSHM_LOAD_DIRECT (1u << 5)	 /* read past the page cache (O_DIRECT) */
-#define GPUSHM_LOAD_NIXL (1u << 6)	 /* gpushm_pull(): by NIXL */
+#define GPUSHM_LOAD_IF_MISSING (1u << 16) /* attach to a buffer of the same files */
+#define GPUSHM_LOAD_REPLACE (1u << 17)	  /* take the name over when the new buffer is whole */
+#define GPUSHM_LOAD_VERIFY (1u << 18)	  /* read back what was copied, and compare */
+#define GPUSHM_LOAD_DROP_CACHE (1u << 19) /* drop the files from the page cache afterwards */
+#define GPUSHM_LOAD_CACHED (1u << 20)	  /* read through the page cache */
+#define GPUSHM_LOAD_DIRECT (1u << 21)	  /* read past the page cache (O_DIRECT) */
+#define GPUSHM_LOAD_NIXL (1u << 22)	  /* gpushm_pull(): by NIXL */
 /* Without CACHED and DIRECT each file is asked: what is in the page cache is read from it, the rest
  * past it where the file system allows that. */
 
@@ -132,7 +133,7 @@ struct gpushm_load_options {
  * changed while it was read); -ENODATA (no tensor is left by `only`); -EEXIST (two tensors of one
  * name); -ECANCELED (progress). */
 int gpushm_load(struct gpushm *c, const char *const *sources, size_t n, const char *name,
-		const struct gpushm_options *options, const struct gpushm_load_options *load,
+		const struct gpushm_create_options *options, const struct gpushm_load_options *load,
 		struct gpushm_buffer **ret);
 #define GPUSHM_LOAD_ATTACHED 1
 
@@ -160,7 +161,7 @@ int gpushm_load_key(const char *const *sources, size_t n, const struct gpushm_lo
  * is asked for; what the relay says about the file disagrees with itself); -ENOTSUP (the relay
  * can't offer this buffer: gpushm_error() names the array and its type). */
 int gpushm_pull(struct gpushm *c, const char *source, const char *name,
-		const struct gpushm_options *options, const struct gpushm_load_options *load,
+		const struct gpushm_create_options *options, const struct gpushm_load_options *load,
 		struct gpushm_buffer **ret);
 
 /* Waits until that relay's NAME is another file than `content`, at most so long. content: the

@@ -96,7 +96,7 @@ struct pull_observer {
 
 /* gpushm_pull(). observer: NULL is allowed. */
 int gpushm_private_pull(struct gpushm *c, const char *source, const char *name,
-			const struct gpushm_options *options,
+			const struct gpushm_create_options *options,
 			const struct gpushm_load_options *load,
 			const struct pull_observer *observer, struct gpushm_buffer **ret);
 

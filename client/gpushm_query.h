@@ -14,7 +14,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* A flag of stat and list: fill in the holders, for the buffer's owner and administrators. */
-#define GPUSHM_HOLDERS (1u << 0)
+#define GPUSHM_HOLDERS (1u << 6)
 
 /* One buffer; timeout_ms as for gpushm_open(). Free *ret with gpushm_free(). Asks the daemon. */
 int gpushm_stat(struct gpushm *c, const char *name, uint64_t timeout_ms, uint32_t flags,

@@ -33,7 +33,7 @@
  * reader. Any thread may release a frame.
  *
  * Spinning. A wait looks all the time for 5 us, and then sleeps; waking takes 10 to 100 us more.
- * With spin_us in struct gpushm_options, up to 1,000,000, it looks for as long as that, once for
+ * With spin_us of the spec or the options, up to 1,000,000, it looks for as long as that, once for
  * each frame or slot: less delay for more of a processor. If frames come at a steady pace, next()
  * first sleeps until one is almost due. gpushm-streams(7) says how much to take.
  *
@@ -90,17 +90,18 @@ struct gpushm_stream_spec {
 	/* How long a reader may hold up the producer until the producer drops it; 0: 10,000 ms;
 	 * GPUSHM_WAIT_FOREVER: no limit. */
 	uint64_t limit_ms;
+	uint64_t spin_us; /* how long a wait of the producer spins; at most 1,000,000 */
 };
 /* Continue the stream of that name if there is one with these arrays and slots whose producer died;
  * its readers stay, and the sequence goes on. Else create it. */
-#define GPUSHM_ADOPT (1u << 0)
+#define GPUSHM_ADOPT (1u << 9)
 /* Frames wait for `share` readers also while there is no such reader. */
-#define GPUSHM_KEEP_QUEUE (1u << 1)
+#define GPUSHM_KEEP_QUEUE (1u << 10)
 /* The stream keeps its name when its producer closes it, and when its last process has gone. */
-#define GPUSHM_KEEP_STREAM (1u << 2)
+#define GPUSHM_KEEP_STREAM (1u << 11)
 
 /* Creates a stream and publishes its name. The memory comes from the pool in `options`, whose mode,
- * gid, attrs, wait_ms and spin_us count, too; it must not be a mempool's, which has no read-only
+ * gid, attrs and wait_ms count, too; it must not be a mempool's, which has no read-only
  * mapping. With GPUSHM_ADOPT it also waits until a producer that still lives has died; all waits
  * together take wait_ms at most. Asks the daemon several times.
  *
@@ -109,7 +110,7 @@ struct gpushm_stream_spec {
  * still; -ENOTSUP: a mempool, elements narrower than a byte, or a GPU whose driver has no 64-bit
  * stream memory operations; -EINVAL (spec). */
 int gpushm_stream_create(struct gpushm *c, const char *name, const struct gpushm_stream_spec *spec,
-			 const struct gpushm_options *options, struct gpushm_stream **ret);
+			 const struct gpushm_create_options *options, struct gpushm_stream **ret);
 
 /* Takes a slot to fill. If readers hold all slots, waits until one is free: at most timeout_ms, and
  * at most until the spec's limit_ms is over: then it drops the reader that is in the way, and goes
@@ -135,18 +136,25 @@ struct gpushm_frame *gpushm_frame_cancel(struct gpushm_frame *f);
 
 /* ------------------------------------------------------------- the reader's */
 
+/* Options of gpushm_stream_open(). NULL means the defaults. */
+struct gpushm_follow_options {
+	size_t struct_size; /* sizeof(struct gpushm_follow_options) */
+	uint32_t flags;	    /* GPUSHM_REFUSE_DIRTY, GPUSHM_SET_DEVICE */
+	int device;	    /* as in struct gpushm_open_options */
+	uint64_t spin_us;   /* how long a wait of the reader spins; at most 1,000,000 */
+};
+
 /* Joins a stream. timeout_ms: how long to wait until the name is published. max_held: how many
  * frames this reader may hold at a time; 0 is 1; less than the stream's slots. The memory is mapped
  * for reading. `every` begins with the first frame that is published after this call, `latest` with
- * the newest that there is. options: flags and device, as for gpushm_open(), and spin_us. Asks
- * the daemon.
+ * the newest that there is. Asks the daemon.
  *
  * Errors: those of gpushm_open(); -ENOTSUP: the buffer is no stream, or as for
  * gpushm_stream_create(); -EUSERS: the stream has as many readers as it may have; -EINVAL
  * (max_held). */
 int gpushm_stream_open(struct gpushm *c, const char *name, enum gpushm_follow follow,
-		       uint32_t max_held, uint64_t timeout_ms, const struct gpushm_options *options,
-		       struct gpushm_stream **ret);
+		       uint32_t max_held, uint64_t timeout_ms,
+		       const struct gpushm_follow_options *options, struct gpushm_stream **ret);
 
 /* Takes the next frame: `every` and `share` the first that is not taken, `latest` the newest if it
  * was not taken before. Waits until there is one. The memory may be used on cuda_stream at once;

@@ -108,6 +108,7 @@ static bool streams(const gpushmxx::connection &c)
 {
 	gpushm_array_spec array = {};
 	gpushm_stream_spec spec = {};
+	array.struct_size = sizeof(array);
 	array.name = "a";
 	gpushmxx::check(gpushm_dtype_parse("float32", &array.dtype));
 	spec.arrays = &array;
@@ -138,6 +139,7 @@ int main(int argc, char **argv)
 			return 2;
 		auto w = gpushmxx::watch_new(c);
 		gpushm_array_spec spec = {};
+		spec.struct_size = sizeof(spec);
 		spec.name = "a";
 		gpushmxx::check(gpushm_dtype_parse("float32", &spec.dtype));
 		auto b = gpushmxx::create(c, "x", &spec, 1);

@@ -61,7 +61,7 @@ int measured(struct gpushm_stream *producer, struct gpushm_stream *reader)
 int main(void)
 {
 	int64_t shape = 16;
-	struct gpushm_array_spec array = { .name = "a", .ndim = 1, .shape = &shape };
+	struct gpushm_array_spec array = { .struct_size = sizeof(array), .name = "a", .ndim = 1, .shape = &shape };
 	struct gpushm_stream_spec spec = { .struct_size = sizeof(spec), .arrays = &array, .n_arrays = 1, .slots = 2 };
 	struct gpushm *c = NULL;
 	struct gpushm_stream *producer = NULL, *reader = NULL;

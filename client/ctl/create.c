@@ -116,6 +116,7 @@ static int make_plan(const struct options *o, const struct source *from, struct 
 	uint64_t bytes;
 	int r;
 
+	p->spec.struct_size = sizeof(p->spec);
 	p->spec.name = "";
 	p->spec.shape = p->shape;
 	if (gpushm_dtype_parse(o->dtype, &p->spec.dtype) < 0)

@@ -267,11 +267,11 @@ static void read_back(struct doctor *d, const char *pool, const char *kind, cons
 static int create_trial(struct doctor *d, const char *pool, const char *name,
 			unsigned char *pattern, struct gpushm_buffer **ret)
 {
-	struct gpushm_options o = {
+	struct gpushm_create_options o = {
 		.struct_size = sizeof(o), .pool = pool, .mode = 0600, .flags = GPUSHM_TRANSIENT
 	};
 	int64_t shape[] = { TRIAL_BYTES };
-	struct gpushm_array_spec spec = { .name = "", .ndim = 1, .shape = shape };
+	struct gpushm_array_spec spec = { .struct_size = sizeof(spec), .ndim = 1, .shape = shape };
 	int r = gpushm_dtype_parse("uint8", &spec.dtype);
 
 	if (r == 0)

@@ -38,6 +38,7 @@ static int split_attrs(const struct arg_list *list, struct gpushm_attr *attrs)
 
 		if (!equals || equals == list->v[i])
 			return ctl_error(CTL_USAGE, "--attr: \"%s\" is not KEY=VALUE", list->v[i]);
+		attrs[i].struct_size = sizeof(*attrs);
 		attrs[i].key = strndup(list->v[i], (size_t)(equals - list->v[i]));
 		if (!attrs[i].key)
 			return ctl_error(CTL_FAILED, "out of memory");

@@ -39,7 +39,7 @@ extern const struct arg new_buffer_args[];
 
 /* The library's options, with what they borrow from. */
 struct new_buffer_options {
-	struct gpushm_options options;
+	struct gpushm_create_options options;
 	struct gpushm_attr attrs[ARG_LIST_MAX];
 };
 

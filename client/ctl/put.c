@@ -123,6 +123,7 @@ static void set_fortran_strides(struct npy_input *in)
 static void make_spec(struct npy_input *in, struct gpushm_array_spec *ret)
 {
 	*ret = (struct gpushm_array_spec){
+		.struct_size = sizeof(*ret),
 		.name = in->array,
 		.dtype = npy_dtype(&in->npy),
 		.descr = in->npy.descr[0] ? in->npy.descr : NULL,

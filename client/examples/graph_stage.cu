@@ -63,6 +63,7 @@ static struct gpushm_stream *make(struct gpushm *c, const char *name, const char
 	struct gpushm_stream_spec spec = {};
 	struct gpushm_stream *s;
 
+	x.struct_size = sizeof(x);
 	x.name = array;
 	x.ndim = 1;
 	x.shape = &shape;

@@ -126,7 +126,8 @@ static unsigned start(struct crew *crew, pthread_t *threads)
 static void report(struct crew *crew)
 {
 	const struct crew_work *work = crew->work;
-	struct gpushm_load_progress p = { .done = crew->done,
+	struct gpushm_load_progress p = { .struct_size = sizeof(p),
+					  .done = crew->done,
 					  .total = work->bytes,
 					  .elapsed_ns = clock_monotonic_ns() - crew->start_ns,
 					  .file = crew->file };

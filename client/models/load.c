@@ -5,6 +5,7 @@
  * is discarded; if this process dies, the daemon does that.
  */
 #include "client/models/load.h"
+#include "client/models/caller.h"
 
 #include "client/gpushm_private.h"
 #include "client/gpushm_query.h"
@@ -17,6 +18,7 @@
 #include "client/models/pulled.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/sized.h"
 #include "proto/limits.h"
 
 #include <poll.h>
@@ -35,8 +37,9 @@
 struct loading {
 	struct gpushm *c;
 	const char *name;
-	const struct gpushm_options *options; /* as the caller has it */
-	struct gpushm_options known;	      /* what we know of it */
+	const struct gpushm_create_options *options; /* as the caller has it */
+	struct gpushm_create_options known;	     /* what we know of it */
+	struct gpushm_open_options opening;	     /* as known has it */
 	struct gpushm_load_options load;
 	struct pulled *pulled; /* NULL: these are files of the user */
 	struct checkpoint cp;
@@ -55,21 +58,15 @@ struct loading {
 
 /* ---- options ---- */
 
-/* The struct may grow at its end; struct_size says what the caller has of it. */
 int load_read_options(const struct gpushm_load_options *from, struct gpushm_load_options *ret)
 {
-	struct gpushm_load_options o = { .struct_size = sizeof(o) };
+	struct gpushm_load_options o;
+	int r = caller_read("load options", from, &o, sizeof(o));
 
-	if (from && from->struct_size < offsetof(struct gpushm_load_options, threads))
-		return load_fail(EINVAL, "load options: struct_size is not set");
-	if (from)
-		memcpy(&o, from, from->struct_size < sizeof(o) ? from->struct_size : sizeof(o));
-	if (from && from->struct_size > sizeof(o))
-		for (size_t i = sizeof(o); i < from->struct_size; i++)
-			if (((const char *)from)[i] != 0)
-				return load_fail(EINVAL,
-						 "load options: this library is older than "
-						 "the program, and does not know one of them");
+	if (r == 0)
+		r = caller_check_report(o.report);
+	if (r < 0)
+		return r;
 	if (o.flags & ~FLAGS)
 		return load_fail(EINVAL, "load options: unknown flags %#x", o.flags & ~FLAGS);
 	if ((o.flags & GPUSHM_LOAD_CACHED) && (o.flags & GPUSHM_LOAD_DIRECT))
@@ -94,7 +91,8 @@ int load_read_options(const struct gpushm_load_options *from, struct gpushm_load
 static int report_wait(const struct loading *l)
 {
 	bool copied = l->result.content[0] != '\0';
-	const struct gpushm_load_progress p = { .done = copied ? l->m.plan.bytes : 0,
+	const struct gpushm_load_progress p = { .struct_size = sizeof(p),
+						.done = copied ? l->m.plan.bytes : 0,
 						.total = l->m.plan.bytes,
 						.elapsed_ns = l->result.elapsed_ns };
 
@@ -105,9 +103,9 @@ static int report_wait(const struct loading *l)
 
 /* A wait of the daemon for space, in turns, so that progress can stop it. */
 struct turn {
-	struct gpushm_options options;
-	const struct gpushm_options *use; /* the options of this turn */
-	uint64_t left;			  /* ms after it */
+	struct gpushm_create_options options;
+	const struct gpushm_create_options *use; /* the options of this turn */
+	uint64_t left;				 /* ms after it */
 };
 
 static void set_turn(struct turn *t, uint64_t left)
@@ -116,11 +114,10 @@ static void set_turn(struct turn *t, uint64_t left)
 	t->left = left == GPUSHM_WAIT_FOREVER ? left : left - t->options.wait_ms;
 }
 
-/* Options that this library does not know whole are gpushm_create()'s to refuse. */
 static void first_turn(const struct loading *l, struct turn *t)
 {
 	*t = (struct turn){ .options = l->known, .use = l->options };
-	if (!l->load.progress || !l->options || l->options->struct_size > sizeof(t->options))
+	if (!l->load.progress || !l->options)
 		return;
 	t->options.struct_size = sizeof(t->options);
 	t->use = &t->options;
@@ -141,8 +138,11 @@ static size_t count_attrs(const struct gpushm_attr *attrs, size_t n)
 {
 	size_t bytes = 0;
 
-	for (size_t i = 0; i < n; i++)
-		bytes += attrs[i].size + (attrs[i].key ? strlen(attrs[i].key) : 0);
+	for (size_t i = 0; i < n; i++) {
+		const struct gpushm_attr *a = sized_at(attrs, i);
+
+		bytes += a->size + (a->key ? strlen(a->key) : 0);
+	}
 	return bytes;
 }
 
@@ -258,7 +258,7 @@ static int compare_again(struct loading *l)
 	int r;
 
 	l->b = NULL;
-	r = gpushm_open(l->c, l->name, GPUSHM_READ, 0, l->options, &l->b);
+	r = gpushm_open(l->c, l->name, GPUSHM_READ, 0, &l->opening, &l->b);
 	r = r == 0 ? compare(l) : r == -ENOENT ? MATCH_OTHER : r;
 	if (r != MATCH_SAME && r != -EAGAIN) {
 		l->b = ours;
@@ -345,8 +345,8 @@ static int open_or_create(struct loading *l)
 	for (;;) {
 		uint64_t left = left_ms(l);
 		uint64_t nap = left > LOOK_AGAIN_MS ? LOOK_AGAIN_MS : left;
-		int r = gpushm_open_or_create(l->c, l->name, GPUSHM_READ, nap, l->m.bytes, t.use,
-					      &l->b);
+		int r = gpushm_open_or_create(l->c, l->name, GPUSHM_READ, nap, &l->opening,
+					      l->m.bytes, t.use, &l->b);
 
 		if (r == -ENOSPC)
 			r = next_turn(l, &t, r);
@@ -429,11 +429,11 @@ static int fill(struct loading *l)
 static int set_attrs(struct loading *l)
 {
 	const struct gpushm_attr attrs[] = {
-		{ "gpushm.source", l->m.source, strlen(l->m.source) },
-		{ "gpushm.files", l->m.files, strlen(l->m.files) },
-		{ "gpushm.content", l->result.content, strlen(l->result.content) },
-		{ "gpushm.types", l->types, strlen(l->types) },
-		{ "gpushm.metadata", l->m.metadata,
+		{ sizeof(*attrs), "gpushm.source", l->m.source, strlen(l->m.source) },
+		{ sizeof(*attrs), "gpushm.files", l->m.files, strlen(l->m.files) },
+		{ sizeof(*attrs), "gpushm.content", l->result.content, strlen(l->result.content) },
+		{ sizeof(*attrs), "gpushm.types", l->types, strlen(l->types) },
+		{ sizeof(*attrs), "gpushm.metadata", l->m.metadata,
 		  l->m.has_metadata_array ? 0 : l->m.metadata_len },
 	};
 
@@ -453,7 +453,7 @@ static int open_published(struct loading *l, int error)
 
 	gpushm_private_keep(&why);
 	l->created = false;
-	if (gpushm_open(l->c, l->name, GPUSHM_READ, 0, l->options, &b) < 0 && !l->under_other)
+	if (gpushm_open(l->c, l->name, GPUSHM_READ, 0, &l->opening, &b) < 0 && !l->under_other)
 		gpushm_unlink(l->c, l->name);
 	if (b && gpushm_buffer_id(b) == gpushm_buffer_id(l->b)) {
 		gpushm_close(l->b);
@@ -517,7 +517,7 @@ static int begin_engine(struct loading *l)
 		if (r != -ENOENT)
 			return 0;
 	}
-	return engine_new(l->c, l->options, &l->load, &l->engine);
+	return engine_new(l->c, &l->known, &l->load, &l->engine);
 }
 
 /* A wait for a stream ends when progress says so. */
@@ -579,7 +579,7 @@ static int run(struct loading *l, const char *const *sources, size_t n)
 	if (!l->created)
 		return attach(l);
 	if (!l->engine)
-		r = engine_new(l->c, l->options, &l->load, &l->engine);
+		r = engine_new(l->c, &l->known, &l->load, &l->engine);
 	if (r == 0)
 		r = fill(l);
 	if (r == 0)
@@ -591,15 +591,13 @@ static int run(struct loading *l, const char *const *sources, size_t n)
 
 static void report(const struct loading *l)
 {
-	struct gpushm_load_report *ret = l->load.report;
+	struct gpushm_load_report report = { .bytes = l->m.plan.bytes,
+					     .tensors = l->m.n - l->m.has_metadata_array,
+					     .elapsed_ns = l->result.elapsed_ns,
+					     .direct = l->result.direct };
 
-	if (!ret)
-		return;
-	*ret = (struct gpushm_load_report){ .bytes = l->m.plan.bytes,
-					    .tensors = l->m.n - l->m.has_metadata_array,
-					    .elapsed_ns = l->result.elapsed_ns,
-					    .direct = l->result.direct };
-	memcpy(ret->content, l->result.content, sizeof(ret->content));
+	memcpy(report.content, l->result.content, sizeof(report.content));
+	caller_write_report(l->load.report, &report);
 }
 
 /* Keeps gpushm_error(). */
@@ -625,8 +623,21 @@ static void finish(struct loading *l, bool close_buffer, int result)
 		gpushm_private_put_back(&why);
 }
 
+/* gpushm_create() checks the rest. */
+static int read_create_options(const struct gpushm_create_options *from,
+			       struct gpushm_create_options *ret)
+{
+	const char *wrong;
+	int r = caller_read("options", from, ret, sizeof(*ret));
+
+	if (r < 0 || !ret->attrs)
+		return r;
+	wrong = sized_check_all(ret->attrs, ret->n_attrs, sizeof(*ret->attrs));
+	return wrong ? load_fail(EINVAL, "the attributes: %s", wrong) : 0;
+}
+
 int load_run(struct gpushm *c, const char *const *sources, size_t n, const char *name,
-	     const struct gpushm_options *options, const struct gpushm_load_options *load,
+	     const struct gpushm_create_options *options, const struct gpushm_load_options *load,
 	     struct pulled *pulled, struct gpushm_buffer **ret)
 {
 	struct loading l = {
@@ -640,11 +651,12 @@ int load_run(struct gpushm *c, const char *const *sources, size_t n, const char 
 		return load_fail(EINVAL, "the %s is NULL", c ? "name" : "connection");
 	if (!pulled && (l.load.flags & GPUSHM_LOAD_NIXL))
 		return load_fail(EINVAL, "load options: NIXL is for gpushm_pull()");
-	/* gpushm_create() checks it. */
-	if (options)
-		memcpy(&l.known, options,
-		       options->struct_size < sizeof(l.known) ? options->struct_size
-							      : sizeof(l.known));
+	r = read_create_options(options, &l.known);
+	if (r < 0)
+		return r;
+	l.opening =
+		(struct gpushm_open_options){ sizeof(l.opening), l.known.flags & GPUSHM_SET_DEVICE,
+					      l.known.device };
 	if (l.load.wait_ms > 0)
 		l.deadline = clock_deadline(l.load.wait_ms);
 	r = run(&l, sources, n);
@@ -657,7 +669,7 @@ int load_run(struct gpushm *c, const char *const *sources, size_t n, const char 
 }
 
 int gpushm_load(struct gpushm *c, const char *const *sources, size_t n, const char *name,
-		const struct gpushm_options *options, const struct gpushm_load_options *load,
+		const struct gpushm_create_options *options, const struct gpushm_load_options *load,
 		struct gpushm_buffer **ret)
 {
 	return load_run(c, sources, n, name, options, load, NULL, ret);

@@ -15,5 +15,5 @@ int load_read_options(const struct gpushm_load_options *from, struct gpushm_load
 /* gpushm_load(), with `pulled` NULL; or a part of gpushm_pull(), without sources: the file is that
  * of `pulled`. */
 int load_run(struct gpushm *c, const char *const *sources, size_t n, const char *name,
-	     const struct gpushm_options *options, const struct gpushm_load_options *load,
+	     const struct gpushm_create_options *options, const struct gpushm_load_options *load,
 	     struct pulled *pulled, struct gpushm_buffer **ret);

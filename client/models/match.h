@@ -14,7 +14,7 @@ struct match {
 	struct gpushm *c;
 	struct checkpoint *cp;
 	const struct model *m;
-	const struct gpushm_options *options;
+	const struct gpushm_create_options *options;
 	const struct gpushm_load_options *load;
 	const struct pulled *pulled; /* what is known of a relay's file; NULL */
 };

@@ -175,7 +175,7 @@ struct pull {
 	struct gpushm *c;
 	struct place place;
 	const char *name; /* here */
-	const struct gpushm_options *options;
+	const struct gpushm_create_options *options;
 	struct gpushm_load_options load;
 	const struct pull_observer *observer;
 };
@@ -247,7 +247,7 @@ static int read_options(const struct gpushm_load_options *load, struct gpushm_lo
 }
 
 int gpushm_private_pull(struct gpushm *c, const char *source, const char *name,
-			const struct gpushm_options *options,
+			const struct gpushm_create_options *options,
 			const struct gpushm_load_options *load,
 			const struct pull_observer *observer, struct gpushm_buffer **ret)
 {
@@ -267,7 +267,7 @@ int gpushm_private_pull(struct gpushm *c, const char *source, const char *name,
 }
 
 int gpushm_pull(struct gpushm *c, const char *source, const char *name,
-		const struct gpushm_options *options, const struct gpushm_load_options *load,
+		const struct gpushm_create_options *options, const struct gpushm_load_options *load,
 		struct gpushm_buffer **ret)
 {
 	return gpushm_private_pull(c, source, name, options, load, NULL, ret);
@@ -315,7 +315,8 @@ struct wait {
 static bool wait_is_over(const void *of)
 {
 	struct wait *w = (struct wait *)of;
-	const struct gpushm_load_progress p = { .file = w->is_away ? NULL : w->source };
+	const struct gpushm_load_progress p = { .struct_size = sizeof(p),
+						.file = w->is_away ? NULL : w->source };
 
 	if (w->is_away)
 		gpushm_private_put_back(&w->why);

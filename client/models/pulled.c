@@ -13,6 +13,7 @@
 #include "client/models/nixl/nixl_file.h"
 #include "client/models/web/remote.h"
 #include "proto/base/own.h"
+#include "proto/base/sized.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -181,9 +182,12 @@ bool pulled_matches(const struct pulled *p, const struct model *m, struct gpushm
 
 static bool is_given(const struct gpushm_attr *own, size_t n, const char *key)
 {
-	for (size_t i = 0; i < n; i++)
-		if (own[i].key && strcmp(own[i].key, key) == 0)
+	for (size_t i = 0; i < n; i++) {
+		const struct gpushm_attr *a = sized_at(own, i);
+
+		if (a->key && strcmp(a->key, key) == 0)
 			return true;
+	}
 	return false;
 }
 
@@ -194,13 +198,15 @@ int pulled_attrs(const struct pulled *p, const struct gpushm_attr *own, size_t n
 
 	if (!found)
 		return load_no_memory();
-	found[0] = (struct gpushm_attr){ PULLED_ETAG, p->m->etag, strlen(p->m->etag) };
+	found[0] =
+		(struct gpushm_attr){ sizeof(*found), PULLED_ETAG, p->m->etag, strlen(p->m->etag) };
 	*ret_n = 1;
 	for (size_t i = 0; i < p->m->n_attrs; i++) {
 		const struct manifest_attr *a = &p->m->attrs[i];
 
 		if (!is_made(a->key) && !is_given(own, n, a->key))
-			found[(*ret_n)++] = (struct gpushm_attr){ a->key, a->value, a->size };
+			found[(*ret_n)++] =
+				(struct gpushm_attr){ sizeof(*found), a->key, a->value, a->size };
 	}
 	*ret = found;
 	return 0;

@@ -6,6 +6,7 @@
  */
 #include "client/gpushm_load.h"
 
+#include "client/models/caller.h"
 #include "client/models/copy/readback.h"
 #include "client/models/fail.h"
 #include "client/models/save_file.h"
@@ -44,7 +45,8 @@ struct save {
 
 static int report(struct save *s, uint64_t done)
 {
-	struct gpushm_load_progress p = { .done = s->done + done,
+	struct gpushm_load_progress p = { .struct_size = sizeof(p),
+					  .done = s->done + done,
 					  .total = s->layout.bytes,
 					  .elapsed_ns = clock_monotonic_ns() - s->start_ns,
 					  .file = s->file->path };
@@ -352,30 +354,21 @@ static void fill_report(const struct save *s, struct gpushm_load_report *ret)
 {
 	const void *content;
 	size_t size;
+	struct gpushm_load_report report = { .bytes = s->layout.bytes,
+					     .tensors = s->layout.names,
+					     .elapsed_ns = clock_monotonic_ns() - s->start_ns };
 
-	*ret = (struct gpushm_load_report){ .bytes = s->layout.bytes,
-					    .tensors = s->layout.names,
-					    .elapsed_ns = clock_monotonic_ns() - s->start_ns };
 	if (gpushm_buffer_attr(s->buffer, "gpushm.content", &content, &size) == 0 &&
-	    size < sizeof(ret->content))
-		memcpy(ret->content, content, size);
+	    size < sizeof(report.content))
+		memcpy(report.content, content, size);
+	caller_write_report(ret, &report);
 }
 
-/* The struct may grow at its end; struct_size says what the caller has of it. */
 static int read_options(const struct gpushm_save_options *from, struct gpushm_save_options *ret)
 {
-	*ret = (struct gpushm_save_options){ .struct_size = sizeof(*ret) };
-	if (!from)
-		return 0;
-	if (from->struct_size < offsetof(struct gpushm_save_options, metadata))
-		return load_fail(EINVAL, "save options: struct_size is not set");
-	for (size_t i = sizeof(*ret); i < from->struct_size; i++)
-		if (((const char *)from)[i] != 0)
-			return load_fail(EINVAL,
-					 "save options: this library is older than the program, "
-					 "and does not know one of them");
-	memcpy(ret, from, from->struct_size < sizeof(*ret) ? from->struct_size : sizeof(*ret));
-	return 0;
+	int r = caller_read("save options", from, ret, sizeof(*ret));
+
+	return r < 0 ? r : caller_check_report(ret->report);
 }
 
 static int save(struct save *s, const char *path)
@@ -392,7 +385,7 @@ static int save(struct save *s, const char *path)
 		s->device = arrays_device(&arrays, s->buffer);
 		r = save_all(s);
 	}
-	if (r == 0 && s->options.report)
+	if (r == 0)
 		fill_report(s, s->options.report);
 	save_layout_clear(&s->layout);
 	arrays_clear(&arrays);

@@ -4,6 +4,7 @@
  */
 #include "client/gpushm_load.h"
 #include "client/gpushm_private.h"
+#include "client/models/caller.h"
 #include "client/models/copy/readback.h"
 #include "client/models/files/arrays.h"
 
@@ -68,8 +69,10 @@ int gpushm_verify(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, vo
 	struct arrays arrays = { 0 };
 	const void *content;
 	size_t size;
-	int r = gpushm_buffer_attr(b, "gpushm.content", &content, &size);
+	int r = caller_check_report(ret);
 
+	if (r == 0)
+		r = gpushm_buffer_attr(b, "gpushm.content", &content, &size);
 	if (r == -ENOENT)
 		return gpushm_private_fail(ENODATA,
 					   "buffer \"%s\" has no digest (attribute "
@@ -83,7 +86,7 @@ int gpushm_verify(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, vo
 	arrays_clear(&arrays);
 	if (r == 0)
 		r = compare(b, report.content, content, size);
-	if (r == 0 && ret)
-		*ret = report;
+	if (r == 0)
+		caller_write_report(ret, &report);
 	return r;
 }

@@ -44,8 +44,8 @@ static void fill(unsigned char *data, char seed)
 static struct gpushm_buffer *create(struct gpushm *conn, const char *pool, const char *name,
 				    uint32_t flags)
 {
-	struct gpushm_attr attr = { "epoch", name, strlen(name) };
-	struct gpushm_options o = {
+	struct gpushm_attr attr = { sizeof(attr), "epoch", name, strlen(name) };
+	struct gpushm_create_options o = {
 		.struct_size = sizeof(o), .pool = pool, .flags = flags, .attrs = &attr, .n_attrs = 1
 	};
 	struct gpushm_buffer *b = NULL;
@@ -194,8 +194,10 @@ static int session_role(char **args)
 static struct gpushm_stream *make_stream(struct gpushm *conn, const char *pool)
 {
 	const int64_t shape[] = { 16 };
-	struct gpushm_array_spec array = { .name = "x", .ndim = 1, .shape = shape };
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_array_spec array = {
+		.struct_size = sizeof(array), .name = "x", .ndim = 1, .shape = shape
+	};
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	const struct gpushm_stream_spec spec = { .struct_size = sizeof(spec),
 						 .arrays = &array,
 						 .n_arrays = 1,

@@ -141,7 +141,7 @@ static void expect_open(gid_t first, gid_t last, const char *expected)
 
 START_TEST(a_buffer_opens_to_members_of_its_group_only)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0640 };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .mode = 0640 };
 	struct gpushm_buffer *b;
 
 	o.gid = FIRST + 7;

@@ -98,9 +98,11 @@ static void look_around(struct gpushm *conn)
 
 static struct gpushm_buffer *make(struct gpushm *conn, const char *pool)
 {
-	static const struct gpushm_attr attrs[] = { { "step", "1", 1 }, { "lang", "en", 2 } };
-	static const struct gpushm_attr later[] = { { "step", "2", 1 }, { "lang", NULL, 0 } };
-	struct gpushm_options o = {
+	static const struct gpushm_attr attrs[] = { { sizeof(*attrs), "step", "1", 1 },
+						    { sizeof(*attrs), "lang", "en", 2 } };
+	static const struct gpushm_attr later[] = { { sizeof(*later), "step", "2", 1 },
+						    { sizeof(*later), "lang", NULL, 0 } };
+	struct gpushm_create_options o = {
 		.struct_size = sizeof(o), .attrs = attrs, .n_attrs = 2, .pool = pool
 	};
 	const int64_t shape[] = { 4 };
@@ -111,6 +113,7 @@ static struct gpushm_buffer *make(struct gpushm *conn, const char *pool)
 	memset(specs, 0, sizeof(specs));
 	for (size_t i = 0; i < array_size(specs); i++) {
 		snprintf(names[i], sizeof(names[i]), "a%zu", i);
+		specs[i].struct_size = sizeof(*specs);
 		specs[i].name = names[i];
 		specs[i].ndim = 1;
 		specs[i].shape = shape;
@@ -140,8 +143,10 @@ static void watch(struct gpushm *conn, const struct gpushm_buffer *b)
 static void follow(struct gpushm *conn, struct gpushm *second, const char *pool)
 {
 	const int64_t shape[] = { 4 };
-	struct gpushm_array_spec array = { .name = "x", .ndim = 1, .shape = shape };
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_array_spec array = {
+		.struct_size = sizeof(array), .name = "x", .ndim = 1, .shape = shape
+	};
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	const struct gpushm_stream_spec spec = {
 		.struct_size = sizeof(spec), .arrays = &array, .n_arrays = 1, .slots = 2
 	};
@@ -224,7 +229,7 @@ static bool play(const char *pool, long n)
 
 static void play_on(const char *pool)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	struct gpushm_buffer *held = NULL;
 	struct census now;
 	long n = 1;

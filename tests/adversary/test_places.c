@@ -162,7 +162,8 @@ static void expect_empty(struct gpushm *conn)
  * has it any more, so its memory is free at once. */
 START_TEST(a_descriptor_at_systemd_retains_no_memory)
 {
-	struct gpushm_array_spec spec = { .name = "a",
+	struct gpushm_array_spec spec = { .struct_size = sizeof(spec),
+					  .name = "a",
 					  .dtype = { .code = 1, .bits = 8, .lanes = 1 } };
 	struct gpushm_buffer *b = NULL, *reader = NULL;
 	struct gpushm *conn = NULL;

@@ -181,7 +181,8 @@ END_TEST
 /* A buffer that its clients have let go of is free at once: the next one finds its space. */
 START_TEST(an_honest_cycle_finds_its_memory_at_once)
 {
-	struct gpushm_array_spec spec = { .name = "a",
+	struct gpushm_array_spec spec = { .struct_size = sizeof(spec),
+					  .name = "a",
 					  .dtype = { .code = 1, .bits = 8, .lanes = 1 } };
 	struct gpushm_buffer *b, *reader = NULL;
 

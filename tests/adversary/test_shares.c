@@ -107,7 +107,7 @@ static void others_are_served(void)
 
 static void make_bait(void)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0644 };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .mode = 0644 };
 	struct gpushm_buffer *b = client_create("bait", 100, &o);
 
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);

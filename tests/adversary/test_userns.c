@@ -145,7 +145,7 @@ END_TEST
 
 START_TEST(a_group_that_is_not_mapped_gives_no_access)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0640 };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .mode = 0640 };
 	struct gpushm_buffer *b = NULL;
 	struct role_process alice;
 
@@ -186,7 +186,7 @@ START_TEST(the_environment_can_trust_a_daemon_that_is_not_mapped)
 {
 	struct gpushm_buffer *b;
 	struct role_process alice;
-	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0644 };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .mode = 0644 };
 
 	start(HOST, NULL);
 	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);

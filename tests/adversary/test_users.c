@@ -176,7 +176,7 @@ END_TEST
 
 START_TEST(root_gives_a_buffer_to_any_group)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0660 };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .mode = 0660 };
 	struct gpushm_buffer *b = NULL;
 
 	/* Root gives it to a group of which root is no member. */

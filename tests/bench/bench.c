@@ -43,7 +43,7 @@ void bench_call(struct raw *r, const Gpushm__Proto__Request *q)
 		ck_abort_msg("the daemon refuses: %s", r->text);
 }
 
-static int create(struct gpushm *c, const char *name, const struct gpushm_options *o,
+static int create(struct gpushm *c, const char *name, const struct gpushm_create_options *o,
 		  uint64_t bytes, unsigned arrays, struct gpushm_buffer **ret)
 {
 	_cleanup_(free_ptr) struct gpushm_array_spec *specs = calloc(arrays + 1, sizeof(*specs));
@@ -53,9 +53,12 @@ static int create(struct gpushm *c, const char *name, const struct gpushm_option
 
 	for (unsigned i = 0; i < arrays; i++) {
 		snprintf(names[i], sizeof(names[i]), "layers.%u.weight", i);
-		specs[i] = (struct gpushm_array_spec){
-			.name = names[i], .ndim = 2, .shape = shape, .offset = 256ull * i
-		};
+		specs[i] =
+			(struct gpushm_array_spec){ .struct_size = sizeof(struct gpushm_array_spec),
+						    .name = names[i],
+						    .ndim = 2,
+						    .shape = shape,
+						    .offset = 256ull * i };
 		bench_ok(gpushm_dtype_parse("float32", &specs[i].dtype), "dtype");
 	}
 	return r < 0 || arrays == 0 ? r : gpushm_describe(*ret, specs, arrays);
@@ -64,7 +67,7 @@ static int create(struct gpushm *c, const char *name, const struct gpushm_option
 void bench_publish(struct gpushm *c, const char *name, enum gpushm_kind kind, uint64_t bytes,
 		   unsigned arrays)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = kind_word(kind) };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = kind_word(kind) };
 	struct gpushm_buffer *buffer = NULL;
 
 	bench_ok(create(c, name, &o, bytes, arrays, &buffer), name);

@@ -91,7 +91,7 @@ static void after_floor(void *arg)
 static void ours_mapped(void *arg)
 {
 	struct create *c = arg;
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = c->pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = c->pool };
 
 	c->buffer = NULL;
 	bench_ok(gpushm_create(c->b->c, NAME, c->bytes, &o, &c->buffer), "CREATE");

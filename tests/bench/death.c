@@ -44,7 +44,9 @@ const struct role holder_role = { "holder", hold };
 static void start_victim(struct bench *b, const char *kind, const char *pool,
 			 struct role_process *ret)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool, .wait_ms = WAIT_MS };
+	struct gpushm_create_options o = { .struct_size = sizeof(o),
+					   .pool = pool,
+					   .wait_ms = WAIT_MS };
 	struct gpushm_buffer *buffer = NULL;
 	char line[16];
 

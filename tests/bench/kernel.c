@@ -28,7 +28,7 @@ static void floor_plain(void *arg)
 static void race_one(struct bench *b, enum gpushm_kind kind)
 {
 	const struct race race = { b, ours, floor_plain, NULL, NULL };
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = kind_word(kind) };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = kind_word(kind) };
 	struct row row = { .reach = REACH_RATIO, .at_most = 1.005 };
 	struct gpushm_buffer *made = NULL, *buffer = NULL;
 

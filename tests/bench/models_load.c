@@ -236,7 +236,7 @@ static struct gpushm *client;
 static struct gpushm_buffer *load(const char *name, const char *pool, uint32_t flags,
 				  unsigned n_threads, struct gpushm_load_report *ret)
 {
-	struct gpushm_options options = { .struct_size = sizeof(options), .pool = pool };
+	struct gpushm_create_options options = { .struct_size = sizeof(options), .pool = pool };
 	struct gpushm_load_options how = {
 		.struct_size = sizeof(how), .flags = flags, .threads = n_threads, .report = ret
 	};
@@ -258,7 +258,7 @@ static void drop(struct gpushm_buffer *b, const char *name)
 static void measure_load(const char *id, const char *text, const char *pool, uint32_t flags,
 			 unsigned n_threads, double floor)
 {
-	struct gpushm_load_report report;
+	struct gpushm_load_report report = { .struct_size = sizeof(report) };
 	double engine[16], call[16];
 	char what[96], name[64];
 
@@ -354,7 +354,7 @@ static double measure_writes(void)
 
 static void measure_save(double floor_out, double floor_file)
 {
-	struct gpushm_load_report report;
+	struct gpushm_load_report report = { .struct_size = sizeof(report) };
 	struct gpushm_save_options how = { .struct_size = sizeof(how), .report = &report };
 	struct gpushm_buffer *b = load("bench/saved", "gpu", 0, 0, NULL);
 	double us[16];

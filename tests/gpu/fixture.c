@@ -79,7 +79,7 @@ const char *gpu_pool(enum gpushm_kind kind)
 
 struct gpushm_buffer *gpu_create(enum gpushm_kind kind, const char *name, uint64_t bytes)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = gpu_pool(kind) };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = gpu_pool(kind) };
 	struct gpushm_buffer *b = NULL;
 
 	ck_assert_msg(gpushm_create(c, name, bytes, &o, &b) == 0, "%s", gpushm_error());

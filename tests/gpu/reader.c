@@ -49,7 +49,7 @@ static void name_of(unsigned id, unsigned number, char *name)
 
 static void make(struct reader *r, unsigned number, const char *pool, uint64_t bytes)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	struct gpushm_buffer *b = NULL;
 	char name[NAME_BYTES];
 

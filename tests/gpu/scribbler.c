@@ -46,7 +46,7 @@ static void scribble_by_hand(const struct driver *gpu, int socket, CUdeviceptr w
 
 static int scribble(const struct driver *gpu, struct gpushm *conn, const char *order)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o) };
+	struct gpushm_create_options o = { .struct_size = sizeof(o) };
 	struct gpushm_buffer *b = NULL;
 	char name[64], pool[64], word[8];
 	uint64_t bytes;

@@ -40,7 +40,9 @@ int stream_make(struct gpushm *conn, const char *name, const char *pool, uint32_
 		struct gpushm_stream **ret)
 {
 	const int64_t shape = FRAME_WORDS;
-	struct gpushm_array_spec words = { .name = "words", .ndim = 1, .shape = &shape };
+	struct gpushm_array_spec words = {
+		.struct_size = sizeof(words), .name = "words", .ndim = 1, .shape = &shape
+	};
 	struct gpushm_stream_spec spec = {
 		.struct_size = sizeof(spec),
 		.arrays = &words,
@@ -49,7 +51,7 @@ int stream_make(struct gpushm *conn, const char *name, const char *pool, uint32_
 		.readers = 64,
 		.limit_ms = 60000,
 	};
-	const struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	const struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 
 	gpushm_dtype_parse("uint32", &words.dtype);
 	return gpushm_stream_create(conn, name, &spec, &o, ret);

@@ -261,7 +261,7 @@ START_TEST(thousands_of_buffers_survive_crashes)
 {
 	const unsigned n = gpu_is_fake() ? BUFFERS_FAKE : BUFFERS;
 	struct gpushm_buffer **all = calloc(n, sizeof(struct gpushm_buffer *)), *b = NULL;
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
 	char name[32], what[32];
 	struct times t;
 	unsigned got;

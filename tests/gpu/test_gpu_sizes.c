@@ -23,7 +23,7 @@ static int complain(const char *what)
  * attach, and waits. */
 static int ends_role(char **args)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .flags = GPUSHM_SET_DEVICE };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .flags = GPUSHM_SET_DEVICE };
 	struct driver gpu;
 	struct gpushm *conn = NULL;
 	struct gpushm_buffer *b = NULL;
@@ -145,7 +145,7 @@ START_TEST(one_attach_brings_5000_arrays)
 {
 	static struct gpushm_array_spec specs[ARRAYS];
 	static char names[ARRAYS][32];
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = gpu_pool(GPUSHM_VMM) };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = gpu_pool(GPUSHM_VMM) };
 	const int64_t shape[] = { 64, 32 };
 	struct gpushm_buffer *b = NULL, *again = NULL;
 	struct gpushm_array *a = NULL;
@@ -154,7 +154,10 @@ START_TEST(one_attach_brings_5000_arrays)
 	for (int i = 0; i < ARRAYS; i++) {
 		snprintf(names[i], sizeof(names[i]), "layer.%d.weight", i);
 		specs[i] =
-			(struct gpushm_array_spec){ .name = names[i], .ndim = 2, .shape = shape };
+			(struct gpushm_array_spec){ .struct_size = sizeof(struct gpushm_array_spec),
+						    .name = names[i],
+						    .ndim = 2,
+						    .shape = shape };
 		ck_assert_int_eq(gpushm_dtype_parse("float32", &specs[i].dtype), 0);
 	}
 	start = now_us();

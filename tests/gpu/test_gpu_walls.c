@@ -80,7 +80,7 @@ END_TEST
 
 START_TEST(a_mempool_refuses_buffers_of_more_than_4_gib)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o) };
+	struct gpushm_create_options o = { .struct_size = sizeof(o) };
 	struct gpushm_buffer *b = NULL;
 
 	o.pool = gpu_pool(GPUSHM_MEMPOOL);

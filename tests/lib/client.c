@@ -75,7 +75,7 @@ void client_teardown(void)
 }
 
 struct gpushm_buffer *client_create(const char *name, uint64_t bytes,
-				    const struct gpushm_options *o)
+				    const struct gpushm_create_options *o)
 {
 	struct gpushm_buffer *b = NULL;
 

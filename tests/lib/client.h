@@ -29,7 +29,7 @@ struct gpushm_status client_status(void);
 uint32_t client_waiting(void);
 
 struct gpushm_buffer *client_create(const char *name, uint64_t bytes,
-				    const struct gpushm_options *o);
+				    const struct gpushm_create_options *o);
 void client_close_and_unlink(struct gpushm_buffer *b, const char *name);
 
 /* Waits for what the daemon can only find out by itself, for example that a process is gone. */

@@ -49,8 +49,8 @@ static void fill(unsigned char *bytes, char seed)
 
 struct gpushm_buffer *reexec_make(const char *pool, const char *name, enum gpushm_state state)
 {
-	struct gpushm_attr attr = { "epoch", "12", 2 };
-	struct gpushm_options o = {
+	struct gpushm_attr attr = { sizeof(attr), "epoch", "12", 2 };
+	struct gpushm_create_options o = {
 		.struct_size = sizeof(o), .pool = pool, .attrs = &attr, .n_attrs = 1
 	};
 	struct gpushm_buffer *b = client_create(name, BYTES, &o);

@@ -122,7 +122,8 @@ void storm_measure(struct storm *s, struct gpushm *conn)
 
 	ck_assert_int_eq(gpushm_pools(conn, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++) {
-		struct gpushm_options o = { .struct_size = sizeof(o), .pool = pools[i]->name };
+		struct gpushm_create_options o = { .struct_size = sizeof(o),
+						   .pool = pools[i]->name };
 		struct gpushm_buffer *b = NULL;
 
 		if (!pools[i]->failed && gpushm_create(conn, "measured", 1, &o, &b) == 0)

@@ -154,12 +154,12 @@ static void create(struct stormer *s, struct own_buffer *x)
 {
 	uint64_t n = bytes_of(x->name), sum;
 	_cleanup_(free_ptr) unsigned char *data = malloc(n);
-	struct gpushm_attr attr = { "sum", &sum, sizeof(sum) };
-	struct gpushm_options o = { .struct_size = sizeof(o),
-				    .pool = s->pools[choose(s, s->n_pools)],
-				    .flags = x->transient ? GPUSHM_TRANSIENT : 0,
-				    .attrs = &attr,
-				    .n_attrs = 1 };
+	struct gpushm_attr attr = { sizeof(attr), "sum", &sum, sizeof(sum) };
+	struct gpushm_create_options o = { .struct_size = sizeof(o),
+					   .pool = s->pools[choose(s, s->n_pools)],
+					   .flags = x->transient ? GPUSHM_TRANSIENT : 0,
+					   .attrs = &attr,
+					   .n_attrs = 1 };
 
 	fill(x->name, data, n);
 	sum = hash_of(data, n);

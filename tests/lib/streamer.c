@@ -17,8 +17,15 @@
 
 static const int64_t shape[] = { STREAMER_WORDS };
 const struct gpushm_array_spec streamer_arrays[STREAMER_ARRAYS] = {
-	{ .name = "words", .dtype = { 1, 64, 1, 0 }, .ndim = 1, .shape = shape },
-	{ .name = "number", .dtype = { 1, 64, 1, 0 }, .ndim = 0 },
+	{ .struct_size = sizeof(*streamer_arrays),
+	  .name = "words",
+	  .dtype = { 1, 64, 1, 0 },
+	  .ndim = 1,
+	  .shape = shape },
+	{ .struct_size = sizeof(*streamer_arrays),
+	  .name = "number",
+	  .dtype = { 1, 64, 1, 0 },
+	  .ndim = 0 },
 };
 
 /* ---- the board ---- */
@@ -112,11 +119,11 @@ int streamer_create(struct gpushm *conn, const char *name, struct gpushm_stream_
 	spec->struct_size = sizeof(*spec);
 	spec->arrays = streamer_arrays;
 	spec->n_arrays = STREAMER_ARRAYS;
+	spec->spin_us = spec->spin_us ? spec->spin_us : streamer_spin_us;
 	return gpushm_stream_create(conn, name, spec,
-				    &(struct gpushm_options){ .struct_size =
-								      sizeof(struct gpushm_options),
-							      .pool = "host",
-							      .spin_us = streamer_spin_us },
+				    &(struct gpushm_create_options){
+					    .struct_size = sizeof(struct gpushm_create_options),
+					    .pool = "host" },
 				    ret);
 }
 
@@ -209,14 +216,14 @@ int streamer_producer(char **args)
 {
 	struct gpushm_stream_spec spec = { .slots = (uint32_t)number_of(args, "slots", 4),
 					   .readers = (uint32_t)number_of(args, "readers", 16),
-					   .limit_ms = number_of(args, "limit", 0) };
+					   .limit_ms = number_of(args, "limit", 0),
+					   .spin_us = number_of(args, "spin", 0) };
 	struct streamer_board *board = streamer_board_open(args[2]);
 	struct gpushm_stream *s = NULL;
 	struct gpushm *conn = NULL;
-	struct gpushm_options o = { .struct_size = sizeof(o),
-				    .pool = "host",
-				    .wait_ms = 10000,
-				    .spin_us = number_of(args, "spin", 0) };
+	struct gpushm_create_options o = { .struct_size = sizeof(o),
+					   .pool = "host",
+					   .wait_ms = 10000 };
 	int r;
 
 	spec.flags = (number_of(args, "adopt", 0) ? GPUSHM_ADOPT : 0) |
@@ -351,8 +358,8 @@ int streamer_reader(char **args)
 			     .every = follow == GPUSHM_EVERY,
 			     .shares = follow == GPUSHM_SHARE,
 			     .scribbles = number_of(args, "scribble", 0) };
-	const struct gpushm_options o = { .struct_size = sizeof(o),
-					  .spin_us = number_of(args, "spin", 0) };
+	const struct gpushm_follow_options o = { .struct_size = sizeof(o),
+						 .spin_us = number_of(args, "spin", 0) };
 	struct gpushm *conn = NULL;
 	int r;
 

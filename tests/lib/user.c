@@ -36,7 +36,7 @@ static int connect_again(struct user *u)
 static int create(struct user *u, const char *name, uint64_t bytes, const char *mode,
 		  const char *pool)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	int r;
 
 	if (mode)

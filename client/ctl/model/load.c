@@ -116,7 +116,8 @@ static int load_result(const struct model_load *o, int r)
 }
 
 static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **sources,
-		const char *name, const struct gpushm_options *options, struct model_loaded *ret)
+		const char *name, const struct gpushm_create_options *options,
+		struct model_loaded *ret)
 {
 	struct model_progress progress = { .asked = o->progress,
 					   .label = name,
@@ -153,7 +154,7 @@ static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **so
 int model_load(struct ctl *ctl, const struct model_load *o, size_t n, char **sources,
 	       const char *name)
 {
-	struct model_loaded l = { 0 };
+	struct model_loaded l = { .report.struct_size = sizeof(l.report) };
 	struct new_buffer_options options;
 	int r = new_buffer_options(&o->new_buffer, &options);
 

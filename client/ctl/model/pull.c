@@ -110,7 +110,7 @@ static int pull_result(const struct pull *p, int r)
 
 static int pull_once(struct pull *p)
 {
-	struct model_loaded l = { 0 };
+	struct model_loaded l = { .report.struct_size = sizeof(l.report) };
 	int r = ctl_connect(p->ctl);
 
 	if (r)
@@ -246,7 +246,7 @@ static int reach_daemon(struct ctl *ctl)
 /* 0, or a -errno. */
 static int pull_generation(struct pull *p)
 {
-	struct model_loaded l = { 0 };
+	struct model_loaded l = { .report.struct_size = sizeof(l.report) };
 	int r = reach_daemon(p->ctl);
 
 	if (r == 0)

@@ -64,7 +64,7 @@ static int save(struct ctl *ctl, const struct model_save *o, struct gpushm_buffe
 
 int model_save(struct ctl *ctl, const struct model_save *o, const char *name, const char *file)
 {
-	struct gpushm_load_report saved = { 0 };
+	struct gpushm_load_report saved = { .struct_size = sizeof(saved) };
 	struct gpushm_buffer *b = NULL;
 	int r;
 
@@ -138,7 +138,7 @@ static int verify(struct ctl *ctl, const struct verify_options *o, struct gpushm
 	struct model_progress progress = { .asked = o->progress,
 					   .label = name,
 					   .quiet = ctl->quiet };
-	struct gpushm_load_report report = { 0 };
+	struct gpushm_load_report report = { .struct_size = sizeof(report) };
 	struct model_library library;
 	int r = model_library_open(&library);
 

@@ -126,7 +126,7 @@ static int put_buffer(struct gpushm *c, const char *pool, const char *name,
 		      struct gpushm_array_spec *specs, const void *const *data, size_t n,
 		      enum gpushm_state state)
 {
-	struct gpushm_options options = { .struct_size = sizeof(options), .pool = pool };
+	struct gpushm_create_options options = { .struct_size = sizeof(options), .pool = pool };
 	_cleanup_(close_buffer) struct gpushm_buffer *b = NULL;
 	int r = gpushm_create_arrays(c, name, specs, n, &options, &b);
 
@@ -146,10 +146,12 @@ static int put_files(const struct data *d, struct gpushm *c, const char *pool, c
 	for (size_t i = 0; i < n; i++) {
 		const struct tensor *t = &d->files[first + i];
 
-		specs[i] = (struct gpushm_array_spec){ .name = sources[first + i].array,
-						       .dtype = t->dtype,
-						       .ndim = t->ndim,
-						       .shape = t->shape };
+		specs[i] =
+			(struct gpushm_array_spec){ .struct_size = sizeof(struct gpushm_array_spec),
+						    .name = sources[first + i].array,
+						    .dtype = t->dtype,
+						    .ndim = t->ndim,
+						    .shape = t->shape };
 		data[i] = t->data;
 	}
 	return put_buffer(c, pool, name, specs, data, n, GPUSHM_SEALED);
@@ -157,9 +159,11 @@ static int put_files(const struct data *d, struct gpushm *c, const char *pool, c
 
 static int put_answers(const struct data *d, struct gpushm *c, const char *pool)
 {
-	struct gpushm_array_spec spec = {
-		.name = "", .dtype = d->files[LABELS].dtype, .ndim = 1, .shape = &d->samples
-	};
+	struct gpushm_array_spec spec = { .struct_size = sizeof(spec),
+					  .name = "",
+					  .dtype = d->files[LABELS].dtype,
+					  .ndim = 1,
+					  .shape = &d->samples };
 	_cleanup_(free_ptr) uint8_t *none = malloc((size_t)d->samples);
 	const void *data = none;
 

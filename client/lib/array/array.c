@@ -239,9 +239,11 @@ int gpushm_array_over(struct gpushm_buffer *b, const struct gpushm_array_spec *s
 	struct fault err;
 	int r = buffer_check(b);
 
+	if (r == 0)
+		r = specs_check(spec, 1);
 	if (r < 0)
 		return r;
-	nameless = *spec;
+	nameless = spec_at(spec, 0);
 	nameless.name = NULL;
 	r = spec_to_table(&nameless, &t);
 	if (r < 0)

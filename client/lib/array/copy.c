@@ -14,6 +14,7 @@
 #include "client/lib/array/transfer.h"
 #include "client/lib/base/error.h"
 #include "client/lib/buffer/buffer.h"
+#include "proto/base/sized.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -268,9 +269,10 @@ int gpushm_copy_from_host_async(struct gpushm_array *a, const void *host,
 
 static int check_one(const struct gpushm_copy *one)
 {
-	if (one->flags & ~GPUSHM_COPY_OUT)
-		return error_set(EINVAL, "this libgpushm does not know the flags 0x%x of a copy",
-				 one->flags & ~GPUSHM_COPY_OUT);
+	int r = error_flags(one->flags, GPUSHM_COPY_OUT);
+
+	if (r < 0)
+		return r;
 	if (one->device < GPUSHM_HOST_MEMORY || one->device >= 64)
 		return error_set(EINVAL, "%d is no GPU whose memory could be copied", one->device);
 	return array_check(one->array);
@@ -324,18 +326,32 @@ static int settle(uint64_t devices, void *stream, int r)
 	return r;
 }
 
+static int check_copies(const struct gpushm_copy *copies, size_t n, uint32_t flags)
+{
+	const char *wrong;
+	int r = n > 0 ? error_null(copies, "list of copies") : 0;
+
+	if (r == 0)
+		r = error_flags(flags, GPUSHM_COPY_ASYNC);
+	if (r < 0)
+		return r;
+	wrong = sized_check_all(copies, n, sizeof(*copies));
+	return wrong ? error_set(EINVAL, "the copies: %s", wrong) : 0;
+}
+
 int gpushm_copy_many(const struct gpushm_copy *copies, size_t n, uint32_t flags, void *stream)
 {
 	struct queued q = { 0 };
-	int r = n > 0 ? error_null(copies, "list of copies") : 0;
+	int r = check_copies(copies, n, flags);
 
 	if (r < 0)
 		return r;
-	if (flags & ~GPUSHM_COPY_ASYNC)
-		return error_set(EINVAL, "this libgpushm does not know the flags 0x%x of copies",
-				 flags & ~GPUSHM_COPY_ASYNC);
-	for (size_t i = 0; i < n && r == 0; i++)
-		r = queue(&copies[i], stream, &q);
+	for (size_t i = 0; i < n && r == 0; i++) {
+		struct gpushm_copy one;
+
+		sized_read(sized_at(copies, i), &one, sizeof(one));
+		r = queue(&one, stream, &q);
+	}
 	/* After an error the caller may free the memory. */
 	return settle(r == 0 && (flags & GPUSHM_COPY_ASYNC) ? q.by_host : q.devices, stream, r);
 }

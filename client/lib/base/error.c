@@ -129,3 +129,13 @@ void gpushm_private_put_back(const struct gpushm_private_error *e)
 {
 	memcpy(&last, e, sizeof(last));
 }
+
+int error_flags(uint32_t flags, uint32_t known)
+{
+	if (!(flags & ~known))
+		return 0;
+	return error_set(EINVAL,
+			 "the flags 0x%x are of another function, or of a newer libgpushm than "
+			 "this one",
+			 flags & ~known);
+}

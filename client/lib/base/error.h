@@ -5,6 +5,7 @@
 #pragma once
 
 #include <errno.h>
+#include <stdint.h>
 
 /* Stores the text for this thread. Returns -number, so that a check is one line. */
 int error_set(int number, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -18,6 +19,9 @@ int error_set_text(int number, const char *text);
 
 /* Puts `about "name": ` before the stored text; keeps its code. Returns -number. */
 int error_set_about(int number, const char *about, const char *name);
+
+/* 0, or -EINVAL with gpushm_error() set: flags that a function does not take. */
+int error_flags(uint32_t flags, uint32_t known);
 
 /* 0, or -EINVAL with the thread's error set where the caller passed NULL for a connection, buffer,
  * array or watch: `noun` says which. */

@@ -8,6 +8,7 @@
 #include "client/lib/base/spec.h"
 
 #include "client/lib/base/error.h"
+#include "proto/base/sized.h"
 
 #include <errno.h>
 #include <string.h>
@@ -73,6 +74,29 @@ uint64_t gpushm_dtype_bits(struct gpushm_dtype t)
 
 /* ---- arrays ---- */
 
+/* What the first version has: gpushm_layout() writes an offset into it. */
+#define SPEC_MIN offsetof(struct gpushm_array_spec, strides)
+
+int specs_check(const struct gpushm_array_spec *specs, size_t n)
+{
+	const char *wrong;
+	int r = n > 0 ? error_null(specs, "list of arrays") : 0;
+
+	if (r < 0 || n == 0)
+		return r;
+	wrong = specs->struct_size < SPEC_MIN ? "struct_size is not set"
+					      : sized_check_all(specs, n, sizeof(*specs));
+	return wrong ? error_set(EINVAL, "the arrays' specs: %s", wrong) : 0;
+}
+
+struct gpushm_array_spec spec_at(const struct gpushm_array_spec *specs, size_t i)
+{
+	struct gpushm_array_spec spec;
+
+	sized_read(sized_at(specs, i), &spec, sizeof(spec));
+	return spec;
+}
+
 static int check_text(const char *text, size_t max, const char *what, size_t *ret)
 {
 	size_t n = text ? strnlen(text, max + 1) : 0;
@@ -136,7 +160,7 @@ static int span(const struct gpushm_array_spec *spec, uint64_t *ret_before, uint
 	return 0;
 }
 
-static int place(struct gpushm_array_spec *spec, uint64_t end, uint64_t *ret_offset,
+static int place(const struct gpushm_array_spec *spec, uint64_t end, uint64_t *ret_offset,
 		 uint64_t *ret_end)
 {
 	uint64_t before, bytes, start;
@@ -158,15 +182,17 @@ static int place(struct gpushm_array_spec *spec, uint64_t end, uint64_t *ret_off
 int gpushm_layout(struct gpushm_array_spec *specs, size_t n, uint64_t *ret_bytes)
 {
 	uint64_t end = 0, offset = 0;
-	int r = n > 0 ? error_null(specs, "list of arrays") : 0;
+	int r = specs_check(specs, n);
 
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n; i++) {
-		r = place(&specs[i], end, &offset, &end);
+		struct gpushm_array_spec spec = spec_at(specs, i);
+
+		r = place(&spec, end, &offset, &end);
 		if (r < 0)
 			return r;
-		specs[i].offset = offset;
+		((struct gpushm_array_spec *)sized_at(specs, i))->offset = offset;
 	}
 	/* A buffer has at least one byte, even if none of its arrays has. */
 	*ret_bytes = end ? end : 1;

@@ -67,7 +67,7 @@ int gpushm_rename(struct gpushm *c, const char *from, const char *to, uint32_t f
 	if (r == 0)
 		r = request_set_name(to, &rename.has_to, &rename.to);
 	if (r == 0)
-		r = request_check_replace(flags);
+		r = error_flags(flags, GPUSHM_REPLACE);
 	if (r < 0)
 		return r;
 	rename.has_replace = rename.replace = !!(flags & GPUSHM_REPLACE);

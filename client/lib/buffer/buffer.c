@@ -21,7 +21,6 @@
 #include "client/lib/link/outage.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
-#include "proto/base/sized.h"
 #include "proto/base/userns.h"
 
 #include <inttypes.h>
@@ -425,48 +424,5 @@ int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const voi
 		return error_set(-found, "buffer \"%s\" has no attribute \"%s\"", b->name, key);
 	*ret_value = attr.value;
 	*ret_size = attr.value_len;
-	return 0;
-}
-
-/* ---- options ---- */
-
-#define SPIN_US_MAX 1000000u
-
-#define FLAGS_KNOWN                                                                    \
-	(GPUSHM_TRANSIENT | GPUSHM_SET_GID | GPUSHM_SET_DEVICE | GPUSHM_REFUSE_DIRTY | \
-	 GPUSHM_COPY_ON_WRITE)
-
-static int check_options(const struct gpushm_options *o)
-{
-	if (o->flags & ~FLAGS_KNOWN)
-		return error_set(EINVAL, "options: this libgpushm does not know the flags 0x%x",
-				 o->flags & ~FLAGS_KNOWN);
-	if (o->n_attrs > 0 && !o->attrs)
-		return error_set(EINVAL, "options: n_attrs is %zu, and attrs is NULL", o->n_attrs);
-	if (o->flags & GPUSHM_SET_DEVICE && o->device < GPUSHM_CURRENT_DEVICE)
-		return error_set(EINVAL, "options: %d is no GPU", o->device);
-	if (!(o->flags & GPUSHM_SET_DEVICE) && o->device != 0 && o->device != GPUSHM_OWN_DEVICE)
-		return error_set(EINVAL,
-				 "options: device is set, and GPUSHM_SET_DEVICE is not in flags");
-	if (o->spin_us > SPIN_US_MAX)
-		return error_set(EINVAL, "options: spin_us is %" PRIu64 "; at most %u is possible",
-				 o->spin_us, SPIN_US_MAX);
-	return 0;
-}
-
-int buffer_options(const struct gpushm_options *from, struct gpushm_options *ret)
-{
-	struct gpushm_options o;
-	const char *wrong = sized_read(from, &o, sizeof(o));
-	int r;
-
-	if (wrong)
-		return error_set(EINVAL, "options: %s", wrong);
-	r = check_options(&o);
-	if (r < 0)
-		return r;
-	if (!(o.flags & GPUSHM_SET_DEVICE))
-		o.device = GPUSHM_OWN_DEVICE;
-	*ret = o;
 	return 0;
 }

@@ -58,22 +58,22 @@ void client_buffer_free(struct gpushm_buffer *b);
  * there is no space, runs the deferred cleanup and tries once more. 0 or -errno with gpushm_error()
  * set. */
 int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request *request,
-		const struct gpushm_options *o, struct gpushm_buffer **ret);
+		const struct gpushm_open_options *o, struct gpushm_buffer **ret);
 
 /* The second half of it: the reply has come, and b is what client_buffer_new() made. The caller has
  * the connection's lock, which is released. */
 int buffer_take(struct gpushm_buffer *b, const Gpushm__Proto__Request *request,
-		const Gpushm__Proto__Reply *reply, const struct gpushm_options *o);
+		const Gpushm__Proto__Reply *reply, const struct gpushm_open_options *o);
 
 /* Fills in an OPEN, which borrows the name. 0 or -EINVAL with gpushm_error() set. */
 int buffer_open_message(const char *name, enum gpushm_access access, uint64_t timeout_ms,
-			const struct gpushm_options *options, struct gpushm_options *ret_options,
-			Gpushm__Proto__Open *ret);
+			const struct gpushm_open_options *options,
+			struct gpushm_open_options *ret_options, Gpushm__Proto__Open *ret);
 
 /* A CREATE, and what its buffer has beside the reply. Must not move. */
 struct creation {
 	Gpushm__Proto__Create message; /* borrows the name and the options' texts */
-	struct gpushm_options options;
+	struct gpushm_create_options options;
 	struct table_builder *builder; /* owned */
 	struct image attrs;	       /* owned */
 	Gpushm__Proto__Attr list[ATTRS_MAX];
@@ -81,7 +81,7 @@ struct creation {
 };
 /* 0 or -errno with gpushm_error() set. */
 int creation_begin(struct creation *k, const char *name, uint64_t bytes,
-		   const struct gpushm_options *options);
+		   const struct gpushm_create_options *options);
 /* Gives the new buffer its parts. */
 void creation_finish(struct creation *k, struct gpushm_buffer *b);
 void creation_done(struct creation *k);
@@ -96,7 +96,7 @@ enum buffer_open_how {
 };
 int buffer_open_name(struct gpushm *c, const char *name, enum gpushm_access access,
 		     uint64_t timeout_ms, enum buffer_open_how how,
-		     const struct gpushm_options *options, struct gpushm_buffer **ret);
+		     const struct gpushm_open_options *options, struct gpushm_buffer **ret);
 
 /* r of a request for a buffer that is being filled: -EBADF becomes -ECONNRESET with gpushm_error()
  * set where the buffer was lost with its daemon. sends: as of request_call(). */
@@ -139,6 +139,10 @@ static inline int buffer_check(const struct gpushm_buffer *b)
 	return r < 0 ? r : connection_check_fork(b->connection->generation);
 }
 
-/* Copies what the caller gave (NULL: the defaults), with whichever version of the header the caller
- * was compiled. 0, or -EINVAL with gpushm_error() set. */
-int buffer_options(const struct gpushm_options *from, struct gpushm_options *ret);
+/* Copy what the caller gave (NULL: the defaults), with whichever version of the header the caller
+ * was compiled. The elements of attrs stay as they are. 0, or -EINVAL with gpushm_error() set. */
+int buffer_create_options(const struct gpushm_create_options *from,
+			  struct gpushm_create_options *ret);
+int buffer_open_options(const struct gpushm_open_options *from, struct gpushm_open_options *ret);
+/* How the creator maps its buffer. */
+struct gpushm_open_options buffer_mapped_as(const struct gpushm_create_options *o);

@@ -38,11 +38,11 @@ struct gpushm_call {
 	Gpushm__Proto__Request *request; /* owned */
 	uint64_t
 		wait_until; /* ns, CLOCK_MONOTONIC: when the time of a wait in the daemon is over */
-	uint64_t send_until;	       /* and that for sending it */
-	uint64_t outage;	       /* of the daemon, outage.h */
-	struct gpushm_options options; /* only what mapping needs */
-	struct creation *creation;     /* owned; CREATE only */
-	struct gpushm_buffer *buffer;  /* owned; NULL for STAT, after a failure, and once taken */
+	uint64_t send_until;		    /* and that for sending it */
+	uint64_t outage;		    /* of the daemon, outage.h */
+	struct gpushm_open_options options; /* how the buffer is mapped */
+	struct creation *creation;	    /* owned; CREATE only */
+	struct gpushm_buffer *buffer; /* owned; NULL for STAT, after a failure, and once taken */
 	int result;
 	struct error why;
 };
@@ -317,7 +317,7 @@ static int fill(struct gpushm_call *call, const Gpushm__Proto__Request *request,
 
 /* name: of the buffer that the call brings; or NULL. Takes over k on success. */
 static int begin(struct gpushm *c, const Gpushm__Proto__Request *request, const char *name,
-		 const struct gpushm_options *o, struct creation *k, struct gpushm_call **ret)
+		 const struct gpushm_open_options *o, struct creation *k, struct gpushm_call **ret)
 {
 	struct gpushm_call *call = calloc(1, sizeof(*call));
 	int r;
@@ -326,7 +326,7 @@ static int begin(struct gpushm *c, const Gpushm__Proto__Request *request, const 
 		return error_set(ENOMEM, "out of memory for a call");
 	*call = (struct gpushm_call){ .c = connection_ref(c), .epoll = -1, .timer = -1 };
 	if (o)
-		call->options = (struct gpushm_options){ .device = o->device, .flags = o->flags };
+		call->options = *o;
 	r = fill(call, request, name);
 	if (r < 0) {
 		gpushm_call_free(call);
@@ -340,11 +340,11 @@ static int begin(struct gpushm *c, const Gpushm__Proto__Request *request, const 
 }
 
 int gpushm_send_open(struct gpushm *c, const char *name, enum gpushm_access access,
-		     uint64_t timeout_ms, const struct gpushm_options *options,
+		     uint64_t timeout_ms, const struct gpushm_open_options *options,
 		     struct gpushm_call **ret)
 {
 	Gpushm__Proto__Open open;
-	struct gpushm_options o;
+	struct gpushm_open_options o;
 	int r = connection_check(c);
 
 	if (r == 0)
@@ -353,8 +353,9 @@ int gpushm_send_open(struct gpushm *c, const char *name, enum gpushm_access acce
 }
 
 int gpushm_send_create(struct gpushm *c, const char *name, uint64_t bytes,
-		       const struct gpushm_options *options, struct gpushm_call **ret)
+		       const struct gpushm_create_options *options, struct gpushm_call **ret)
 {
+	struct gpushm_open_options mapped;
 	struct creation *k = NULL;
 	int r = connection_check(c);
 
@@ -364,7 +365,8 @@ int gpushm_send_create(struct gpushm *c, const char *name, uint64_t bytes,
 	r = k ? creation_begin(k, name, bytes, options)
 	      : error_set(ENOMEM, "out of memory for a call");
 	if (r == 0) {
-		r = begin(c, request_with(CREATE, create, &k->message), name, &k->options, k, ret);
+		mapped = buffer_mapped_as(&k->options);
+		r = begin(c, request_with(CREATE, create, &k->message), name, &mapped, k, ret);
 		if (r < 0)
 			creation_done(k);
 	}

@@ -17,6 +17,7 @@
 #include "client/lib/link/request.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/sized.h"
 
 /* A request's own fields, and one array's tag and length (a varint of a number below 2^21). */
 #define REQUEST_BYTES 64u
@@ -35,57 +36,55 @@ static void free_builder(struct table_builder **b)
 
 static int convert_attr(const struct gpushm_attr *from, struct table_attr *ret)
 {
-	*ret = (struct table_attr){ .key = from->key ? from->key : "",
-				    .value = from->value,
-				    .value_len = from->size };
+	struct gpushm_attr attr;
+
+	sized_read(from, &attr, sizeof(attr));
+	*ret = (struct table_attr){ .key = attr.key ? attr.key : "",
+				    .value = attr.value,
+				    .value_len = attr.size };
 	ret->key_len = strlen(ret->key);
-	if (!from->value && from->size > 0)
+	if (!attr.value && attr.size > 0)
 		return error_set(EINVAL, "attribute \"%s\": %zu bytes and no value", ret->key,
-				 from->size);
+				 attr.size);
 	return 0;
 }
 
-static int set_attr(struct table_builder *b, const struct gpushm_attr *from)
+/* Converts a caller's attributes. The daemon counts a key that is given twice as two of them; the
+ * last value is kept. */
+static int read_attrs(const struct gpushm_attr *attrs, size_t n, struct table_attr ret[ATTRS_MAX])
 {
-	struct table_attr attr;
-	struct fault err;
-	int r = convert_attr(from, &attr);
+	const char *wrong;
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	r = table_builder_set_attr(b, &attr, &err);
-	return r < 0 ? error_set(-r, "attribute \"%s\": %s", attr.key, err.text) : 0;
+	if (n > ATTRS_MAX)
+		return error_set(EDQUOT, "%zu attributes; a buffer has at most %u", n, ATTRS_MAX);
+	wrong = sized_check_all(attrs, n, sizeof(*attrs));
+	if (wrong)
+		return error_set(EINVAL, "the attributes: %s", wrong);
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = convert_attr(sized_at(attrs, i), &ret[i]);
+	return r;
 }
 
-/* The daemon counts a key that is given twice as two attributes; the last value is kept. */
-static int check_count(size_t n)
-{
-	return n <= ATTRS_MAX
-		       ? 0
-		       : error_set(EDQUOT, "%zu attributes; a buffer has at most %u", n, ATTRS_MAX);
-}
-
-static int make_builder(uint64_t bytes, const struct gpushm_options *o, struct table_builder **ret)
+static int make_builder(uint64_t bytes, const struct table_attr *attrs, size_t n,
+			struct table_builder **ret)
 {
 	_cleanup_(free_builder) struct table_builder *b = NULL;
-	int refused = check_count(o->n_attrs);
 
-	if (refused < 0)
-		return refused;
 	if (table_builder_new(bytes, &b) < 0)
 		return error_set(ENOMEM, "out of memory for a buffer");
-	for (size_t i = 0; i < o->n_attrs; i++) {
-		int r = set_attr(b, &o->attrs[i]);
+	for (size_t i = 0; i < n; i++) {
+		struct fault err;
+		int r = table_builder_set_attr(b, &attrs[i], &err);
 
 		if (r < 0)
-			return r;
+			return error_set(-r, "attribute \"%s\": %s", attrs[i].key, err.text);
 	}
 	*ret = take_ptr(b);
 	return 0;
 }
 
-/* check_count() has checked that they are at most ATTRS_MAX. */
-static size_t fill_attrs(const struct gpushm_attr *attrs, size_t n, Gpushm__Proto__Attr *list,
+static size_t fill_attrs(const struct table_attr *attrs, size_t n, Gpushm__Proto__Attr *list,
 			 Gpushm__Proto__Attr **pointers)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -95,14 +94,14 @@ static size_t fill_attrs(const struct gpushm_attr *attrs, size_t n, Gpushm__Prot
 		to->has_key = to->has_value = true;
 		to->key = connection_bytes(attrs[i].key);
 		to->value.data = (uint8_t *)attrs[i].value;
-		to->value.len = attrs[i].size;
+		to->value.len = attrs[i].value_len;
 	}
 	return n;
 }
 
-static void fill_create(struct creation *k, uint64_t bytes)
+static void fill_create(struct creation *k, uint64_t bytes, const struct table_attr *attrs)
 {
-	const struct gpushm_options *o = &k->options;
+	const struct gpushm_create_options *o = &k->options;
 	Gpushm__Proto__Create *m = &k->message;
 
 	m->has_size_bytes = true;
@@ -114,15 +113,16 @@ static void fill_create(struct creation *k, uint64_t bytes)
 	m->has_gid = !!(o->flags & GPUSHM_SET_GID);
 	m->gid = o->gid;
 	m->has_transient = m->transient = !!(o->flags & GPUSHM_TRANSIENT);
-	m->n_attrs = fill_attrs(o->attrs, o->n_attrs, k->list, k->pointers);
+	m->n_attrs = fill_attrs(attrs, o->n_attrs, k->list, k->pointers);
 	m->attrs = k->pointers;
 	m->has_wait_ms = o->wait_ms > 0;
 	m->wait_ms = o->wait_ms;
 }
 
 int creation_begin(struct creation *k, const char *name, uint64_t bytes,
-		   const struct gpushm_options *options)
+		   const struct gpushm_create_options *options)
 {
+	struct table_attr attrs[ATTRS_MAX];
 	uint64_t digest;
 	int r;
 
@@ -131,15 +131,15 @@ int creation_begin(struct creation *k, const char *name, uint64_t bytes,
 	k->attrs = IMAGE_NONE;
 	r = request_set_name(name, &k->message.has_name, &k->message.name);
 	if (r == 0)
-		r = buffer_options(options, &k->options);
-	if (r == 0 && k->options.flags & GPUSHM_COPY_ON_WRITE)
-		r = error_set(EINVAL, "options: GPUSHM_COPY_ON_WRITE is for gpushm_open()");
+		r = buffer_create_options(options, &k->options);
 	if (r == 0)
-		r = make_builder(bytes, &k->options, &k->builder);
+		r = read_attrs(k->options.attrs, k->options.n_attrs, attrs);
+	if (r == 0)
+		r = make_builder(bytes, attrs, k->options.n_attrs, &k->builder);
 	if (r == 0 && k->options.n_attrs > 0)
 		r = image_finish(k->builder, bytes, &k->attrs, &digest);
 	if (r == 0)
-		fill_create(k, bytes);
+		fill_create(k, bytes, attrs);
 	else
 		creation_done(k);
 	return r;
@@ -162,6 +162,7 @@ static int call_create(struct gpushm *c, const char *name, struct creation *k,
 		       struct gpushm_buffer **ret)
 {
 	const Gpushm__Proto__Request *request = request_with(CREATE, create, &k->message);
+	const struct gpushm_open_options mapped = buffer_mapped_as(&k->options);
 	uint64_t wait_ms = k->options.wait_ms, deadline = clock_deadline(wait_ms);
 
 	/* Try without waiting first: this process may have closed buffers to free. */
@@ -169,17 +170,17 @@ static int call_create(struct gpushm *c, const char *name, struct creation *k,
 		int r;
 
 		k->message.has_wait_ms = false;
-		r = buffer_open(c, name, request, &k->options, ret);
+		r = buffer_open(c, name, request, &mapped, ret);
 		if (r != -ENOSPC)
 			return r;
 		k->message.has_wait_ms = true;
 		k->message.wait_ms = clock_wait_left_ms(wait_ms, deadline);
 	}
-	return buffer_open(c, name, request, &k->options, ret);
+	return buffer_open(c, name, request, &mapped, ret);
 }
 
 int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,
-		  const struct gpushm_options *options, struct gpushm_buffer **ret)
+		  const struct gpushm_create_options *options, struct gpushm_buffer **ret)
 {
 	struct creation k;
 	int r = creation_begin(&k, name, bytes, options);
@@ -229,14 +230,14 @@ static void encode(const struct gpushm_array_spec *spec, Gpushm__Proto__Dtype *d
 }
 
 /* False: the batch is full. */
-static bool batch_add(struct batch *batch, const struct gpushm_array_spec *spec)
+static bool batch_add(struct batch *batch, struct gpushm_array_spec spec)
 {
 	Gpushm__Proto__Array *array = &batch->arrays[batch->n];
 	size_t bytes;
 
 	if (batch->n == BATCH_MAX)
 		return false;
-	encode(spec, &batch->dtypes[batch->n], array);
+	encode(&spec, &batch->dtypes[batch->n], array);
 	bytes = gpushm__proto__array__get_packed_size(array) + ARRAY_BYTES;
 	if (batch->bytes + bytes > FRAME_MAX)
 		return false;
@@ -286,7 +287,8 @@ static int check_all(struct gpushm_buffer *b, const struct gpushm_array_spec *sp
 	for (size_t i = 0; i < n; i++) {
 		struct fault err;
 		struct table_array a;
-		int r = spec_to_table(&specs[i], &a);
+		struct gpushm_array_spec spec = spec_at(specs, i);
+		int r = spec_to_table(&spec, &a);
 
 		if (r < 0)
 			return r;
@@ -310,7 +312,7 @@ static int send_all(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
 
 		batch->n = 0;
 		batch->bytes = REQUEST_BYTES;
-		while (next + batch->n < n && batch_add(batch, &specs[next + batch->n]))
+		while (next + batch->n < n && batch_add(batch, spec_at(specs, next + batch->n)))
 			;
 		r = batch_send(b, batch, known);
 		if (r < 0)
@@ -351,8 +353,8 @@ int gpushm_describe(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
 {
 	int r = buffer_check(b);
 
-	if (r == 0 && n > 0)
-		r = error_null(specs, "list of arrays");
+	if (r == 0)
+		r = specs_check(specs, n);
 	if (r < 0)
 		return r;
 	lock_take(&b->lock, LOCK_BUFFER);
@@ -364,22 +366,16 @@ int gpushm_describe(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
 /* ---- attributes that are set later ---- */
 
 /* *ret: the attributes of b with these changes, as a builder of their own. */
-static int change_attrs(const struct table_builder *b, const struct gpushm_attr *attrs, size_t n,
+static int change_attrs(const struct table_builder *b, const struct table_attr *attrs, size_t n,
 			struct table_builder **ret)
 {
-	struct table_attr list[ATTRS_MAX];
 	struct fault err;
-	int r = check_count(n);
+	int r = table_builder_change_attrs(b, attrs, n, ret, &err);
 
-	for (size_t i = 0; i < n && r == 0; i++)
-		r = convert_attr(&attrs[i], &list[i]);
-	if (r < 0)
-		return r;
-	r = table_builder_change_attrs(b, list, n, ret, &err);
 	return r < 0 ? error_set(-r, "%s", err.text) : 0;
 }
 
-static int send_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, size_t n)
+static int send_attrs(struct gpushm_buffer *b, const struct table_attr *attrs, size_t n)
 {
 	Gpushm__Proto__Describe describe = GPUSHM__PROTO__DESCRIBE__INIT;
 	Gpushm__Proto__Reply *reply;
@@ -399,7 +395,7 @@ static int send_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, 
 }
 
 /* All that can fail on this side is done before the daemon is asked. */
-static int set_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, size_t n)
+static int set_attrs(struct gpushm_buffer *b, const struct table_attr *attrs, size_t n)
 {
 	_cleanup_(free_builder) struct table_builder *changed = NULL;
 	_cleanup_(image_done) struct image image = IMAGE_NONE;
@@ -424,14 +420,17 @@ static int set_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, s
 
 int gpushm_set_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, size_t n)
 {
+	struct table_attr list[ATTRS_MAX];
 	int r = buffer_check(b);
 
 	if (r == 0 && n > 0)
 		r = error_null(attrs, "list of attributes");
+	if (r == 0)
+		r = read_attrs(attrs, n, list);
 	if (r < 0 || n == 0)
 		return r;
 	lock_take(&b->lock, LOCK_BUFFER);
-	r = set_attrs(b, attrs, n);
+	r = set_attrs(b, list, n);
 	lock_drop(&b->lock);
 	return r;
 }
@@ -439,7 +438,7 @@ int gpushm_set_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, s
 /* CREATE and DESCRIBE. *ret_again: the buffer was lost between the two. */
 static int create_described(struct gpushm *c, const char *name, uint64_t bytes,
 			    const struct gpushm_array_spec *specs, size_t n,
-			    const struct gpushm_options *options, struct gpushm_buffer **ret,
+			    const struct gpushm_create_options *options, struct gpushm_buffer **ret,
 			    bool *ret_again)
 {
 	struct gpushm_buffer *b = NULL;
@@ -465,18 +464,18 @@ static int create_described(struct gpushm *c, const char *name, uint64_t bytes,
  * contents yet: its successor makes it anew, in the same time for space, and the caller sees a call
  * that took longer. */
 int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array_spec *specs,
-			 size_t n, const struct gpushm_options *options, struct gpushm_buffer **ret)
+			 size_t n, const struct gpushm_create_options *options,
+			 struct gpushm_buffer **ret)
 {
-	struct gpushm_options o;
+	struct gpushm_create_options o;
 	uint64_t bytes, deadline;
 	int tries = 0, r = gpushm_layout(specs, n, &bytes);
 	bool again;
 
 	if (r == 0)
-		r = buffer_options(options, &o);
+		r = buffer_create_options(options, &o);
 	if (r < 0)
 		return r;
-	o.struct_size = sizeof(o);
 	deadline = clock_deadline(o.wait_ms);
 	do {
 		r = create_described(c, name, bytes, specs, n, &o, ret, &again);
@@ -594,7 +593,7 @@ static int publish_as(struct gpushm_buffer *b, enum gpushm_state state, const ch
 	if (r == 0 && name)
 		r = request_set_name(name, &message.has_name, &message.name);
 	if (r == 0)
-		r = request_check_replace(flags);
+		r = error_flags(flags, GPUSHM_REPLACE);
 	if (r < 0)
 		return r;
 	message.has_replace = message.replace = !!(flags & GPUSHM_REPLACE);

@@ -251,8 +251,8 @@ static int map(struct gpushm_buffer *b, const struct map_request *m)
 }
 
 /* r: of the attach. */
-static int map_attach(struct gpushm_buffer *b, struct attach *a, const struct gpushm_options *o,
-		      int r, bool leased)
+static int map_attach(struct gpushm_buffer *b, struct attach *a,
+		      const struct gpushm_open_options *o, int r, bool leased)
 {
 	struct error why;
 
@@ -285,7 +285,7 @@ static int map_attach(struct gpushm_buffer *b, struct attach *a, const struct gp
 	}
 
 static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request *request,
-			  const struct gpushm_options *o)
+			  const struct gpushm_open_options *o)
 {
 	_cleanup_(attach_done) struct attach a = ATTACH_NONE(o);
 	bool leased = false;
@@ -299,7 +299,7 @@ static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request 
 }
 
 int buffer_take(struct gpushm_buffer *b, const Gpushm__Proto__Request *request,
-		const Gpushm__Proto__Reply *reply, const struct gpushm_options *o)
+		const Gpushm__Proto__Reply *reply, const struct gpushm_open_options *o)
 {
 	_cleanup_(attach_done) struct attach a = ATTACH_NONE(o);
 	bool leased = false;
@@ -309,7 +309,7 @@ int buffer_take(struct gpushm_buffer *b, const Gpushm__Proto__Request *request,
 }
 
 int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request *request,
-		const struct gpushm_options *o, struct gpushm_buffer **ret)
+		const struct gpushm_open_options *o, struct gpushm_buffer **ret)
 {
 	struct gpushm_buffer *b;
 	int r = connection_check(c);
@@ -326,17 +326,17 @@ int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request
 }
 
 int buffer_open_message(const char *name, enum gpushm_access access, uint64_t timeout_ms,
-			const struct gpushm_options *options, struct gpushm_options *ret_options,
-			Gpushm__Proto__Open *ret)
+			const struct gpushm_open_options *options,
+			struct gpushm_open_options *ret_options, Gpushm__Proto__Open *ret)
 {
 	Gpushm__Proto__Open open = GPUSHM__PROTO__OPEN__INIT;
-	struct gpushm_options o;
+	struct gpushm_open_options o;
 	int r = request_set_name(name, &open.has_name, &open.name);
 
 	if (r == 0 && access != GPUSHM_READ && access != GPUSHM_WRITE)
 		r = error_set(EINVAL, "buffer \"%s\": access is GPUSHM_READ or GPUSHM_WRITE", name);
 	if (r == 0)
-		r = buffer_options(options, &o);
+		r = buffer_open_options(options, &o);
 	if (r == 0 && o.flags & GPUSHM_COPY_ON_WRITE && access != GPUSHM_READ)
 		r = error_set(EINVAL,
 			      "buffer \"%s\": GPUSHM_COPY_ON_WRITE is opened with GPUSHM_READ",
@@ -355,10 +355,10 @@ int buffer_open_message(const char *name, enum gpushm_access access, uint64_t ti
 
 int buffer_open_name(struct gpushm *c, const char *name, enum gpushm_access access,
 		     uint64_t timeout_ms, enum buffer_open_how how,
-		     const struct gpushm_options *options, struct gpushm_buffer **ret)
+		     const struct gpushm_open_options *options, struct gpushm_buffer **ret)
 {
 	Gpushm__Proto__Open open;
-	struct gpushm_options o;
+	struct gpushm_open_options o;
 	int r = buffer_open_message(name, access, timeout_ms, options, &o, &open);
 
 	if (r < 0)
@@ -369,7 +369,7 @@ int buffer_open_name(struct gpushm *c, const char *name, enum gpushm_access acce
 }
 
 int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, uint64_t timeout_ms,
-		const struct gpushm_options *options, struct gpushm_buffer **ret)
+		const struct gpushm_open_options *options, struct gpushm_buffer **ret)
 {
 	return buffer_open_name(c, name, access, timeout_ms, BUFFER_OPEN_PLAIN, options, ret);
 }

@@ -24,8 +24,8 @@ static uint64_t wait_left(const struct wait *w)
 }
 
 /* Takes from the time for space what this create used of it, for the next one. */
-static int create(struct gpushm *c, const char *name, uint64_t bytes, struct gpushm_options *o,
-		  struct gpushm_buffer **ret)
+static int create(struct gpushm *c, const char *name, uint64_t bytes,
+		  struct gpushm_create_options *o, struct gpushm_buffer **ret)
 {
 	const struct wait w = wait_begin(o->wait_ms);
 	int r = gpushm_create(c, name, bytes, o, ret);
@@ -35,23 +35,22 @@ static int create(struct gpushm *c, const char *name, uint64_t bytes, struct gpu
 }
 
 int gpushm_open_or_create(struct gpushm *c, const char *name, enum gpushm_access access,
-			  uint64_t timeout_ms, uint64_t bytes, const struct gpushm_options *options,
+			  uint64_t timeout_ms, const struct gpushm_open_options *opening,
+			  uint64_t bytes, const struct gpushm_create_options *creating,
 			  struct gpushm_buffer **ret)
 {
 	const struct wait w = wait_begin(timeout_ms);
-	struct gpushm_options creating;
-	int r = buffer_options(options, &creating);
+	struct gpushm_create_options o;
+	int r = buffer_create_options(creating, &o);
 
 	if (r < 0)
 		return r;
-	creating.struct_size = sizeof(creating);
-	creating.flags &= ~GPUSHM_COPY_ON_WRITE;
 	for (;;) {
 		r = buffer_open_name(c, name, access, wait_left(&w), BUFFER_OPEN_WHILE_FILLING,
-				     options, ret);
+				     opening, ret);
 		if (r != -ENOENT)
 			return r;
-		r = create(c, name, bytes, &creating, ret);
+		r = create(c, name, bytes, &o, ret);
 		if (r == 0)
 			return GPUSHM_CREATED;
 		if (r != -EEXIST)

@@ -42,6 +42,8 @@ static int call_stat(struct gpushm *c, const char *name, uint64_t timeout_ms, ui
 	Gpushm__Proto__Stat stat = GPUSHM__PROTO__STAT__INIT;
 	int r = request_set_name(name, &stat.has_name, &stat.name);
 
+	if (r == 0)
+		r = error_flags(flags, GPUSHM_HOLDERS);
 	stat.has_wait_ms = timeout_ms > 0;
 	stat.wait_ms = timeout_ms;
 	stat.has_holders = stat.holders = !!(flags & GPUSHM_HOLDERS);
@@ -109,6 +111,8 @@ int gpushm_list(struct gpushm *c, const char *prefix, uint32_t flags, struct gpu
 	struct listing l = { .more = true };
 	int r = request_set_name(prefix ? prefix : "", &list.has_prefix, &list.prefix);
 
+	if (r == 0)
+		r = error_flags(flags, GPUSHM_HOLDERS);
 	list.has_after = true;
 	list.has_holders = list.holders = !!(flags & GPUSHM_HOLDERS);
 	while (r == 0 && l.more) {

@@ -115,7 +115,7 @@ static int read_attr(struct result *r, const Gpushm__Proto__Attr *from, struct g
 		return -EPROTO;
 	if (from->value.len > 0)
 		memcpy(value, from->value.data, from->value.len);
-	*a = (struct gpushm_attr){ key, value, from->value.len };
+	*a = (struct gpushm_attr){ sizeof(*a), key, value, from->value.len };
 	*ret = a;
 	return 0;
 }

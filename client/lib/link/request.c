@@ -161,11 +161,3 @@ int request_set_name(const char *name, protobuf_c_boolean *has, ProtobufCBinaryD
 	*ret = connection_bytes(name);
 	return 0;
 }
-
-int request_check_replace(uint32_t flags)
-{
-	if (!(flags & ~GPUSHM_REPLACE))
-		return 0;
-	return error_set(EINVAL, "this libgpushm does not know the flags 0x%x",
-			 flags & ~GPUSHM_REPLACE);
-}

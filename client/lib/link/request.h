@@ -48,9 +48,6 @@ int request_ack_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Reque
 /* RESTART: the daemon refuses, or hangs up; then this reconnects to its successor. */
 int request_send_restart(struct gpushm *c, const Gpushm__Proto__Request *request);
 
-/* For functions whose flags have GPUSHM_REPLACE only. 0 or -EINVAL with gpushm_error() set. */
-int request_check_replace(uint32_t flags);
-
 /* Puts a buffer's name into a message. Checks its length alone; the daemon checks the rule for
  * names. 0 or -EINVAL with gpushm_error() set. */
 int request_set_name(const char *name, protobuf_c_boolean *has, ProtobufCBinaryData *ret);

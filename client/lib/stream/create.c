@@ -33,12 +33,9 @@ static int check_spec(const struct gpushm_stream_spec *spec)
 	if (spec->readers > STREAM_READERS_MAX)
 		return error_set(EINVAL, "%" PRIu32 " readers; a stream has at most %u",
 				 spec->readers, STREAM_READERS_MAX);
-	if (spec->flags & ~STREAM_FLAGS)
-		return error_set(EINVAL, "this libgpushm does not know the flags 0x%x",
-				 spec->flags & ~STREAM_FLAGS);
 	if (spec->delivery != GPUSHM_AT_LEAST_ONCE && spec->delivery != GPUSHM_AT_MOST_ONCE)
 		return error_set(EINVAL, "delivery is GPUSHM_AT_LEAST_ONCE or GPUSHM_AT_MOST_ONCE");
-	return 0;
+	return error_flags(spec->flags, STREAM_FLAGS);
 }
 
 static int read_spec(const struct gpushm_stream_spec *from, struct gpushm_stream_spec *ret)
@@ -56,6 +53,8 @@ static int read_spec(const struct gpushm_stream_spec *from, struct gpushm_stream
 	spec.delivery = spec.delivery ? spec.delivery : GPUSHM_AT_LEAST_ONCE;
 	spec.limit_ms = spec.limit_ms ? spec.limit_ms : LIMIT_MS_DEFAULT;
 	r = check_spec(&spec);
+	if (r == 0)
+		r = stream_check_spin(spec.spin_us);
 	if (r == 0)
 		*ret = spec;
 	return r;
@@ -123,16 +122,15 @@ static int finish(struct gpushm_buffer *b, const struct gpushm_stream_spec *spec
 }
 
 static int create_new(struct gpushm *c, const char *name, const struct gpushm_stream_spec *spec,
-		      const struct gpushm_options *options, const struct layout *l,
+		      const struct gpushm_create_options *options, const struct layout *l,
 		      struct gpushm_stream **ret)
 {
 	uint64_t deadline = clock_deadline(options->wait_ms);
-	struct gpushm_options o = *options;
+	struct gpushm_create_options o = *options;
 	struct gpushm_buffer *b;
 	int tries = 0, r;
 	bool again;
 
-	o.struct_size = sizeof(o);
 	if (!(spec->flags & GPUSHM_KEEP_STREAM))
 		o.flags |= GPUSHM_TRANSIENT;
 	do {
@@ -170,19 +168,16 @@ static int check_existing(struct gpushm *c, const char *name, const struct layou
 }
 
 static int adopt(struct gpushm *c, const char *name, const struct gpushm_stream_spec *spec,
-		 const struct gpushm_options *options, const struct layout *l,
+		 const struct gpushm_create_options *options, const struct layout *l,
 		 struct gpushm_stream **ret)
 {
-	struct gpushm_options o = *options;
+	const struct gpushm_open_options o = buffer_mapped_as(options);
 	struct gpushm_buffer *b;
 	int r = check_existing(c, name, l);
 
 	if (r < 0)
 		return r;
-	/* Those are of create alone. */
-	o.struct_size = sizeof(o);
-	o.flags &= GPUSHM_SET_DEVICE;
-	r = buffer_open_name(c, name, GPUSHM_WRITE, o.wait_ms, BUFFER_OPEN_PRODUCE, &o, &b);
+	r = buffer_open_name(c, name, GPUSHM_WRITE, options->wait_ms, BUFFER_OPEN_PRODUCE, &o, &b);
 	if (r == -ENOTSUP)
 		return differs(name);
 	return r < 0 ? r : finish(b, spec, l, true, ret, &(bool){ false });
@@ -191,11 +186,11 @@ static int adopt(struct gpushm *c, const char *name, const struct gpushm_stream_
 /* All its waits together take no longer than options say. */
 static int create_or_adopt(struct gpushm *c, const char *name,
 			   const struct gpushm_stream_spec *spec,
-			   const struct gpushm_options *options, const struct layout *l,
+			   const struct gpushm_create_options *options, const struct layout *l,
 			   struct gpushm_stream **ret)
 {
 	uint64_t deadline = clock_deadline(options->wait_ms);
-	struct gpushm_options o = *options;
+	struct gpushm_create_options o = *options;
 	int r = -ENOENT;
 
 	/* Others may create and free the name between two requests. */
@@ -215,26 +210,24 @@ static int create_or_adopt(struct gpushm *c, const char *name,
 }
 
 int gpushm_stream_create(struct gpushm *c, const char *name, const struct gpushm_stream_spec *spec,
-			 const struct gpushm_options *options, struct gpushm_stream **ret)
+			 const struct gpushm_create_options *options, struct gpushm_stream **ret)
 {
 	struct gpushm_stream_spec wanted;
-	struct gpushm_options o;
+	struct gpushm_create_options o;
 	struct layout l;
 	int r = connection_check(c);
 
 	if (r == 0)
 		r = read_spec(spec, &wanted);
 	if (r == 0)
-		r = buffer_options(options, &o);
-	if (r == 0 && o.flags & GPUSHM_COPY_ON_WRITE)
-		r = error_set(EINVAL, "options: GPUSHM_COPY_ON_WRITE is for gpushm_open()");
+		r = buffer_create_options(options, &o);
 	if (r == 0)
 		r = layout_init(&l, wanted.arrays, wanted.n_arrays, wanted.slots);
 	if (r < 0)
 		return r;
 	r = create_or_adopt(c, name, &wanted, &o, &l, ret);
 	if (r == 0)
-		stream_set_spin(*ret, o.spin_us);
+		stream_set_spin(*ret, wanted.spin_us);
 	layout_done(&l);
 	return r;
 }

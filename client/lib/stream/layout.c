@@ -75,7 +75,10 @@ static int fill(struct layout *l, const struct gpushm_array_spec *arrays, uint32
 {
 	int r;
 
-	memcpy(l->specs, arrays, l->n * sizeof(*arrays));
+	for (size_t i = 0; i < l->n; i++) {
+		l->specs[i] = spec_at(arrays, i);
+		l->specs[i].struct_size = sizeof(*l->specs);
+	}
 	r = measure(l, slots);
 	for (size_t i = 0; i < l->n && r == 0; i++)
 		r = add_slots(&l->specs[i], &l->numbers[i], slots, l->slot_bytes);
@@ -84,10 +87,12 @@ static int fill(struct layout *l, const struct gpushm_array_spec *arrays, uint32
 
 int layout_init(struct layout *l, const struct gpushm_array_spec *arrays, size_t n, uint32_t slots)
 {
-	int r;
+	int r = specs_check(arrays, n);
 
 	*l = (struct layout){ .n = n };
-	if (n == 0 || !arrays)
+	if (r < 0)
+		return r;
+	if (n == 0)
 		return error_set(EINVAL, "a stream's frames need an array at least");
 	l->specs = calloc(n, sizeof(*l->specs));
 	l->numbers = calloc(n, sizeof(*l->numbers));

@@ -5,6 +5,7 @@
 #include "client/lib/base/error.h"
 #include "client/lib/stream/pages.h"
 #include "client/lib/stream/stream.h"
+#include "proto/base/sized.h"
 #include "proto/stream_atomic.h"
 
 static int start_follower(struct gpushm_stream *s, enum gpushm_follow follow, uint32_t max_held)
@@ -35,24 +36,40 @@ static int start_follower(struct gpushm_stream *s, enum gpushm_follow follow, ui
 	return 0;
 }
 
-int gpushm_stream_open(struct gpushm *c, const char *name, enum gpushm_follow follow,
-		       uint32_t max_held, uint64_t timeout_ms, const struct gpushm_options *options,
-		       struct gpushm_stream **ret)
+#define FOLLOW_FLAGS (GPUSHM_REFUSE_DIRTY | GPUSHM_SET_DEVICE)
+
+/* *ret: how the buffer is opened. */
+static int read_options(const struct gpushm_follow_options *from, struct gpushm_open_options *ret,
+			uint64_t *ret_spin_us)
 {
-	struct gpushm_options o = { 0 };
+	struct gpushm_follow_options o;
+	const char *wrong = sized_read(from, &o, sizeof(o));
+	int r = wrong ? error_set(EINVAL, "options: %s", wrong) : stream_check_spin(o.spin_us);
+
+	if (r == 0)
+		r = error_flags(o.flags, FOLLOW_FLAGS);
+	*ret = (struct gpushm_open_options){ sizeof(*ret), o.flags, o.device };
+	*ret_spin_us = o.spin_us;
+	return r;
+}
+
+int gpushm_stream_open(struct gpushm *c, const char *name, enum gpushm_follow follow,
+		       uint32_t max_held, uint64_t timeout_ms,
+		       const struct gpushm_follow_options *options, struct gpushm_stream **ret)
+{
+	struct gpushm_open_options o;
+	uint64_t spin_us = 0;
 	struct gpushm_buffer *b;
 	struct gpushm_stream *s;
 	int r = connection_check(c);
 
 	if (r == 0)
-		r = buffer_options(options, &o);
+		r = read_options(options, &o, &spin_us);
 	if (r == 0 && follow != GPUSHM_EVERY && follow != GPUSHM_LATEST && follow != GPUSHM_SHARE)
 		r = error_set(EINVAL, "a reader follows a stream as GPUSHM_EVERY, GPUSHM_LATEST or "
 				      "GPUSHM_SHARE");
-	if (r == 0 && o.flags & GPUSHM_COPY_ON_WRITE)
-		r = error_set(EINVAL, "options: GPUSHM_COPY_ON_WRITE is for gpushm_open()");
 	if (r == 0)
-		r = gpushm_open(c, name, GPUSHM_READ, timeout_ms, options, &b);
+		r = gpushm_open(c, name, GPUSHM_READ, timeout_ms, &o, &b);
 	if (r < 0)
 		return r;
 	s = client_stream_new(b);
@@ -65,7 +82,7 @@ int gpushm_stream_open(struct gpushm *c, const char *name, enum gpushm_follow fo
 		r = start_follower(s, follow, max_held ? max_held : 1);
 	if (r < 0)
 		return stream_give_up(s, r);
-	stream_set_spin(s, o.spin_us);
+	stream_set_spin(s, spin_us);
 	*ret = s;
 	return 0;
 }

@@ -127,6 +127,16 @@ struct gpushm_stream *client_stream_new(struct gpushm_buffer *b)
 	return s;
 }
 
+#define SPIN_US_MAX 1000000u
+
+int stream_check_spin(uint64_t spin_us)
+{
+	return spin_us <= SPIN_US_MAX
+		       ? 0
+		       : error_set(EINVAL, "spin_us is %" PRIu64 "; at most %u is possible",
+				   spin_us, SPIN_US_MAX);
+}
+
 void stream_set_spin(struct gpushm_stream *s, uint64_t spin_us)
 {
 	if (spin_us > 0)

@@ -118,6 +118,8 @@ static inline struct stream_head *stream_head(const struct gpushm_stream *s)
 struct gpushm_stream *client_stream_new(struct gpushm_buffer *b);
 
 /* As options' spin_us says. */
+/* 0; -EINVAL with gpushm_error() set. */
+int stream_check_spin(uint64_t spin_us);
 void stream_set_spin(struct gpushm_stream *s, uint64_t spin_us);
 /* When to stop spinning for what is waited for since `begun`: not before the default time from now
  * on is over, and not after the deadline. */

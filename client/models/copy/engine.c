@@ -44,7 +44,7 @@ struct engine {
 	struct preparer preparer;
 };
 
-int engine_new(struct gpushm *c, const struct gpushm_options *options,
+int engine_new(struct gpushm *c, const struct gpushm_create_options *options,
 	       const struct gpushm_load_options *load, struct engine **ret)
 {
 	struct engine *e = calloc(1, sizeof(*e));

@@ -33,7 +33,7 @@ struct engine_check {
 /* Starts what takes long and needs no plan. Never fails for want of a GPU or a pool: engine_load()
  * says what is wrong then. `options` are those of the buffer that will be created, NULL for
  * engine_digest() alone; `load` may be NULL. 0 or a negative errno with gpushm_error() set. */
-int engine_new(struct gpushm *c, const struct gpushm_options *options,
+int engine_new(struct gpushm *c, const struct gpushm_create_options *options,
 	       const struct gpushm_load_options *load, struct engine **ret);
 
 /* A plan of so many bytes will be loaded: what the driver needs for that is pinned meanwhile. For

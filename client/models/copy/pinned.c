@@ -14,10 +14,10 @@
 static struct gpushm_buffer *create_in(struct gpushm *c, const char *pool, int device,
 				       uint64_t bytes)
 {
-	struct gpushm_options options = { .struct_size = sizeof(options),
-					  .pool = pool,
-					  .flags = GPUSHM_SET_DEVICE,
-					  .device = device };
+	struct gpushm_create_options options = { .struct_size = sizeof(options),
+						 .pool = pool,
+						 .flags = GPUSHM_SET_DEVICE,
+						 .device = device };
 	struct gpushm_buffer *b = NULL;
 	uint64_t number = 0;
 	char name[64];

@@ -12,7 +12,7 @@
 #define ANY_DEVICE (-2) /* the one that has the buffer's memory */
 
 /* The calling thread's context counts, so this can't be asked in another thread. */
-static int wanted_device(const struct gpushm_options *options)
+static int wanted_device(const struct gpushm_create_options *options)
 {
 	int current;
 
@@ -25,7 +25,7 @@ static int wanted_device(const struct gpushm_options *options)
 	return current < 0 ? 0 : current;
 }
 
-int preparer_init(struct preparer *p, struct gpushm *c, const struct gpushm_options *options)
+int preparer_init(struct preparer *p, struct gpushm *c, const struct gpushm_create_options *options)
 {
 	*p = (struct preparer){ .c = c, .device = wanted_device(options) };
 	sem_init(&p->tell, 0, 0);

@@ -29,7 +29,8 @@ struct preparer {
 
 /* options: of the buffer that will be created; NULL is allowed. 0 or -ENOMEM with gpushm_error()
  * set. */
-int preparer_init(struct preparer *p, struct gpushm *c, const struct gpushm_options *options);
+int preparer_init(struct preparer *p, struct gpushm *c,
+		  const struct gpushm_create_options *options);
 /* Ends the thread and closes the transport. Keeps gpushm_error(). */
 void preparer_clear(struct preparer *p);
 

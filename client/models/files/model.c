@@ -153,7 +153,8 @@ static int make_spec(const struct build *b, const char *path, const struct tenso
 {
 	const char *wrong;
 
-	*ret = (struct gpushm_array_spec){ .name = stripped(b->load, name),
+	*ret = (struct gpushm_array_spec){ .struct_size = sizeof(*ret),
+					   .name = stripped(b->load, name),
 					   .dtype = t->dtype,
 					   .ndim = (int)t->ndim,
 					   .shape = t->shape };
@@ -283,6 +284,7 @@ static int add_metadata(struct build *b, struct checkpoint *cp)
 	b->origins[b->n_placed] =
 		(struct origin){ .file = (uint32_t)cp->files.n - 1, .tensor = &bytes };
 	m->specs[b->n_placed++] = (struct gpushm_array_spec){
+		.struct_size = sizeof(*m->specs),
 		.name = METADATA_ARRAY,
 		.dtype = { .code = DTYPE_UINT, .bits = 8, .lanes = 1 },
 		.ndim = 1,

@@ -7,6 +7,7 @@
 
 #include "client/models/web/fail.h"
 #include "proto/base/own.h"
+#include "proto/base/sized.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -124,21 +125,13 @@ static int set_files(const struct gpushm_remote_options *o, struct credentials *
 
 /* ---- the whole ---- */
 
-/* The struct may grow at its end; struct_size says what the caller has of it. */
 int credentials_read_options(const struct gpushm_remote_options *from,
 			     struct gpushm_remote_options *ret)
 {
-	*ret = (struct gpushm_remote_options){ .struct_size = sizeof(*ret) };
-	if (!from)
-		return 0;
-	if (from->struct_size < offsetof(struct gpushm_remote_options, ca))
-		return remote_fail(EINVAL, "remote options: struct_size is not set");
-	memcpy(ret, from, from->struct_size < sizeof(*ret) ? from->struct_size : sizeof(*ret));
-	for (size_t i = sizeof(*ret); i < from->struct_size; i++)
-		if (((const char *)from)[i] != 0)
-			return remote_fail(EINVAL, "remote options: this library is older than the "
-						   "program, and does not know one of them");
-	return 0;
+	const char *wrong = sized_read(from, ret, sizeof(*ret));
+
+	ret->struct_size = sizeof(*ret);
+	return wrong ? remote_fail(EINVAL, "remote options: %s", wrong) : 0;
 }
 
 int credentials_read(const struct gpushm_remote_options *o, const struct url *u,

@@ -291,7 +291,8 @@ int layout_from(PyObject *dtype, PyObject *shape, PyObject *strides, char order,
 	*ret = (struct layout){ 0 };
 	if (shape_from(shape, "shape", &ret->shape) < 0 || dtype_from(dtype, &ret->dtype) < 0)
 		return -1;
-	ret->spec = (struct gpushm_array_spec){ .dtype = ret->dtype.type,
+	ret->spec = (struct gpushm_array_spec){ .struct_size = sizeof(ret->spec),
+						.dtype = ret->dtype.type,
 						.ndim = ret->shape.ndim,
 						.shape = ret->shape.dims };
 	if (ret->dtype.descr)
@@ -348,6 +349,7 @@ static int attrs_from(PyObject *attrs, struct options *o)
 	for (Py_ssize_t i = 0; i < n; i++) {
 		PyObject *item = PyList_GetItem(items, i), *value;
 
+		o->attrs[i].struct_size = sizeof(*o->attrs);
 		if (!PyArg_ParseTuple(item, "sO;attrs are a dict of str to bytes or str",
 				      &o->attrs[i].key, &value) ||
 		    value_from(value, o, &o->attrs[i]) < 0)
@@ -403,20 +405,27 @@ int mode_arg(PyObject *o, void *ret)
 
 int options_from(const struct options_args *args, struct options *ret)
 {
-	struct gpushm_options *o = &ret->o;
 	long long gid = 0, device = 0;
 	int has_gid = number_from(args->gid, UINT32_MAX, "gid", &gid);
 	int has_device = has_gid < 0 ? -1 : device_from(args->device, &device);
+	uint32_t set_device;
 
 	if (has_device < 0)
 		return -1;
-	*o = (struct gpushm_options){ .struct_size = sizeof(*o),
-				      .pool = args->pool,
-				      .mode = (mode_t)args->mode,
-				      .gid = (gid_t)gid,
-				      .device = (int)device };
-	o->flags = (args->transient ? GPUSHM_TRANSIENT : 0) |
-		   (args->refuse_dirty ? GPUSHM_REFUSE_DIRTY : 0) | (has_gid ? GPUSHM_SET_GID : 0) |
-		   (has_device ? GPUSHM_SET_DEVICE : 0);
+	set_device = has_device ? GPUSHM_SET_DEVICE : 0;
+	ret->o = (struct gpushm_create_options){
+		.struct_size = sizeof(ret->o),
+		.pool = args->pool,
+		.mode = (mode_t)args->mode,
+		.gid = (gid_t)gid,
+		.flags = (args->transient ? GPUSHM_TRANSIENT : 0) | (has_gid ? GPUSHM_SET_GID : 0) |
+			 set_device,
+		.device = (int)device,
+	};
+	ret->opening = (struct gpushm_open_options){
+		.struct_size = sizeof(ret->opening),
+		.flags = (args->refuse_dirty ? GPUSHM_REFUSE_DIRTY : 0) | set_device,
+		.device = (int)device,
+	};
 	return args->attrs && args->attrs != Py_None ? attrs_from(args->attrs, ret) : 0;
 }

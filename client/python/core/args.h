@@ -113,7 +113,8 @@ void array_layout_done(struct layout *l);
 #define OPTIONS_ATTRS_MAX 64
 
 struct options {
-	struct gpushm_options o;
+	struct gpushm_create_options o;
+	struct gpushm_open_options opening;
 	struct deadline wait;
 	PyObject *keep;		   /* a list of the objects that attrs point into; owned; NULL */
 	struct gpushm_attr *attrs; /* owned; NULL */

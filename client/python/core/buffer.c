@@ -53,10 +53,10 @@ struct buffer *pybuffer_new(struct connection *c, struct gpushm_buffer *b, PyObj
 	return self;
 }
 
-struct buffer *buffer_hinted(struct buffer *b, const struct gpushm_options *o)
+struct buffer *buffer_hinted(struct buffer *b, uint32_t flags)
 {
 	int own = b ? gpushm_buffer_device(b->buffer) : -1;
-	int current = own < 0 || o->flags & GPUSHM_SET_DEVICE ? -1 : gpushm_current_device();
+	int current = own < 0 || flags & GPUSHM_SET_DEVICE ? -1 : gpushm_current_device();
 	_cleanup_(drop_object) PyObject *done = NULL;
 
 	if (current < 0 || current == own)

@@ -68,9 +68,9 @@ struct array {
 struct buffer *pybuffer_new(struct connection *c, struct gpushm_buffer *b, PyObject *name,
 			    struct gpushm_stream *stream);
 
-/* Warns if the thread works on another GPU than the one that has the memory, and the options choose
- * no GPU. Takes b over where a filter makes the warning an error; NULL is allowed. */
-struct buffer *buffer_hinted(struct buffer *b, const struct gpushm_options *o);
+/* Warns if the thread works on another GPU than the one that has the memory, and flags do not have
+ * GPUSHM_SET_DEVICE. Takes b over where a filter makes the warning an error; NULL is allowed. */
+struct buffer *buffer_hinted(struct buffer *b, uint32_t flags);
 
 /* Whether its user may still use it, and not only its arrays; raises where not. */
 bool buffer_is_open(const struct buffer *self);

@@ -30,6 +30,7 @@ static int read_one(PyObject *o, struct one *one, struct gpushm_copy *ret)
 	    (strides != Py_None && shape_from(strides, "strides", &one->strides) < 0))
 		return -1;
 	one->array = (struct array *)array;
+	ret->struct_size = sizeof(*ret);
 	ret->memory = (void *)(uintptr_t)address;
 	ret->strides = strides == Py_None ? NULL : one->strides.dims;
 	return 0;

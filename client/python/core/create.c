@@ -113,7 +113,7 @@ static struct buffer *make_named(PyObject *self, PyObject *name, struct create_a
 	if (r < 0)
 		return error_raise(r);
 	b = place(pybuffer_new(c, a->ret, name, NULL));
-	return a->options->o.pool ? b : buffer_hinted(b, &a->options->o);
+	return a->options->o.pool ? b : buffer_hinted(b, a->options->o.flags);
 }
 
 /* name: a str, or None for an anonymous buffer. */
@@ -203,8 +203,8 @@ static int run_either(struct gpushm *c, struct ask *ask)
 		return r;
 	do {
 		again = false;
-		r = gpushm_open_or_create(c, a->name, a->access, ask->timeout_ms, bytes,
-					  &a->options->o, &b);
+		r = gpushm_open_or_create(c, a->name, a->access, ask->timeout_ms,
+					  &a->options->opening, bytes, &a->options->o, &b);
 		a->created = r == GPUSHM_CREATED;
 		if (a->created)
 			r = describe_new(b, a->spec, 1, &again);
@@ -232,7 +232,7 @@ static PyObject *have_either(PyObject *self, PyObject *name, struct either_ask *
 	if (a->created)
 		b = place(b);
 	if (!a->created || !a->options->o.pool)
-		b = buffer_hinted(b, &a->options->o);
+		b = buffer_hinted(b, a->options->o.flags);
 	if (!b || a->created)
 		return b ? owner_of(b) : NULL;
 	result = open_result(b);
@@ -266,7 +266,7 @@ static PyObject *open_or_create(PyObject *self, PyObject *args, PyObject *kwargs
 	    open_access_from(access, &a.access, &flags) < 0 || options_from(&given, &options) < 0 ||
 	    layout_from(dtype, shape, Py_None, 'C', &layout) < 0)
 		return NULL;
-	options.o.flags |= flags;
+	options.opening.flags |= flags;
 	layout.spec.name = "";
 	return have_either(self, name, &a, &timeout);
 }

@@ -285,7 +285,7 @@ static int load_ask_from(const struct load_args *args, struct load_ask *a)
 
 /* A load takes long, so it has a link of its own. */
 PyObject *load_on(struct connection *c, struct ask *ask, struct gpushm_buffer **made,
-		  PyObject *name, const struct gpushm_options *options)
+		  PyObject *name, const struct gpushm_create_options *options)
 {
 	_cleanup_(drop_object) PyObject *own = NULL;
 	struct deadline once = { 0 };
@@ -307,7 +307,7 @@ PyObject *load_on(struct connection *c, struct ask *ask, struct gpushm_buffer **
 		return NULL;
 	}
 	b = pybuffer_new(c, *made, own, NULL);
-	return (PyObject *)buffer_hinted(b, options);
+	return (PyObject *)buffer_hinted(b, options->flags);
 }
 
 static PyObject *load(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -445,7 +445,7 @@ static PyObject *verify(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = { "buffer", "progress", NULL };
 	PyObject *what, *progress = Py_None;
-	struct gpushm_load_report report;
+	struct gpushm_load_report report = { .struct_size = sizeof(report) };
 	struct buffer *b;
 	int r;
 

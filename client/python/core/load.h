@@ -46,4 +46,4 @@ int load_path_arg(PyObject *o, void *ret);
  * name: None is
  * the library's. options: the caller's, for hints. NULL: raised. */
 PyObject *load_on(struct connection *c, struct ask *ask, struct gpushm_buffer **made,
-		  PyObject *name, const struct gpushm_options *options);
+		  PyObject *name, const struct gpushm_create_options *options);

@@ -152,7 +152,7 @@ static void span_of(const struct array *self, uint64_t *ret_below, uint64_t *ret
 PyObject *memory_span(PyObject *o, PyObject *unused)
 {
 	struct array *self = (struct array *)o, *span;
-	struct gpushm_array_spec spec = { .ndim = 1 };
+	struct gpushm_array_spec spec = { sizeof(spec), .ndim = 1 };
 	struct gpushm_array *a = NULL;
 	uint64_t below, above;
 	int64_t bytes;

@@ -12,7 +12,7 @@ struct open_ask {
 	PyObject *name_object; /* borrowed */
 	const char *name;      /* its text */
 	enum gpushm_access access;
-	const struct gpushm_options *options;
+	const struct gpushm_open_options *options;
 	struct gpushm_buffer *ret;
 };
 
@@ -55,7 +55,7 @@ static struct buffer *attach(PyObject *self, struct open_ask *a, const struct de
 
 	if (r < 0)
 		return error_raise(r);
-	return buffer_hinted(pybuffer_new(c, a->ret, a->name_object, NULL), a->options);
+	return buffer_hinted(pybuffer_new(c, a->ret, a->name_object, NULL), a->options->flags);
 }
 
 int open_access_from(const char *word, enum gpushm_access *ret, uint32_t *ret_flags)
@@ -77,7 +77,7 @@ static PyObject *only_array(struct buffer *b)
 {
 	size_t n = gpushm_buffer_arrays(b->buffer);
 	int64_t bytes = (int64_t)gpushm_buffer_bytes(b->buffer);
-	struct gpushm_array_spec spec = { .ndim = 1, .shape = &bytes };
+	struct gpushm_array_spec spec = { sizeof(spec), .ndim = 1, .shape = &bytes };
 	struct gpushm_array *a = NULL;
 	int r;
 
@@ -215,7 +215,7 @@ static int open_args_from(PyObject *const *given, PyObject *device, PyObject *re
 
 	ret->ask = (struct open_ask){ .ask.run = run_open,
 				      .name_object = name,
-				      .options = &ret->options.o };
+				      .options = &ret->options.opening };
 	ret->timeout = (struct deadline){ 0 };
 	if (args_text(name, "name", &ret->ask.name) < 0 ||
 	    (access && args_text(access, "access", &word) < 0) ||
@@ -225,7 +225,7 @@ static int open_args_from(PyObject *const *given, PyObject *device, PyObject *re
 	options.refuse_dirty = refuse_dirty ? PyObject_IsTrue(refuse_dirty) : 0;
 	if (options.refuse_dirty < 0 || options_from(&options, &ret->options) < 0)
 		return -1;
-	ret->options.o.flags |= flags;
+	ret->options.opening.flags |= flags;
 	return 0;
 }
 

@@ -91,7 +91,9 @@ static PyObject *make(PyObject *self, PyObject *name, struct stream_ask *a)
 		gpushm_stream_close(a->ret);
 		return NULL;
 	}
-	if (side_join(side, a->ret, &a->options.o) == 0)
+	/* Who names a pool has chosen a GPU. */
+	if (side_join(side, a->ret, a->options.o.pool ? GPUSHM_SET_DEVICE : a->options.o.flags) ==
+	    0)
 		return (PyObject *)side;
 	Py_DECREF((PyObject *)side);
 	return NULL;
@@ -111,7 +113,6 @@ static int read_args(PyObject *args, PyObject *kwargs, struct stream_ask *a,
 					     "mode",	 "attrs",      "wait",	"gid",	   "device",
 					     "spin",	 NULL };
 	struct gpushm_stream_spec *s = &a->spec;
-	uint64_t spin_us = 0;
 
 	*ret = (struct stream_args){ .options.mode = 0600 };
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$O&O&O&O&pppzO&OO&OOO&:stream",
@@ -121,15 +122,12 @@ static int read_args(PyObject *args, PyObject *kwargs, struct stream_ask *a,
 					 &ret->keep, &ret->options.pool, mode_arg,
 					 &ret->options.mode, &ret->options.attrs, deadline_arg,
 					 &a->options.wait, &ret->options.gid, &ret->options.device,
-					 spin_arg, &spin_us) ||
+					 spin_arg, &s->spin_us) ||
 	    args_text(ret->name, "name", &a->name) < 0)
 		return -1;
 	s->flags = (ret->adopt ? GPUSHM_ADOPT : 0) | (ret->keep ? GPUSHM_KEEP_STREAM : 0) |
 		   (ret->keep_queue ? GPUSHM_KEEP_QUEUE : 0);
-	if (options_from(&ret->options, &a->options) < 0)
-		return -1;
-	a->options.o.spin_us = spin_us;
-	return 0;
+	return options_from(&ret->options, &a->options);
 }
 
 static void stream_ask_done(struct stream_ask *a)

@@ -17,7 +17,7 @@ struct reader {
 	int patient;	   /* it waits for another producer where one died */
 	PyObject *timeout; /* as it was given; a reference */
 	PyObject *stream;  /* likewise */
-	struct gpushm_options options;
+	struct gpushm_follow_options options;
 };
 
 static PyTypeObject *reader_type; /* owned, for as long as the process lives */
@@ -73,7 +73,7 @@ static int join(struct reader *self, const struct deadline *d)
 	self->side.calls--;
 	if (r < 0)
 		return r;
-	return side_join(&self->side, a.ret, &self->options) < 0 ? -EINVAL : 0;
+	return side_join(&self->side, a.ret, self->options.flags) < 0 ? -EINVAL : 0;
 }
 
 /* ---- frames ---- */
@@ -296,8 +296,9 @@ static PyObject *follow(PyObject *self, PyObject *args, PyObject *kwargs)
 		return NULL;
 	if (given.max_held == 0)
 		return PyErr_Format(PyExc_ValueError, "max_held is 1 or more");
-	given.options = options.o;
-	given.options.spin_us = spin_us;
+	given.options =
+		(struct gpushm_follow_options){ sizeof(given.options), options.opening.flags,
+						options.opening.device, spin_us };
 	r = reader_new(self, name, &given);
 	return r ? join_first(r, &d) : NULL;
 }

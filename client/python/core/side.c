@@ -26,11 +26,11 @@ void *side_new(PyTypeObject *type, struct connection *c, PyObject *name)
 	return self;
 }
 
-int side_join(struct side *self, struct gpushm_stream *s, const struct gpushm_options *o)
+int side_join(struct side *self, struct gpushm_stream *s, uint32_t flags)
 {
 	struct buffer *b = pybuffer_new(self->connection, gpushm_stream_buffer(s), self->name, s);
 
-	b = o->pool ? b : buffer_hinted(b, o);
+	b = buffer_hinted(b, flags);
 	if (!b)
 		return -1;
 	if (self->closed || self->buffer) {

@@ -24,9 +24,9 @@ struct side {
 /* A new side without a buffer. */
 void *side_new(PyTypeObject *type, struct connection *c, PyObject *name);
 
-/* Gives it the stream that its connection made or opened with these options. Takes s over, and
- * closes it where this fails. */
-int side_join(struct side *self, struct gpushm_stream *s, const struct gpushm_options *o);
+/* Gives it the stream that its connection made or opened. flags: as for buffer_hinted(). Takes s
+ * over, and closes it where this fails. */
+int side_join(struct side *self, struct gpushm_stream *s, uint32_t flags);
 
 /* The stream of libgpushm's; raises where it is closed, or not joined yet. */
 struct gpushm_stream *side_stream(const struct side *self);

@@ -283,7 +283,8 @@ PyObject *view_split(PyObject *o, PyObject *args, PyObject *kwargs)
 /* Makes the same view with a descr, which gpushm_array_view() cannot set. Takes a over. */
 static PyObject *with_descr(struct array *self, struct gpushm_array *a, PyObject *descr)
 {
-	struct gpushm_array_spec spec = { .dtype = gpushm_array_dtype(a),
+	struct gpushm_array_spec spec = { .struct_size = sizeof(spec),
+					  .dtype = gpushm_array_dtype(a),
 					  .descr = PyUnicode_AsUTF8AndSize(descr, NULL),
 					  .ndim = gpushm_array_ndim(a),
 					  .shape = gpushm_array_shape(a),

@@ -248,12 +248,12 @@ static int pull_now(struct pull *p, struct gpushm *c)
 {
 	const struct config_pull *section = p->section;
 	const struct gpushm_remote_options remote = remote_of(p->config);
-	const struct gpushm_options options = {
+	const struct gpushm_create_options options = {
 		.struct_size = sizeof(options),
 		.pool = section->pool,
 		.mode = section->mode,
 	};
-	struct gpushm_load_report done = { 0 };
+	struct gpushm_load_report done = { .struct_size = sizeof(done) };
 	const struct gpushm_load_options load = {
 		.struct_size = sizeof(load),
 		.flags = GPUSHM_LOAD_IF_MISSING | GPUSHM_LOAD_REPLACE,

@@ -26,15 +26,17 @@ static void await(uint64_t frame)
 static struct gpushm_stream *make_stream(void)
 {
 	const int64_t shape[] = { 4096 };
-	const struct gpushm_array_spec array = {
-		.name = "frame", .dtype = { 1, 8, 1, 0 }, .ndim = 1, .shape = shape
-	};
+	const struct gpushm_array_spec array = { .struct_size = sizeof(array),
+						 .name = "frame",
+						 .dtype = { 1, 8, 1, 0 },
+						 .ndim = 1,
+						 .shape = shape };
 	const struct gpushm_stream_spec spec = { .struct_size = sizeof(spec),
 						 .arrays = &array,
 						 .n_arrays = 1,
 						 .slots = SLOTS,
 						 .readers = READERS_MAX };
-	const struct gpushm_options o = { .struct_size = sizeof(o), .pool = lane_pool() };
+	const struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = lane_pool() };
 	struct lane l = { .index = 0 };
 	struct gpushm_stream *s;
 

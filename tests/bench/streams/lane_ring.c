@@ -17,9 +17,9 @@
 static void ring_open(struct lane *l)
 {
 	const struct job *job = &side.board->job;
-	const struct gpushm_options o = { .struct_size = sizeof(o),
-					  .pool = lane_pool(),
-					  .flags = GPUSHM_TRANSIENT };
+	const struct gpushm_create_options o = { .struct_size = sizeof(o),
+						 .pool = lane_pool(),
+						 .flags = GPUSHM_TRANSIENT };
 
 	l->slot = (job->bytes + 511) / 512 * 512;
 	if (l->producer) {

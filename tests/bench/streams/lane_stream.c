@@ -15,15 +15,18 @@ static void stream_open(struct lane *l)
 {
 	const struct job *job = &side.board->job;
 	const int64_t shape[] = { (int64_t)job->bytes };
-	const struct gpushm_array_spec array = {
-		.name = "frame", .dtype = { 1, 8, 1, 0 }, .ndim = 1, .shape = shape
-	};
+	const struct gpushm_array_spec array = { .struct_size = sizeof(array),
+						 .name = "frame",
+						 .dtype = { 1, 8, 1, 0 },
+						 .ndim = 1,
+						 .shape = shape };
 	const struct gpushm_stream_spec spec = { .struct_size = sizeof(spec),
 						 .arrays = &array,
 						 .n_arrays = 1,
 						 .slots = job->depth < 2 ? 2 : job->depth };
-	const struct gpushm_options o = { .struct_size = sizeof(o), .pool = lane_pool() };
-	const struct gpushm_options spins = { .struct_size = sizeof(o), .spin_us = job->spin_us };
+	const struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = lane_pool() };
+	const struct gpushm_follow_options spins = { .struct_size = sizeof(o),
+						     .spin_us = job->spin_us };
 
 	if (l->producer)
 		side_must(gpushm_stream_create(side.c, lane_label(l), &spec, &o, &l->stream),
@@ -101,7 +104,7 @@ static const char *frame_name(const struct lane *l, uint64_t i)
 
 static uintptr_t name_begin(struct lane *l, uint64_t i)
 {
-	const struct gpushm_options o = { .struct_size = sizeof(o), .pool = lane_pool() };
+	const struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = lane_pool() };
 	uint64_t back;
 
 	if (i > side.board->job.depth)

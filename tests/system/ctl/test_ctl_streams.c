@@ -82,8 +82,10 @@ static void wait_for_a_reader(struct gpushm_stream *s)
 static pid_t produce(const char *name, const struct plan *p)
 {
 	static const int64_t shape[] = { 2, 3 };
-	struct gpushm_array_spec arrays[] = { { .name = "x", .ndim = 2, .shape = shape },
-					      { .name = "y", .ndim = 1, .shape = shape } };
+	struct gpushm_array_spec arrays[] = {
+		{ .struct_size = sizeof(*arrays), .name = "x", .ndim = 2, .shape = shape },
+		{ .struct_size = sizeof(*arrays), .name = "y", .ndim = 1, .shape = shape }
+	};
 	struct gpushm_stream_spec spec = { .struct_size = sizeof(spec),
 					   .arrays = arrays,
 					   .n_arrays = p->two_arrays ? 2 : 1,

@@ -102,7 +102,7 @@ static uint32_t holders_of(const char *name)
 /* A shared buffer that everybody may open and nobody holds. */
 static void make_shared(const char *name)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0666 };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .mode = 0666 };
 	struct gpushm_buffer *b = client_create(name, 100, &o);
 
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
@@ -124,7 +124,7 @@ static pid_t make_dirty(const char *name)
 
 static int open_refusing(struct gpushm *conn, uint64_t timeout_ms, struct gpushm_buffer **ret)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .flags = GPUSHM_REFUSE_DIRTY };
+	struct gpushm_open_options o = { .struct_size = sizeof(o), .flags = GPUSHM_REFUSE_DIRTY };
 
 	return gpushm_open(conn, "x", GPUSHM_READ, timeout_ms, &o, ret);
 }

@@ -35,7 +35,7 @@ static void start(unsigned n, const char *call)
 static int create(struct gpushm *conn, const char *name, const char *pool,
 		  struct gpushm_buffer **ret)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 
 	return gpushm_create(conn, name, 4096, &o, ret);
 }

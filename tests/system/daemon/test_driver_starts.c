@@ -23,7 +23,7 @@ static struct raw r;
 /* Starts a daemon that has a buffer in this pool and whose driver has not started. */
 static void start(const char *config, const char *pool)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 
 	snprintf(state, sizeof(state), "gpushm-test-starting-%d", getpid());
 	fake_hang(1, "cuInit");

@@ -118,8 +118,8 @@ END_TEST
 
 START_TEST(a_name_that_ends_by_itself_is_told_with_the_reason)
 {
-	const struct gpushm_options transient = { .struct_size = sizeof(transient),
-						  .flags = GPUSHM_TRANSIENT };
+	const struct gpushm_create_options transient = { .struct_size = sizeof(transient),
+							 .flags = GPUSHM_TRANSIENT };
 	uint64_t start = now();
 	struct gpushm_buffer *b = client_create("t", 1, &transient);
 

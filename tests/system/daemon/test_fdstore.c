@@ -26,7 +26,8 @@ static size_t make_on_each(struct gpushm_buffer **all)
 
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
 	for (size_t i = 0; i < n; i++) {
-		struct gpushm_options o = { .struct_size = sizeof(o), .pool = pools[i]->name };
+		struct gpushm_create_options o = { .struct_size = sizeof(o),
+						   .pool = pools[i]->name };
 
 		if (pools[i]->failed)
 			continue;
@@ -130,7 +131,7 @@ static void count_memory(unsigned *ret_fds, unsigned *ret_writable)
 /* Also across the daemon's death. */
 START_TEST(only_a_shared_buffer_keeps_a_descriptor_for_writing)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "host" };
 	struct gpushm_buffer *sealed = client_create("sealed", 10, &o);
 	struct gpushm_buffer *shared = client_create("shared", 10, &o), *writer = NULL;
 	unsigned fds, writable;
@@ -155,7 +156,7 @@ END_TEST
 /* The error of a full pool must name its holders like this. */
 static void expect_told(uint64_t bytes, const char *held)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "host" };
 	struct gpushm_buffer *b = NULL;
 	char text[64];
 
@@ -167,7 +168,7 @@ static void expect_told(uint64_t bytes, const char *held)
 
 START_TEST(the_sum_that_a_user_holds_of_a_pool_is_right)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "host" };
 	struct gpushm_buffer *first, *second;
 	FILE *f;
 

@@ -23,7 +23,7 @@ static const struct role roles[] = { { "user", user_role } };
 
 static void make_pending(struct gpushm *conn, const char *pool)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	struct gpushm_buffer *b = NULL;
 
 	for (int i = 0; i < 3; i++) {

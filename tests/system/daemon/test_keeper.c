@@ -208,8 +208,8 @@ END_TEST
  * had for that of "a". */
 START_TEST(a_buffer_comes_back_with_its_own_contents)
 {
-	const struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu" };
-	struct gpushm_array_spec x = { .name = "x", .ndim = 0 };
+	const struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "gpu" };
+	struct gpushm_array_spec x = { .struct_size = sizeof(x), .name = "x", .ndim = 0 };
 	struct gpushm_buffer *tables[4], *b[192];
 	char name[16];
 	int n = 0;

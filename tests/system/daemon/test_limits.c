@@ -151,7 +151,7 @@ END_TEST
 
 START_TEST(a_pool_gives_no_more_than_it_has)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "nowhere" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "nowhere" };
 	struct gpushm_buffer *a, *more = NULL;
 
 	start(HOST);

@@ -47,7 +47,7 @@ static void stop(void)
 
 static int create(const char *name, const char *pool, struct gpushm_buffer **ret)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 
 	return gpushm_create(c, name, 4096, &o, ret);
 }

@@ -37,6 +37,7 @@ static struct gpushm_array_spec *name_arrays(size_t n)
 			 "model.layers.%zu.mlp.experts.%zu.%s.weight%s", i / 1536, i / 6 % 256,
 			 parts[i / 2 % 3], i % 2 ? "_scale_inv" : "");
 		specs[i] = (struct gpushm_array_spec){
+			.struct_size = sizeof(struct gpushm_array_spec),
 			.name = names + i * NAME_BYTES,
 			.dtype = { .code = 1, .bits = 8, .lanes = 1 },
 			.ndim = 2,
@@ -94,7 +95,9 @@ static void find_all(struct gpushm_buffer *b, size_t n)
 START_TEST(many_arrays_cost_the_daemon_only_their_table)
 {
 	size_t n = counts[_i];
-	struct gpushm_array_spec more = { .name = "more", .dtype = { 1, 8, 1, 0 } };
+	struct gpushm_array_spec more = { .struct_size = sizeof(more),
+					  .name = "more",
+					  .dtype = { 1, 8, 1, 0 } };
 	struct gpushm_buffer *b;
 	long before, filling, after;
 

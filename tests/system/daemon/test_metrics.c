@@ -88,7 +88,7 @@ static void setup(void)
 
 static struct gpushm_buffer *publish(const char *name, const char *in, enum gpushm_state state)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = in, .mode = 0666 };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = in, .mode = 0666 };
 	struct gpushm_buffer *b = client_create(name, MIB, &o);
 
 	ck_assert_msg(gpushm_publish(b, state) == 0, "%s", gpushm_error());
@@ -187,7 +187,7 @@ START_TEST(states_and_accesses_are_counted)
 {
 	METRICS m = NULL;
 	METRICS end = NULL;
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "a" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "a" };
 	struct gpushm_buffer *all[] = {
 		publish("sealed", "a", GPUSHM_SEALED), publish("one", "b", GPUSHM_SHARED),
 		publish("two", "b", GPUSHM_SHARED),    client_create("filling", 1, &o),
@@ -294,7 +294,7 @@ static struct gpushm_driver_call call(const char *name)
 
 START_TEST(driver_calls_are_counted)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
 	struct gpushm_driver_call before;
 	struct gpushm_buffer *b = NULL;
 

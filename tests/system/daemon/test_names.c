@@ -89,7 +89,7 @@ END_TEST
 
 START_TEST(a_transient_buffer_ends_with_its_last_lease)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .flags = GPUSHM_TRANSIENT };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .flags = GPUSHM_TRANSIENT };
 	struct gpushm_buffer *a = client_create("x", 100, &o), *b = NULL;
 
 	ck_assert_int_eq(gpushm_publish(a, GPUSHM_SHARED), 0);
@@ -118,10 +118,13 @@ END_TEST
 
 START_TEST(attributes_and_the_digest_reach_a_reader)
 {
-	static const struct gpushm_attr attrs[] = { { "step", "1200", 4 }, { "nul", "\0x", 2 } };
-	struct gpushm_options o = { .struct_size = sizeof(o), .attrs = attrs, .n_attrs = 2 };
+	static const struct gpushm_attr attrs[] = { { sizeof(*attrs), "step", "1200", 4 },
+						    { sizeof(*attrs), "nul", "\0x", 2 } };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .attrs = attrs, .n_attrs = 2 };
 	const int64_t shape[] = { 3, 4 };
-	struct gpushm_array_spec spec = { .name = "", .ndim = 2, .shape = shape };
+	struct gpushm_array_spec spec = {
+		.struct_size = sizeof(spec), .name = "", .ndim = 2, .shape = shape
+	};
 	struct gpushm_buffer *a = NULL, *b = NULL;
 	struct gpushm_stat *st = NULL;
 	const void *value;
@@ -149,7 +152,7 @@ END_TEST
 /* The creator read the last value, and all others the first one. */
 START_TEST(a_key_that_is_given_twice_has_its_last_value)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o) };
+	struct gpushm_create_options o = { .struct_size = sizeof(o) };
 	struct gpushm_buffer *a = NULL, *b = NULL;
 	struct gpushm_attr attrs[65];
 	char keys[65][8];
@@ -158,7 +161,8 @@ START_TEST(a_key_that_is_given_twice_has_its_last_value)
 
 	for (int i = 0; i < 65; i++) {
 		snprintf(keys[i], sizeof(keys[i]), "k%d", i % 63);
-		attrs[i] = (struct gpushm_attr){ keys[i], i < 63 ? "first" : "last", 4 };
+		attrs[i] = (struct gpushm_attr){ sizeof(struct gpushm_attr), keys[i],
+						 i < 63 ? "first" : "last", 4 };
 	}
 	o.attrs = attrs;
 	o.n_attrs = 65;
@@ -188,15 +192,21 @@ static void expect_attr(struct gpushm_buffer *b, const char *key, const char *wa
 START_TEST(attributes_can_be_set_until_publication)
 {
 	static char large[4096];
-	const struct gpushm_attr at_create[] = { { "step", "1200", 4 }, { "note", "x", 1 } };
-	const struct gpushm_attr later[] = { { "step", "1300", 4 },
-					     { "note", NULL, 0 },
-					     { "new", "y", 1 } };
-	const struct gpushm_attr too_much[] = { { "step", "1400", 4 }, { "big", large, 4096 } };
-	const struct gpushm_attr no_key[] = { { "step", "1400", 4 }, { NULL, "x", 1 } };
-	const struct gpushm_attr no_value[] = { { "step", "1400", 4 }, { "v", NULL, 3 } };
-	struct gpushm_options o = { .struct_size = sizeof(o), .attrs = at_create, .n_attrs = 2 };
-	struct gpushm_array_spec spec = { .name = "w" };
+	const struct gpushm_attr at_create[] = { { sizeof(*at_create), "step", "1200", 4 },
+						 { sizeof(*at_create), "note", "x", 1 } };
+	const struct gpushm_attr later[] = { { sizeof(*later), "step", "1300", 4 },
+					     { sizeof(*later), "note", NULL, 0 },
+					     { sizeof(*later), "new", "y", 1 } };
+	const struct gpushm_attr too_much[] = { { sizeof(*too_much), "step", "1400", 4 },
+						{ sizeof(*too_much), "big", large, 4096 } };
+	const struct gpushm_attr no_key[] = { { sizeof(*no_key), "step", "1400", 4 },
+					      { sizeof(*no_key), NULL, "x", 1 } };
+	const struct gpushm_attr no_value[] = { { sizeof(*no_value), "step", "1400", 4 },
+						{ sizeof(*no_value), "v", NULL, 3 } };
+	struct gpushm_create_options o = { .struct_size = sizeof(o),
+					   .attrs = at_create,
+					   .n_attrs = 2 };
+	struct gpushm_array_spec spec = { .struct_size = sizeof(spec), .name = "w" };
 	struct gpushm_buffer *a = client_create("x", 100, &o), *b = NULL;
 	struct gpushm_attr many[65];
 
@@ -210,7 +220,7 @@ START_TEST(attributes_can_be_set_until_publication)
 	ck_assert_int_eq(gpushm_set_attrs(a, no_key, 2), -EINVAL);
 	ck_assert_int_eq(gpushm_set_attrs(a, no_value, 2), -EINVAL);
 	for (int i = 0; i < 65; i++)
-		many[i] = (struct gpushm_attr){ "k", "v", 1 };
+		many[i] = (struct gpushm_attr){ sizeof(struct gpushm_attr), "k", "v", 1 };
 	ck_assert_int_eq(gpushm_set_attrs(a, many, 65), -EDQUOT);
 	expect_attr(a, "step", "1300");
 	expect_attr(a, "note", NULL);
@@ -234,7 +244,8 @@ END_TEST
 /* Without attributes and arrays it has no table. */
 START_TEST(the_last_attribute_can_be_removed)
 {
-	const struct gpushm_attr one = { "k", "v", 1 }, none = { "k", NULL, 0 };
+	const struct gpushm_attr one = { sizeof(one), "k", "v", 1 };
+	const struct gpushm_attr none = { sizeof(none), "k", NULL, 0 };
 	struct gpushm_buffer *a = client_create("x", 100, NULL), *b = NULL;
 
 	ck_assert_int_eq(gpushm_set_attrs(a, &none, 1), 0);

@@ -45,7 +45,7 @@ static void teardown(void)
 /* Whether another program can allocate that much now. */
 static bool other_gets(uint64_t bytes)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
 	struct gpushm_buffer *b = NULL;
 	int r = gpushm_create(other, "theirs", bytes, &o, &b);
 
@@ -59,7 +59,7 @@ static bool other_gets(uint64_t bytes)
 
 static void make_and_free(uint64_t bytes)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
 	struct gpushm_buffer *b = client_create("mine", bytes, &o);
 
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
@@ -96,7 +96,7 @@ END_TEST
 /* The driver gives nothing of an exported mempool back: it must be made anew. */
 START_TEST(an_empty_mempool_gives_its_memory_to_other_programs)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "m" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "m" };
 	struct gpushm *client = NULL;
 	struct gpushm_buffer *b = NULL;
 
@@ -119,7 +119,7 @@ END_TEST
 
 START_TEST(a_flush_gives_back_an_empty_mempools_memory)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "m" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "m" };
 	struct gpushm *client = NULL;
 	struct gpushm_buffer *b = NULL;
 
@@ -141,7 +141,7 @@ END_TEST
 
 START_TEST(a_mempool_that_a_client_has_is_kept)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "m" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "m" };
 	struct gpushm_buffer *b = NULL;
 	struct gpushm_pool **pools;
 	struct timespec pause = { .tv_sec = 1 };

@@ -197,7 +197,7 @@ static void greet(struct raw *r, struct actor *a)
 /* The process opens on one connection and watches on another. */
 START_TEST(a_holder_in_another_namespace_is_known_on_each_connection)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0644 };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .mode = 0644 };
 	Gpushm__Proto__Watched what = MESSAGE(Watched, watched), *all[] = { &what };
 	struct actor a;
 	struct gpushm_buffer *b;

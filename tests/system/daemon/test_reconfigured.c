@@ -36,7 +36,7 @@ static void crash_into(const char *config)
 
 static struct gpushm_buffer *create_in(const char *pool, const char *name, uint64_t bytes)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 
 	return client_create(name, bytes, &o);
 }

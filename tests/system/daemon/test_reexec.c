@@ -51,7 +51,7 @@ static struct gpushm_usage usage(void)
 
 static void survive(const char *pool, unsigned times)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	struct gpushm_buffer *sealed = reexec_make(pool, "a", GPUSHM_SEALED), *again = NULL,
 			     *fresh = NULL, *shared = reexec_make(pool, "b", GPUSHM_SHARED);
 	struct gpushm_usage before = usage(), after;
@@ -151,8 +151,12 @@ END_TEST
 START_TEST(a_buffer_of_an_earlier_daemon_can_not_be_described)
 {
 	int64_t shape[] = { 5 };
-	struct gpushm_array_spec spec = { .name = "x", .ndim = 1, .shape = shape };
-	struct gpushm_attr attr = { .key = "k", .value = "v", .size = 1 };
+	struct gpushm_array_spec spec = {
+		.struct_size = sizeof(spec), .name = "x", .ndim = 1, .shape = shape
+	};
+	struct gpushm_attr attr = {
+		.struct_size = sizeof(attr), .key = "k", .value = "v", .size = 1
+	};
 	struct gpushm_buffer *b = client_create("half", 100, NULL);
 
 	ck_assert_int_eq(gpushm_dtype_parse("float32", &spec.dtype), 0);
@@ -178,7 +182,7 @@ static int create_stream(struct gpushm *own, struct gpushm_array_spec *spec)
 	struct gpushm_stream_spec wanted = {
 		.struct_size = sizeof(wanted), .arrays = spec, .n_arrays = 1, .slots = 2
 	};
-	const struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
+	const struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "host" };
 	struct gpushm_stream *s = NULL;
 	int r = gpushm_stream_create(own, "again", &wanted, &o, &s);
 
@@ -196,7 +200,9 @@ static void *keep_creating(void *arg)
 {
 	int64_t shape[] = { 5 };
 	struct creator *it = arg;
-	struct gpushm_array_spec spec = { .name = "x", .ndim = 1, .shape = shape };
+	struct gpushm_array_spec spec = {
+		.struct_size = sizeof(spec), .name = "x", .ndim = 1, .shape = shape
+	};
 	struct gpushm *own = NULL;
 	int r = gpushm_connect(NULL, &own);
 

@@ -13,8 +13,8 @@
 
 static struct gpushm_buffer *make(const char *name)
 {
-	struct gpushm_attr attr = { "made", name, 1 };
-	struct gpushm_options o = { .struct_size = sizeof(o), .attrs = &attr, .n_attrs = 1 };
+	struct gpushm_attr attr = { sizeof(attr), "made", name, 1 };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .attrs = &attr, .n_attrs = 1 };
 	struct gpushm_buffer *b = client_create(name, 1, &o);
 
 	ck_assert_int_eq(gpushm_write(b, 0, name, 1), 0);

@@ -58,7 +58,7 @@ static void end(void)
 
 static struct gpushm_buffer *publish(const char *pool, const char *name)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	struct gpushm_buffer *b = client_create(name, BYTES_EACH, &o);
 
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);

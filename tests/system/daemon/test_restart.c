@@ -60,11 +60,13 @@ static unsigned char pattern(uint64_t i)
 
 static struct gpushm_buffer *make(const char *pool, const char *name, int64_t n)
 {
-	struct gpushm_attr attr = { "epoch", "12", 2 };
-	struct gpushm_options o = {
+	struct gpushm_attr attr = { sizeof(attr), "epoch", "12", 2 };
+	struct gpushm_create_options o = {
 		.struct_size = sizeof(o), .pool = pool, .attrs = &attr, .n_attrs = 1
 	};
-	struct gpushm_array_spec spec = { .name = "data", .ndim = 1, .shape = &n };
+	struct gpushm_array_spec spec = {
+		.struct_size = sizeof(spec), .name = "data", .ndim = 1, .shape = &n
+	};
 	struct gpushm_buffer *b = NULL;
 	_cleanup_(free_ptr) unsigned char *bytes = malloc((size_t)n);
 
@@ -96,7 +98,7 @@ static void check_contents(struct gpushm_buffer *b, uint64_t n)
 static void survive(const char *pool, int signal)
 {
 	const uint64_t n = MIB + 5;
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	struct gpushm_buffer *old = make(pool, "kept", (int64_t)n), *b = NULL, *fresh = NULL;
 	uint64_t id = gpushm_buffer_id(old);
 	struct gpushm_stat *st = NULL;
@@ -227,7 +229,7 @@ END_TEST
 /* An empty mempool that no client has is made anew, so that its memory goes back to the GPU. */
 static void renew_mempool(const char *pool)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	unsigned before = supervisor_log_count(&k, "went back to GPU 0");
 	struct gpushm *client = NULL;
 	struct gpushm_buffer *b = NULL;
@@ -261,7 +263,7 @@ END_TEST
 /* The mempool of an earlier daemon has the name, too, while it has buffers. */
 START_TEST(a_default_mempool_makes_buffers_after_a_restart)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0-mempool" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "gpu0-mempool" };
 	struct gpushm_buffer *b, *fresh;
 	FILE *f = fopen(k.config, "we");
 
@@ -314,6 +316,7 @@ static void *create_dying(void *arg)
 
 	for (size_t i = 0; i < DYING_ARRAYS; i++) {
 		snprintf(names[i], sizeof(names[i]), "%zu", i);
+		specs[i].struct_size = sizeof(*specs);
 		specs[i].name = names[i];
 		gpushm_dtype_parse("int8", &specs[i].dtype);
 	}

@@ -41,7 +41,8 @@ static int holder_role(char **args)
 /* socket name: prints ok, then creates 8 MiB with an unlimited wait. */
 static int waiter_role(char **args)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .wait_ms = GPUSHM_WAIT_FOREVER };
+	struct gpushm_create_options o = { .struct_size = sizeof(o),
+					   .wait_ms = GPUSHM_WAIT_FOREVER };
 	struct gpushm *conn = NULL;
 	struct gpushm_buffer *b = NULL;
 
@@ -76,7 +77,7 @@ struct waiting {
 	pthread_t thread;
 	struct gpushm *conn;
 	const char *name;
-	struct gpushm_options options;
+	struct gpushm_create_options options;
 	uint64_t bytes;
 	struct gpushm_buffer *b;
 	int result;
@@ -114,7 +115,7 @@ static void expect_created(struct waiting *w)
 
 static int create_for(uint64_t wait_ms, struct gpushm_buffer **ret)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .wait_ms = wait_ms };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .wait_ms = wait_ms };
 
 	return gpushm_create(c, "late", 8 * MIB, &o, ret);
 }
@@ -210,7 +211,8 @@ END_TEST
 
 START_TEST(a_request_that_can_never_fit_is_refused_at_once)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .wait_ms = GPUSHM_WAIT_FOREVER };
+	struct gpushm_create_options o = { .struct_size = sizeof(o),
+					   .wait_ms = GPUSHM_WAIT_FOREVER };
 	struct gpushm_buffer *b = NULL;
 
 	ck_assert_int_eq(gpushm_create(c, "x", 17 * MIB, &o, &b), -EFBIG);
@@ -236,7 +238,7 @@ END_TEST
 
 START_TEST(a_create_that_waits_asks_the_driver_again)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
 	struct gpushm *other = NULL;
 	struct gpushm_buffer *theirs = NULL, *mine = NULL;
 	struct daemon e;
@@ -273,7 +275,7 @@ END_TEST
 
 static struct gpushm_buffer *create_in(const char *pool, uint64_t bytes)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	struct gpushm_buffer *b = NULL;
 
 	ck_assert_msg(gpushm_create(c, pool, bytes, &o, &b) == 0, "%s", gpushm_error());
@@ -282,7 +284,7 @@ static struct gpushm_buffer *create_in(const char *pool, uint64_t bytes)
 
 START_TEST(freed_memory_of_one_pool_serves_another)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "b" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "b" };
 	struct gpushm_buffer *first, *b = NULL;
 
 	if (!fake_is_here())

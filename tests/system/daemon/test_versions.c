@@ -38,11 +38,13 @@ static struct supervisor k;
 static void make_all(void)
 {
 	const int64_t shape[] = { 2, 3 };
-	struct gpushm_attr attr = { "epoch", "12", 2 };
-	struct gpushm_options o = {
+	struct gpushm_attr attr = { sizeof(attr), "epoch", "12", 2 };
+	struct gpushm_create_options o = {
 		.struct_size = sizeof(o), .mode = 0640, .attrs = &attr, .n_attrs = 1
 	};
-	struct gpushm_array_spec spec = { .name = "w", .ndim = 2, .shape = shape };
+	struct gpushm_array_spec spec = {
+		.struct_size = sizeof(spec), .name = "w", .ndim = 2, .shape = shape
+	};
 	struct gpushm_buffer *b = NULL;
 
 	ck_assert_int_eq(gpushm_dtype_parse("uint8", &spec.dtype), 0);

@@ -27,7 +27,7 @@ static inline void create_with(struct gpushm_stream_spec spec)
 
 static inline int create_in(const char *pool, uint32_t slots)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	struct gpushm_stream_spec spec = { .struct_size = sizeof(spec),
 					   .arrays = streamer_arrays,
 					   .n_arrays = STREAMER_ARRAYS,
@@ -43,7 +43,8 @@ static inline void create(uint32_t slots)
 
 static inline struct gpushm_stream *follow(enum gpushm_follow how, uint32_t max_held)
 {
-	const struct gpushm_options o = { .struct_size = sizeof(o), .spin_us = streamer_spin_us };
+	const struct gpushm_follow_options o = { .struct_size = sizeof(o),
+						 .spin_us = streamer_spin_us };
 	struct gpushm_stream *s = NULL;
 
 	ck_assert_msg(gpushm_stream_open(c, "s", how, max_held, 0, &o, &s) == 0, "%s",

@@ -60,8 +60,10 @@ static struct gpushm_call *open_call(const char *name, uint64_t timeout_ms)
 
 static struct gpushm_call *create_call(const char *name)
 {
-	const struct gpushm_attr attr = { "key", "value", 5 };
-	const struct gpushm_options o = { .struct_size = sizeof(o), .attrs = &attr, .n_attrs = 1 };
+	const struct gpushm_attr attr = { sizeof(attr), "key", "value", 5 };
+	const struct gpushm_create_options o = { .struct_size = sizeof(o),
+						 .attrs = &attr,
+						 .n_attrs = 1 };
 	struct gpushm_call *call = NULL;
 
 	ck_assert_msg(gpushm_send_create(calls, name, 100, &o, &call) == 0, "%s", gpushm_error());
@@ -101,7 +103,9 @@ END_TEST
 
 START_TEST(a_buffer_is_created_described_and_published)
 {
-	const struct gpushm_array_spec spec = { .name = "a", .dtype = { 2, 32, 1, 0 }, .ndim = 0 };
+	const struct gpushm_array_spec spec = {
+		.struct_size = sizeof(spec), .name = "a", .dtype = { 2, 32, 1, 0 }, .ndim = 0
+	};
 	struct gpushm_call *call = create_call("x");
 	struct gpushm_buffer *b;
 	const void *value;

@@ -87,8 +87,9 @@ struct run {
 static int fill(struct run *r, const char *pool, const char *name)
 {
 	const int64_t shape[] = { 16 };
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
-	struct gpushm_array_spec spec = { .name = "x",
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_array_spec spec = { .struct_size = sizeof(spec),
+					  .name = "x",
 					  .dtype = { .code = 1, .bits = 8, .lanes = 1 },
 					  .ndim = 1,
 					  .shape = shape };

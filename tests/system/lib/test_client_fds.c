@@ -62,7 +62,9 @@ static void setup(void)
 START_TEST(a_client_without_fds_keeps_its_connection)
 {
 	const int64_t shape[] = { 10 };
-	struct gpushm_array_spec spec = { .name = "x", .ndim = 1, .shape = shape };
+	struct gpushm_array_spec spec = {
+		.struct_size = sizeof(spec), .name = "x", .ndim = 1, .shape = shape
+	};
 	struct gpushm_buffer *a = NULL, *b = NULL, *filling = client_create("filling", 1, NULL);
 
 	gpushm_dtype_parse("int8", &spec.dtype);
@@ -90,7 +92,7 @@ END_TEST
 /* The pool's fd comes only with one reply. */
 START_TEST(a_pool_fd_that_could_not_be_received_is_sent_again)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "host" };
 	struct gpushm *own = NULL;
 	struct gpushm_buffer *b = NULL, *kept;
 
@@ -130,7 +132,8 @@ START_TEST(an_fd_of_memory_is_closed_at_publication)
 		      { "pinned", 1 << 20, false } };
 
 	for (size_t i = 0; i < array_size(table); i++) {
-		struct gpushm_options o = { .struct_size = sizeof(o), .pool = table[i].pool };
+		struct gpushm_create_options o = { .struct_size = sizeof(o),
+						   .pool = table[i].pool };
 		struct gpushm_buffer *b = NULL;
 		int fd, r = gpushm_create(c, "x", table[i].bytes, &o, &b);
 
@@ -157,9 +160,9 @@ START_TEST(an_fd_of_discarded_memory_is_closed)
 {
 	struct gpushm_buffer *b =
 		client_create("x", 1 << 20,
-			      &(struct gpushm_options){ .struct_size =
-								sizeof(struct gpushm_options),
-							.pool = "host" });
+			      &(struct gpushm_create_options){
+				      .struct_size = sizeof(struct gpushm_create_options),
+				      .pool = "host" });
 	int fd = gpushm_private_memory(b);
 
 	ck_assert_int_ge(fd, 0);

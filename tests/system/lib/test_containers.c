@@ -59,7 +59,9 @@ static bool wait_for_end(void)
  * it gets a line. */
 static int maker_role(char **args)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = args[0], .mode = 0666 };
+	struct gpushm_create_options o = { .struct_size = sizeof(o),
+					   .pool = args[0],
+					   .mode = 0666 };
 	_cleanup_(free_ptr) unsigned char *bytes = malloc(BYTES);
 	struct gpushm *conn = NULL;
 	struct gpushm_buffer *b = NULL;

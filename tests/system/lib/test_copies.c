@@ -29,8 +29,9 @@ static struct gpushm_array *whole; /* uint32, ROWS x COLUMNS */
 
 static void open_buffer(const char *pool)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
-	struct gpushm_array_spec spec = { .name = "",
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_array_spec spec = { .struct_size = sizeof(spec),
+					  .name = "",
 					  .ndim = 2,
 					  .shape = (const int64_t[]){ ROWS, COLUMNS } };
 
@@ -287,7 +288,8 @@ static void copy_pair(int out, uint32_t flags)
 		at[1] = theirs + gpushm_array_offset(p[1]) / 4;
 		copy_slowly(p[0], at[out], gpushm_array_strides(p[out]), at[!out],
 			    gpushm_array_strides(p[!out]));
-		copies[i] = (struct gpushm_copy){ .array = p[0],
+		copies[i] = (struct gpushm_copy){ .struct_size = sizeof(struct gpushm_copy),
+						  .array = p[0],
 						  .memory = address(p[1]),
 						  .strides = gpushm_array_strides(p[1]),
 						  .device = gpushm_buffer_device(other),
@@ -308,13 +310,16 @@ static void copy_pair(int out, uint32_t flags)
 static void copy_from_every_pool(void)
 {
 	for (size_t i = 0; i < n_pools; i++) {
-		struct gpushm_options o = { .struct_size = sizeof(o), .pool = pools[i]->name };
+		struct gpushm_create_options o = { .struct_size = sizeof(o),
+						   .pool = pools[i]->name };
 
 		if (pools[i]->failed)
 			continue;
 		ck_assert_int_eq(gpushm_create(c, "~/other", BYTES, &o, &other), 0);
 		ck_assert_int_eq(gpushm_array_over(other,
 						   &(struct gpushm_array_spec){
+							   .struct_size =
+								   sizeof(struct gpushm_array_spec),
 							   .dtype = gpushm_array_dtype(whole),
 							   .ndim = 2,
 							   .shape = gpushm_array_shape(whole) },
@@ -337,9 +342,12 @@ END_TEST
 static void copy_large(void)
 {
 	enum { N = 5000, M = 4096 };
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = gpushm_buffer_pool(b) };
+	struct gpushm_create_options o = { .struct_size = sizeof(o),
+					   .pool = gpushm_buffer_pool(b) };
 	const int64_t shape[] = { N, M }, turned[] = { 1, N };
-	struct gpushm_array_spec spec = { .name = "", .ndim = 2, .shape = shape };
+	struct gpushm_array_spec spec = {
+		.struct_size = sizeof(spec), .name = "", .ndim = 2, .shape = shape
+	};
 	unsigned char *bytes = malloc(N * M), *got = malloc(N * M);
 	struct gpushm_buffer *from = NULL, *to = NULL;
 	struct gpushm_array *a = NULL;
@@ -352,7 +360,8 @@ static void copy_large(void)
 	ck_assert_int_eq(gpushm_write(from, 0, bytes, N * M), 0);
 	ck_assert_int_eq(gpushm_create_arrays(c, "~/to", &spec, 1, &o, &to), 0);
 	ck_assert_int_eq(gpushm_array_get(to, "", &a), 0);
-	one = (struct gpushm_copy){ .array = a,
+	one = (struct gpushm_copy){ .struct_size = sizeof(struct gpushm_copy),
+				    .array = a,
 				    .memory = gpushm_buffer_device_ptr(from),
 				    .strides = turned,
 				    .device = gpushm_buffer_device(from) };
@@ -389,7 +398,8 @@ static void copy_what_overlaps(void)
 
 	for (size_t i = 0; i < array_size(to); i++) {
 		struct gpushm_array *dst = cut_out(&to[i]), *src = cut_out(&from[i]);
-		struct gpushm_copy one = { .array = dst,
+		struct gpushm_copy one = { .struct_size = sizeof(one),
+					   .array = dst,
 					   .memory = address(src),
 					   .strides = gpushm_array_strides(src),
 					   .device = gpushm_buffer_device(b) };
@@ -416,10 +426,14 @@ END_TEST
 static void give_bad_copies(void)
 {
 	struct gpushm_copy bad[] = {
-		{ .array = whole, .memory = memory, .device = -1, .flags = 2 },
-		{ .array = whole, .memory = memory, .device = -2 },
-		{ .array = whole, .memory = memory, .device = 64 },
-		{ .memory = memory, .device = -1 },
+		{ .struct_size = sizeof(*bad),
+		  .array = whole,
+		  .memory = memory,
+		  .device = -1,
+		  .flags = 2 },
+		{ .struct_size = sizeof(*bad), .array = whole, .memory = memory, .device = -2 },
+		{ .struct_size = sizeof(*bad), .array = whole, .memory = memory, .device = 64 },
+		{ .struct_size = sizeof(*bad), .memory = memory, .device = -1 },
 	};
 
 	for (size_t i = 0; i < array_size(bad); i++)

@@ -151,7 +151,7 @@ static int open_or_create(void)
 {
 	struct gpushm_buffer *b = NULL;
 
-	return gpushm_open_or_create(c, "old", GPUSHM_READ, 10, 1, NULL, &b);
+	return gpushm_open_or_create(c, "old", GPUSHM_READ, 10, NULL, 1, NULL, &b);
 }
 
 static int create(void)
@@ -163,7 +163,9 @@ static int create(void)
 
 static int create_arrays(void)
 {
-	struct gpushm_array_spec spec = { .name = "a", .dtype = { 2, 32, 1, 0 }, .ndim = 0 };
+	struct gpushm_array_spec spec = {
+		.struct_size = sizeof(spec), .name = "a", .dtype = { 2, 32, 1, 0 }, .ndim = 0
+	};
 	struct gpushm_buffer *b = NULL;
 
 	return gpushm_create_arrays(c, "new", &spec, 1, NULL, &b);
@@ -171,14 +173,16 @@ static int create_arrays(void)
 
 static int set_attrs(void)
 {
-	const struct gpushm_attr a = { "k", "v", 1 };
+	const struct gpushm_attr a = { sizeof(a), "k", "v", 1 };
 
 	return gpushm_set_attrs(fresh, &a, 1);
 }
 
 static int describe(void)
 {
-	const struct gpushm_array_spec spec = { .name = "a", .dtype = { 2, 32, 1, 0 }, .ndim = 0 };
+	const struct gpushm_array_spec spec = {
+		.struct_size = sizeof(spec), .name = "a", .dtype = { 2, 32, 1, 0 }, .ndim = 0
+	};
 
 	return gpushm_describe(fresh, &spec, 1);
 }
@@ -527,7 +531,9 @@ static void setup_mortal(void)
 
 static struct gpushm_stream *producer(const char *name)
 {
-	const struct gpushm_array_spec spec = { .name = "a", .dtype = { 2, 32, 1, 0 }, .ndim = 0 };
+	const struct gpushm_array_spec spec = {
+		.struct_size = sizeof(spec), .name = "a", .dtype = { 2, 32, 1, 0 }, .ndim = 0
+	};
 	const struct gpushm_stream_spec shape = { .struct_size = sizeof(shape),
 						  .arrays = &spec,
 						  .n_arrays = 1,
@@ -602,7 +608,7 @@ static void setup_fake(void)
 
 START_TEST(a_pool_whose_descriptor_came_late_can_be_mapped)
 {
-	const struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0-mempool" };
+	const struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "gpu0-mempool" };
 	struct gpushm_buffer *b = NULL;
 	struct gpushm *other = NULL;
 

@@ -64,7 +64,7 @@ static void forget_calls(void)
 
 static struct gpushm_buffer *create_in(const char *pool, const char *name)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	struct gpushm_buffer *b = client_create(name, BYTES, &o);
 
 	/* This makes a context and work in it, for which a close waits. */
@@ -185,7 +185,7 @@ END_TEST
 
 START_TEST(a_host_buffer_is_closed_at_once)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "host" };
 	struct gpushm_buffer *b = client_create("host", BYTES, &o);
 
 	ck_assert_int_eq(gpushm_defer_cleanup(), 0);
@@ -244,7 +244,7 @@ END_TEST
 
 START_TEST(a_mapping_is_tried_once_without_deferred_closes)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
 	struct gpushm_buffer *b = NULL;
 
 	if (!fake_is_there())
@@ -264,7 +264,7 @@ static void setup_small(void)
 
 START_TEST(a_full_pool_ends_deferred_closes)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "small" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "small" };
 	struct gpushm_buffer *one, *two, *three = NULL;
 
 	if (!fake_is_there())
@@ -287,9 +287,9 @@ END_TEST
 
 START_TEST(a_create_that_waits_ends_deferred_closes_of_its_process)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o),
-				    .pool = "small",
-				    .wait_ms = GPUSHM_WAIT_FOREVER };
+	struct gpushm_create_options o = { .struct_size = sizeof(o),
+					   .pool = "small",
+					   .wait_ms = GPUSHM_WAIT_FOREVER };
 	struct gpushm_buffer *b;
 
 	if (!fake_is_there())
@@ -328,7 +328,7 @@ END_TEST
 START_TEST(a_deferred_close_ends_with_its_connection)
 {
 	struct gpushm *other = NULL;
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
 	struct gpushm_buffer *b = NULL, *ours;
 
 	if (!fake_is_there())

@@ -26,7 +26,7 @@
 
 struct racer {
 	struct gpushm *conn;
-	struct gpushm_options options;
+	struct gpushm_create_options options;
 };
 
 static int trouble(const char *what)
@@ -74,8 +74,8 @@ static int race(struct racer *r)
 {
 	for (;;) {
 		struct gpushm_buffer *b = NULL;
-		int got = gpushm_open_or_create(r->conn, "m", GPUSHM_READ, WATCHER_LONG_MS, BYTES,
-						&r->options, &b);
+		int got = gpushm_open_or_create(r->conn, "m", GPUSHM_READ, WATCHER_LONG_MS, NULL,
+						BYTES, &r->options, &b);
 
 		if (got < 0)
 			return trouble("open_or_create");
@@ -248,10 +248,10 @@ END_TEST
 
 /* ---- one process ---- */
 
-static int open_or_create(uint64_t timeout_ms, const struct gpushm_options *o,
+static int open_or_create(uint64_t timeout_ms, const struct gpushm_create_options *o,
 			  struct gpushm_buffer **ret)
 {
-	return gpushm_open_or_create(c, "m", GPUSHM_READ, timeout_ms, BYTES, o, ret);
+	return gpushm_open_or_create(c, "m", GPUSHM_READ, timeout_ms, NULL, BYTES, o, ret);
 }
 
 START_TEST(a_free_name_is_created_without_waiting)
@@ -274,38 +274,49 @@ END_TEST
 
 START_TEST(each_mistake_of_open_or_create_has_its_error)
 {
-	struct gpushm_options nowhere = { .struct_size = sizeof(nowhere), .pool = "never" },
-			      old = { .struct_size = 1 };
+	struct gpushm_create_options nowhere = { .struct_size = sizeof(nowhere), .pool = "never" },
+				     old = { .struct_size = 1 };
 	struct gpushm_buffer *a = NULL, *b = NULL;
 
 	ck_assert_int_eq(open_or_create(0, &nowhere, &a), -ENOENT);
 	ck_assert_ptr_nonnull(strstr(gpushm_error(), "no pool \"never\""));
 	ck_assert_int_eq(open_or_create(0, &old, &a), -EINVAL);
-	ck_assert_int_eq(gpushm_open_or_create(c, "a//b", GPUSHM_READ, 0, 1, NULL, &a), -EINVAL);
-	ck_assert_int_eq(gpushm_open_or_create(c, NULL, GPUSHM_READ, 0, 1, NULL, &a), -EINVAL);
-	ck_assert_int_eq(gpushm_open_or_create(NULL, "m", GPUSHM_READ, 0, 1, NULL, &a), -EINVAL);
-	ck_assert_int_eq(gpushm_open_or_create(c, "m", 7, 0, 1, NULL, &a), -EINVAL);
-	ck_assert_int_eq(gpushm_open_or_create(c, "m", GPUSHM_READ, 0, 0, NULL, &a), -EINVAL);
-	ck_assert_int_eq(gpushm_open_or_create(c, "m", GPUSHM_WRITE, 0, 1, NULL, &a),
+	ck_assert_int_eq(gpushm_open_or_create(c, "a//b", GPUSHM_READ, 0, NULL, 1, NULL, &a),
+			 -EINVAL);
+	ck_assert_int_eq(gpushm_open_or_create(c, NULL, GPUSHM_READ, 0, NULL, 1, NULL, &a),
+			 -EINVAL);
+	ck_assert_int_eq(gpushm_open_or_create(NULL, "m", GPUSHM_READ, 0, NULL, 1, NULL, &a),
+			 -EINVAL);
+	ck_assert_int_eq(gpushm_open_or_create(c, "m", 7, 0, NULL, 1, NULL, &a), -EINVAL);
+	ck_assert_int_eq(gpushm_open_or_create(c, "m", GPUSHM_READ, 0, NULL, 0, NULL, &a), -EINVAL);
+	ck_assert_int_eq(gpushm_open_or_create(c, "m", GPUSHM_WRITE, 0, NULL, 1, NULL, &a),
 			 GPUSHM_CREATED);
 	ck_assert_int_eq(gpushm_publish(a, GPUSHM_SEALED), 0);
-	ck_assert_int_eq(gpushm_open_or_create(c, "m", GPUSHM_WRITE, 0, 1, NULL, &b), -EROFS);
+	ck_assert_int_eq(gpushm_open_or_create(c, "m", GPUSHM_WRITE, 0, NULL, 1, NULL, &b), -EROFS);
 	client_close_and_unlink(a, "m");
 }
 END_TEST
 
-START_TEST(an_option_for_opening_allows_a_create)
+START_TEST(options_for_opening_are_used_where_the_name_exists)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o),
-				    .flags = GPUSHM_COPY_ON_WRITE | GPUSHM_REFUSE_DIRTY,
-				    .pool = "host" };
+	const struct gpushm_open_options opening = {
+		.struct_size = sizeof(opening), .flags = GPUSHM_COPY_ON_WRITE | GPUSHM_REFUSE_DIRTY
+	};
+	struct gpushm_create_options creating = { .struct_size = sizeof(creating), .pool = "host" };
 	struct gpushm_buffer *a = NULL, *b = NULL;
 
-	ck_assert_msg(open_or_create(0, &o, &a) == GPUSHM_CREATED, "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_open_or_create(c, "m", GPUSHM_READ, 0, &opening, BYTES, &creating,
+					       &a),
+			 GPUSHM_CREATED);
 	ck_assert_int_eq(gpushm_publish(a, GPUSHM_SHARED), 0);
-	ck_assert_int_eq(open_or_create(0, &o, &b), 0);
+	ck_assert_int_eq(gpushm_open_or_create(c, "m", GPUSHM_READ, 0, &opening, BYTES, &creating,
+					       &b),
+			 0);
 	ck_assert_int_eq(gpushm_buffer_copy_on_write(b), 1);
 	ck_assert_int_eq(gpushm_close(b), 0);
+	creating.flags = GPUSHM_COPY_ON_WRITE;
+	ck_assert_int_eq(open_or_create(0, &creating, &b), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(gpushm_error(), "another function"));
 	client_close_and_unlink(a, "m");
 }
 END_TEST
@@ -322,6 +333,6 @@ int main(int argc, char **argv)
 	tcase_add_test(t, one_racer_creates_at_a_time_and_each_is_served);
 	tcase_add_test(t, a_free_name_is_created_without_waiting);
 	tcase_add_test(t, each_mistake_of_open_or_create_has_its_error);
-	tcase_add_test(t, an_option_for_opening_allows_a_create);
+	tcase_add_test(t, options_for_opening_are_used_where_the_name_exists);
 	return suite_run("open_or_create", t, NULL);
 }

@@ -30,9 +30,11 @@ static void setup(void)
 
 static void make(const char *pool)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	const int64_t shape[] = { FLOATS };
-	struct gpushm_array_spec spec = { .name = "", .ndim = 1, .shape = shape };
+	struct gpushm_array_spec spec = {
+		.struct_size = sizeof(spec), .name = "", .ndim = 1, .shape = shape
+	};
 	struct gpushm_buffer *b = NULL;
 
 	gpushm_dtype_parse("float32", &spec.dtype);
@@ -44,7 +46,7 @@ static void make(const char *pool)
 /* Opens the buffer for this GPU, or for the memory's own, and queues work there. */
 static struct gpushm_buffer *open_for(int device)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .device = device };
+	struct gpushm_open_options o = { .struct_size = sizeof(o), .device = device };
 	struct gpushm_buffer *b = NULL;
 	float value = 1;
 

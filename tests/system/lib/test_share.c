@@ -27,7 +27,7 @@ static size_t n_pools;
  * counted. */
 static void warm_up(const char *pool)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	struct gpushm_buffer *b = NULL;
 
 	ck_assert_msg(gpushm_create(c, "~/warm", 1, &o, &b) == 0, "%s", gpushm_error());
@@ -137,8 +137,10 @@ static const struct role roles[] = { { "read", read_role }, { "write", write_rol
 
 static struct gpushm_buffer *make(const char *pool, const char *name, int64_t n)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
-	struct gpushm_array_spec spec = { .name = "data", .ndim = 1, .shape = &n };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_array_spec spec = {
+		.struct_size = sizeof(spec), .name = "data", .ndim = 1, .shape = &n
+	};
 	struct gpushm_buffer *b = NULL;
 	struct gpushm_array *a = NULL;
 	_cleanup_(free_ptr) unsigned char *bytes = malloc((size_t)n);
@@ -225,7 +227,8 @@ START_TEST(a_fresh_buffer_is_zero)
 	unsigned char got[4096];
 
 	for (size_t i = 0; i < n_pools; i++) {
-		struct gpushm_options o = { .struct_size = sizeof(o), .pool = pools[i]->name };
+		struct gpushm_create_options o = { .struct_size = sizeof(o),
+						   .pool = pools[i]->name };
 		struct gpushm_buffer *b = NULL;
 
 		if (pools[i]->failed)

@@ -445,9 +445,9 @@ static int spinning(char **args)
 	streamer_spin_us = strtoull(args[1], NULL, 10);
 	if (gpushm_connect(args[0], &conn) < 0 || streamer_create(conn, "spin", &spec, &p) < 0 ||
 	    gpushm_stream_open(conn, "spin", GPUSHM_EVERY, 1, 0,
-			       &(struct gpushm_options){ .struct_size =
-								 sizeof(struct gpushm_options),
-							 .spin_us = streamer_spin_us },
+			       &(struct gpushm_follow_options){
+				       .struct_size = sizeof(struct gpushm_follow_options),
+				       .spin_us = streamer_spin_us },
 			       &r) < 0 ||
 	    !hand_over(p, &r, 1))
 		return 1;

@@ -488,11 +488,14 @@ static int try_spec(const char *name, struct gpushm_stream_spec spec)
 START_TEST(a_wrong_spec_is_refused)
 {
 	static const struct gpushm_stream_spec wrong[] = {
-		{ .slots = 1 },	       { .slots = 4097 }, { .readers = 65 },
-		{ .flags = 1u << 31 }, { .delivery = 3 },
+		{ .slots = 1 },		{ .slots = 4097 }, { .readers = 65 },
+		{ .flags = 1u << 31 },	{ .delivery = 3 }, { .flags = GPUSHM_TRANSIENT },
+		{ .spin_us = 1000001 },
 	};
 	struct gpushm_stream_spec spec = { .struct_size = sizeof(spec) };
-	struct gpushm_array_spec narrow = { .name = "a", .dtype = { 0, 4, 1, 0 } };
+	struct gpushm_array_spec narrow = { .struct_size = sizeof(narrow),
+					    .name = "a",
+					    .dtype = { 0, 4, 1, 0 } };
 	struct {
 		struct gpushm_stream_spec spec;
 		uint64_t later;
@@ -566,7 +569,7 @@ START_TEST(a_wrong_open_is_refused)
 		{ "s", GPUSHM_EVERY, 1, 0, GPUSHM_COPY_ON_WRITE, -EINVAL },
 	};
 	struct gpushm_buffer *b = client_create("b", 100, NULL), *written;
-	struct gpushm_options o = { .struct_size = sizeof(o) };
+	struct gpushm_follow_options o = { .struct_size = sizeof(o) };
 	struct gpushm_stream *s = NULL;
 
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);

@@ -66,7 +66,9 @@ static float value_of(const struct worker *w, int round)
 static struct gpushm_buffer *make(struct worker *w, const char *name, int round)
 {
 	const int64_t shape[] = { FLOATS };
-	struct gpushm_array_spec spec = { .name = "values", .ndim = 1, .shape = shape };
+	struct gpushm_array_spec spec = {
+		.struct_size = sizeof(spec), .name = "values", .ndim = 1, .shape = shape
+	};
 	struct gpushm_array *a = NULL;
 	struct gpushm_buffer *b = NULL;
 	float values[FLOATS];
@@ -237,7 +239,7 @@ static void *open_first(void *arg)
 
 static void make_in_a_mempool(void)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0-mempool" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "gpu0-mempool" };
 	struct gpushm *own = NULL;
 	char name[32];
 

@@ -113,7 +113,7 @@ static int open_or_create(const struct awaited *a)
 {
 	struct gpushm_buffer *b = NULL;
 
-	return gpushm_open_or_create(c, "b", GPUSHM_READ, MS, 1, NULL, &b);
+	return gpushm_open_or_create(c, "b", GPUSHM_READ, MS, NULL, 1, NULL, &b);
 }
 
 static int open_stream(const struct awaited *a)
@@ -162,7 +162,7 @@ END_TEST
 
 static int create(const struct awaited *a)
 {
-	const struct gpushm_options o = { .struct_size = sizeof(o), .wait_ms = MS };
+	const struct gpushm_create_options o = { .struct_size = sizeof(o), .wait_ms = MS };
 	struct gpushm_buffer *b = NULL;
 
 	return gpushm_create(c, "late", 8 * MIB, &o, &b);

@@ -35,7 +35,7 @@ static bool has_fake(void)
 /* Returns true if the buffer could not be unmapped. */
 static bool strand(const char *pool, unsigned n)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	struct gpushm_buffer *b = client_create("x", 100, &o);
 	int r;
 

@@ -155,7 +155,7 @@ END_TEST
 
 START_TEST(a_stranger_gets_only_events_of_names_it_may_see)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0644 };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .mode = 0644 };
 	struct gpushm_buffer *b, *last;
 	struct role_process p;
 
@@ -176,7 +176,7 @@ END_TEST
 
 START_TEST(a_holder_gets_events_of_a_buffer_without_a_name)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0644 };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .mode = 0644 };
 	struct gpushm_buffer *b;
 	struct role_process p;
 

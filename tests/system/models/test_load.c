@@ -33,7 +33,7 @@ static void teardown(void)
  * counted. */
 static void setup_pools(void)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o) };
+	struct gpushm_create_options o = { .struct_size = sizeof(o) };
 
 	model_files_open();
 	daemon_start(&d, "", NULL);
@@ -121,8 +121,8 @@ static void expect_tensors(struct gpushm_buffer *b)
 START_TEST(each_array_equals_its_tensor)
 {
 	const char *source = model_file("m.safetensors"), *said;
-	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0640 };
-	struct gpushm_load_report report = { 0 };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .mode = 0640 };
+	struct gpushm_load_report report = { .struct_size = sizeof(report) };
 	struct gpushm_load_options load = { .struct_size = sizeof(load), .report = &report };
 	struct gpushm_buffer *b = NULL;
 
@@ -166,7 +166,7 @@ static uint64_t asked_for_pools(void)
 
 START_TEST(a_load_into_host_memory_does_not_ask_for_the_pools)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "host" };
 	const char *source = model_write("m.safetensors", "w", "1");
 	uint64_t before = asked_for_pools();
 
@@ -205,7 +205,7 @@ START_TEST(tied_weights_are_copied_once)
 	static const struct safetensors_tensor t[] = { { "embed", "F32", "1000" },
 						       { "norm", "F32", "10" } };
 	const char *source = model_file("m.safetensors");
-	struct gpushm_load_report report = { 0 };
+	struct gpushm_load_report report = { .struct_size = sizeof(report) };
 	const char *patterns[] = { "lm_*", "x*" };
 	struct gpushm_load_options load = { .struct_size = sizeof(load), .report = &report };
 	struct gpushm_array *embed = NULL, *head = NULL;
@@ -351,8 +351,10 @@ END_TEST
 START_TEST(attributes_of_the_caller_are_kept)
 {
 	static char long_value[4000];
-	struct gpushm_attr attrs = { "note", "mine", 4 };
-	struct gpushm_options o = { .struct_size = sizeof(o), .attrs = &attrs, .n_attrs = 1 };
+	struct gpushm_attr attrs = { sizeof(attrs), "note", "mine", 4 };
+	struct gpushm_create_options o = { .struct_size = sizeof(o),
+					   .attrs = &attrs,
+					   .n_attrs = 1 };
 	const char *source = model_write("m.safetensors", "a", "5");
 	struct gpushm_buffer *b = NULL;
 
@@ -360,7 +362,8 @@ START_TEST(attributes_of_the_caller_are_kept)
 	ck_assert_str_eq(attr(b, "note"), "mine");
 	ck_assert_ptr_null(attr(b, "gpushm.metadata"));
 	drop(b, "m");
-	attrs = (struct gpushm_attr){ "note", long_value, sizeof(long_value) };
+	attrs = (struct gpushm_attr){ sizeof(struct gpushm_attr), "note", long_value,
+				      sizeof(long_value) };
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", &o, NULL, &b), -EDQUOT);
 	model_expect_error("4096");
 	expect_nothing("m");
@@ -407,12 +410,12 @@ START_TEST(a_wrong_argument_is_refused)
 	const char *source = model_write("m.safetensors", "a", "5");
 	struct gpushm_load_options load = { .struct_size = sizeof(load),
 					    .flags = GPUSHM_LOAD_CACHED | GPUSHM_LOAD_DIRECT };
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "none" };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "none" };
 	const char *nothing = NULL;
 	char key[65];
 
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -EINVAL);
-	load.flags = 1u << 20;
+	load.flags = GPUSHM_TRANSIENT;
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -EINVAL);
 	load = (struct gpushm_load_options){ .struct_size = sizeof(load), .n_only = 1 };
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -EINVAL);
@@ -429,7 +432,7 @@ START_TEST(a_wrong_argument_is_refused)
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "a//b", NULL, NULL, NULL), -EINVAL);
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", &o, NULL, NULL), -ENOENT);
 	model_expect_error("none");
-	o = (struct gpushm_options){ .struct_size = 0 };
+	o = (struct gpushm_create_options){ .struct_size = 0 };
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", &o, NULL, NULL), -EINVAL);
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, NULL, NULL), 0);
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, NULL, NULL), -EEXIST);

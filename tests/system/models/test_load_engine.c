@@ -60,11 +60,11 @@ static void expect_nothing(void)
 
 /* ---- loading ---- */
 
-static struct gpushm_load_report report;
+static struct gpushm_load_report report = { .struct_size = sizeof(report) };
 
 static int try_load(const char *pool, uint32_t flags, unsigned threads, struct gpushm_buffer **ret)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	struct gpushm_load_options load = {
 		.struct_size = sizeof(load), .flags = flags, .threads = threads, .report = &report
 	};
@@ -309,8 +309,8 @@ START_TEST(direct_reads_leave_descriptors_for_the_driver)
 	small = (struct rlimit){ (rlim_t)lowest + 2 * SHARDS, before.rlim_max };
 	close(lowest);
 	for (size_t i = 0; i < n_pools; i++) {
-		struct gpushm_options pool = { .struct_size = sizeof(pool),
-					       .pool = pools[i]->name };
+		struct gpushm_create_options pool = { .struct_size = sizeof(pool),
+						      .pool = pools[i]->name };
 		int r;
 
 		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &small), 0);
@@ -362,7 +362,7 @@ static void write_holes(void)
 
 static int load_seen(struct seen *seen, const char *pool, struct gpushm_buffer **ret)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = pool };
 	struct gpushm_load_options how = { .struct_size = sizeof(how),
 					   .flags = seen->flags,
 					   .threads = seen->threads,
@@ -682,9 +682,9 @@ END_TEST
 /* The device is named: a load would find no GPU otherwise, and not ask the driver. */
 static int load_for_gpu_0(const char *name)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o),
-				    .pool = "gpu0",
-				    .flags = GPUSHM_SET_DEVICE };
+	struct gpushm_create_options o = { .struct_size = sizeof(o),
+					   .pool = "gpu0",
+					   .flags = GPUSHM_SET_DEVICE };
 	const char *source = path;
 
 	return gpushm_load(c, &source, 1, name, &o, NULL, NULL);

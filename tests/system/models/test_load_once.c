@@ -58,7 +58,7 @@ static int loader_role(char **args)
 	struct gpushm_load_options load = { .struct_size = sizeof(load),
 					    .flags = (uint32_t)atoi(args[2]),
 					    .progress = args[4] ? hang : NULL };
-	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0644 };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .mode = 0644 };
 	const char *source = args[3];
 	uid_t uid = (uid_t)atoi(args[1]);
 	struct gpushm_buffer *b = NULL;
@@ -376,7 +376,7 @@ START_TEST(only_a_sealed_buffer_of_a_load_in_the_pool_is_attached_to)
 {
 	const char *source = model_write("m.safetensors", "a", "300000");
 	struct gpushm_attr attrs[2];
-	struct gpushm_options o = { .struct_size = sizeof(o), .attrs = attrs };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .attrs = attrs };
 	struct gpushm_buffer *b = client_create("m", 300000, NULL);
 	struct gpushm_load_options load = { .struct_size = sizeof(load), .flags = ONCE };
 	char key[65];
@@ -386,7 +386,7 @@ START_TEST(only_a_sealed_buffer_of_a_load_in_the_pool_is_attached_to)
 	client_close_and_unlink(b, "m");
 	/* Not sealed. */
 	ck_assert_int_eq(gpushm_load_key(&source, 1, NULL, key), 0);
-	attrs[0] = (struct gpushm_attr){ "gpushm.files", key, 64 };
+	attrs[0] = (struct gpushm_attr){ sizeof(struct gpushm_attr), "gpushm.files", key, 64 };
 	o.n_attrs = 1;
 	b = client_create("m", 300000, &o);
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
@@ -395,7 +395,7 @@ START_TEST(only_a_sealed_buffer_of_a_load_in_the_pool_is_attached_to)
 	client_close_and_unlink(b, "m");
 	/* In another pool than was asked for. */
 	ck_assert_int_eq(model_load(c, source, "m", 0, NULL), 0);
-	o = (struct gpushm_options){ .struct_size = sizeof(o), .pool = "another" };
+	o = (struct gpushm_create_options){ .struct_size = sizeof(o), .pool = "another" };
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", &o, &load, NULL), -EEXIST);
 	model_expect_error("\"another\"");
 	ck_assert_int_eq(gpushm_unlink(c, "m"), 0);

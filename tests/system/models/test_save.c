@@ -70,7 +70,7 @@ static struct gpushm_array_spec *add(const char *name, const char *dtype, int nd
 {
 	struct gpushm_array_spec *s = &specs[n_specs++];
 
-	*s = (struct gpushm_array_spec){ .name = name, .ndim = ndim, .shape = shape };
+	*s = (struct gpushm_array_spec){ sizeof(*s), name, .ndim = ndim, .shape = shape };
 	ck_assert_int_eq(gpushm_dtype_parse(dtype, &s->dtype), 0);
 	return s;
 }
@@ -96,10 +96,9 @@ static void fill(struct gpushm_buffer *b)
 /* bytes: 0 lays the arrays out one after the other. */
 static struct gpushm_buffer *make(const char *pool, uint64_t bytes, const char *metadata)
 {
-	struct gpushm_attr attr = { "gpushm.metadata", metadata, metadata ? strlen(metadata) : 0 };
-	struct gpushm_options o = {
-		.struct_size = sizeof(o), .pool = pool, .attrs = &attr, .n_attrs = metadata != NULL
-	};
+	size_t length = metadata ? strlen(metadata) : 0;
+	struct gpushm_attr attr = { sizeof(attr), "gpushm.metadata", metadata, length };
+	struct gpushm_create_options o = { sizeof(o), pool, .attrs = &attr, .n_attrs = length > 0 };
 	struct gpushm_buffer *b = NULL;
 	int r = bytes > 0 ? gpushm_create(c, "m", bytes, &o, &b)
 			  : gpushm_create_arrays(c, "m", specs, n_specs, &o, &b);
@@ -446,7 +445,7 @@ START_TEST(metadata_are_saved)
 	add("x", "uint8", 1, one);
 	add("__metadata__", "uint8", 1, shape);
 	{
-		struct gpushm_options co = { .struct_size = sizeof(co) };
+		struct gpushm_create_options co = { .struct_size = sizeof(co) };
 
 		ck_assert_int_eq(gpushm_create_arrays(c, "m", specs, n_specs, &co, &b), 0);
 		ck_assert_int_eq(gpushm_write(b, specs[1].offset, large, sizeof(large) - 1), 0);
@@ -613,7 +612,7 @@ START_TEST(options_of_another_version_are_understood_or_refused)
 	ck_assert_int_eq(gpushm_save(b, path, &new.o), 0);
 	new.later = 1;
 	ck_assert_int_eq(gpushm_save(b, path, &new.o), -EINVAL);
-	ck_assert_ptr_nonnull(strstr(gpushm_error(), "older"));
+	ck_assert_ptr_nonnull(strstr(gpushm_error(), "newer"));
 	ck_assert_int_eq(gpushm_save(b, path, &old), 0);
 	drop(b);
 }

@@ -22,10 +22,12 @@ static struct gpushm_buffer *b;
 static struct gpushm_buffer *make(const int64_t *strides)
 {
 	static const int64_t shape[] = { 1000, 1000 };
-	struct gpushm_array_spec spec = {
-		.name = "a", .ndim = 2, .shape = shape, .strides = strides
-	};
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
+	struct gpushm_array_spec spec = { .struct_size = sizeof(spec),
+					  .name = "a",
+					  .ndim = 2,
+					  .shape = shape,
+					  .strides = strides };
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "host" };
 	struct gpushm_buffer *ret = NULL;
 
 	ck_assert_int_eq(gpushm_dtype_parse("float32", &spec.dtype), 0);

@@ -48,7 +48,9 @@ static void on_every_pool(void (*test)(const char *pool))
 /* An array of bytes. */
 static struct gpushm_array_spec bytes_at(const char *name, uint64_t offset, const int64_t *size)
 {
-	struct gpushm_array_spec s = { .name = name, .ndim = 1, .shape = size, .offset = offset };
+	struct gpushm_array_spec s = {
+		.struct_size = sizeof(s), .name = name, .ndim = 1, .shape = size, .offset = offset
+	};
 
 	ck_assert_int_eq(gpushm_dtype_parse("uint8", &s.dtype), 0);
 	return s;
@@ -58,8 +60,9 @@ static struct gpushm_array_spec bytes_at(const char *name, uint64_t offset, cons
 static struct gpushm_buffer *make(const char *pool, const struct gpushm_array_spec *specs, size_t n,
 				  const char *digest)
 {
-	struct gpushm_attr attr = { "gpushm.content", digest, digest ? strlen(digest) : 0 };
-	struct gpushm_options o = {
+	struct gpushm_attr attr = { sizeof(attr), "gpushm.content", digest,
+				    digest ? strlen(digest) : 0 };
+	struct gpushm_create_options o = {
 		.struct_size = sizeof(o), .pool = pool, .attrs = &attr, .n_attrs = digest != NULL
 	};
 	struct gpushm_buffer *b = client_create("m", BYTES, &o);
@@ -81,7 +84,7 @@ static void verify_covered(const char *pool)
 {
 	static const int64_t large[] = { 9 * MIB + 1 }, small[] = { 100 }, none[] = { 0 };
 	static const int64_t transposed[] = { 10, 10 }, back[] = { 1, 10 };
-	struct gpushm_load_report report = { 0 };
+	struct gpushm_load_report report = { .struct_size = sizeof(report) };
 	struct gpushm_array_spec specs[] = {
 		bytes_at("large", 512, large),
 		bytes_at("tied", 512, large),		/* the same bytes */

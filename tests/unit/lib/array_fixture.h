@@ -77,7 +77,8 @@ static inline struct gpushm_array *array_of(struct scene *s, const char *dtype, 
 					    const int64_t *shape, const int64_t *strides,
 					    uint64_t offset)
 {
-	struct gpushm_array_spec spec = { .dtype = dtype_of(dtype),
+	struct gpushm_array_spec spec = { .struct_size = sizeof(spec),
+					  .dtype = dtype_of(dtype),
 					  .ndim = ndim,
 					  .shape = shape,
 					  .strides = strides,

@@ -30,7 +30,7 @@ static inline void closed(void)
 	b = NULL;
 }
 
-static inline void created(const struct gpushm_options *o)
+static inline void created(const struct gpushm_create_options *o)
 {
 	connected();
 	ck_assert_msg(gpushm_create(c, "a", SIZE, o, &b) == 0, "%s", gpushm_error());
@@ -71,7 +71,8 @@ static const int64_t two[] = { 2 };
 
 static inline struct gpushm_array_spec float_spec(const char *name)
 {
-	return (struct gpushm_array_spec){ .name = name,
+	return (struct gpushm_array_spec){ .struct_size = sizeof(struct gpushm_array_spec),
+					   .name = name,
 					   .dtype = { .code = 2, .bits = 32, .lanes = 1 },
 					   .ndim = 1,
 					   .shape = two };

@@ -136,7 +136,8 @@ END_TEST
 static int try_over(const char *dtype, int ndim, const int64_t *shape, const int64_t *strides,
 		    uint64_t offset)
 {
-	struct gpushm_array_spec spec = { .dtype = dtype_of(dtype),
+	struct gpushm_array_spec spec = { .struct_size = sizeof(spec),
+					  .dtype = dtype_of(dtype),
 					  .ndim = ndim,
 					  .shape = shape,
 					  .strides = strides,
@@ -189,7 +190,8 @@ END_TEST
 
 START_TEST(a_record_laid_over_bytes_keeps_its_descr_and_no_name)
 {
-	struct gpushm_array_spec spec = { .name = "not used",
+	struct gpushm_array_spec spec = { .struct_size = sizeof(spec),
+					  .name = "not used",
 					  .dtype = dtype_of("record8"),
 					  .descr = "[('a', '<i8')]",
 					  .ndim = 0 };
@@ -309,7 +311,7 @@ END_TEST
 /* Returns the number of the first function that does not return -ECHILD; 0: all do. */
 static int refusals_after_fork(struct gpushm_array *a)
 {
-	struct gpushm_array_spec spec = { .dtype = dtype_of("int8") };
+	struct gpushm_array_spec spec = { .struct_size = sizeof(spec), .dtype = dtype_of("int8") };
 	struct gpushm_array *v;
 	unsigned char bytes[64];
 	void *tensor;

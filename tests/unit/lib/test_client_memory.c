@@ -82,9 +82,15 @@ static void put_up_create(void)
 
 static int do_create(void)
 {
-	const struct gpushm_attr attr = { .key = "k", .value = "v", .size = 1 };
-	const struct gpushm_attr later = { .key = "l", .value = "w", .size = 1 };
-	const struct gpushm_options o = { .struct_size = sizeof(o), .attrs = &attr, .n_attrs = 1 };
+	const struct gpushm_attr attr = {
+		.struct_size = sizeof(attr), .key = "k", .value = "v", .size = 1
+	};
+	const struct gpushm_attr later = {
+		.struct_size = sizeof(later), .key = "l", .value = "w", .size = 1
+	};
+	const struct gpushm_create_options o = { .struct_size = sizeof(o),
+						 .attrs = &attr,
+						 .n_attrs = 1 };
 	struct gpushm_array_spec spec = float_spec("a");
 	struct gpushm_array *a = NULL;
 	int r = gpushm_connect(canned_path(server), &c);

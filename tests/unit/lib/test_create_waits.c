@@ -14,7 +14,7 @@
 #define WAIT_MS 100000u
 #define TAKEN_MS 20 /* by the server, at least */
 
-static const struct gpushm_options o = { .struct_size = sizeof(o), .wait_ms = WAIT_MS };
+static const struct gpushm_create_options o = { .struct_size = sizeof(o), .wait_ms = WAIT_MS };
 
 static void reply_error(enum code code, Gpushm__Proto__Reply *reply)
 {
@@ -119,7 +119,8 @@ START_TEST(open_or_create_waits_for_space_only_the_time_left)
 	canned_respond(server, refuse_name, 3);
 	canned_error(server, CODE_POOL_FULL, "full");
 	connected();
-	ck_assert_int_eq(gpushm_open_or_create(c, "a", GPUSHM_READ, 0, SIZE, &o, &b), -ENOSPC);
+	ck_assert_int_eq(gpushm_open_or_create(c, "a", GPUSHM_READ, 0, NULL, SIZE, &o, &b),
+			 -ENOSPC);
 	expect_less(2, 4);
 }
 END_TEST

@@ -121,8 +121,12 @@ END_TEST
 
 START_TEST(an_attribute_stays_in_place_when_the_table_grows)
 {
-	const struct gpushm_attr attr = { .key = "k", .value = "value", .size = 5 };
-	const struct gpushm_options o = { .struct_size = sizeof(o), .attrs = &attr, .n_attrs = 1 };
+	const struct gpushm_attr attr = {
+		.struct_size = sizeof(attr), .key = "k", .value = "value", .size = 5
+	};
+	const struct gpushm_create_options o = { .struct_size = sizeof(o),
+						 .attrs = &attr,
+						 .n_attrs = 1 };
 	struct gpushm_array_spec specs[] = { float_spec("x"), float_spec("y") };
 	const void *before, *after;
 	struct gpushm_array *a = NULL;

@@ -26,7 +26,7 @@ struct call {
 	intptr_t wanted;
 };
 
-static const struct gpushm_array_spec spec = { .name = "a" };
+static const struct gpushm_array_spec spec = { .struct_size = sizeof(spec), .name = "a" };
 static const int64_t ints[1];
 static char bytes[8];
 static struct gpushm_stat **stats, *stat;
@@ -68,7 +68,7 @@ static uint64_t size;
 	INT(gpushm_publish_as, NULL, GPUSHM_SEALED, "x", 0)                                       \
 	INT(gpushm_set_attrs, NULL, NULL, 0)                                                      \
 	INT(gpushm_open, NULL, "x", GPUSHM_READ, 0, NULL, &buffer)                                \
-	INT(gpushm_open_or_create, NULL, "x", GPUSHM_READ, 0, 1, NULL, &buffer)                   \
+	INT(gpushm_open_or_create, NULL, "x", GPUSHM_READ, 0, NULL, 1, NULL, &buffer)             \
 	INT(gpushm_rename, NULL, "x", "y", 0)                                                     \
 	INT(gpushm_unlink, NULL, "x")                                                             \
 	INT(gpushm_clean, NULL, "x")                                                              \

@@ -87,7 +87,8 @@ END_TEST
 
 START_TEST(a_view_keeps_its_descr_and_outlives_its_origin)
 {
-	struct gpushm_array_spec spec = { .dtype = dtype_of("record8"),
+	struct gpushm_array_spec spec = { .struct_size = sizeof(spec),
+					  .dtype = dtype_of("record8"),
 					  .descr = "[('a', '<i8')]",
 					  .ndim = 1,
 					  .shape = SHAPE(4) };
