@@ -43,8 +43,8 @@ MAKE_ALL = $(MAKE) $(if $(V),,-s) $(if $(findstring -j,$(MAKEFLAGS)),,-j$(PROCES
 WARNINGS = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \
 	-Wpointer-arith -Wvla -Wformat=2 -Wundef -Wwrite-strings -Wno-unused-parameter
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DGPUSHM_VERSION='"$(VERSION)"' \
-	-DGPUSHM_SYSCONFDIR='"$(SYSCONFDIR)"' -fPIC -fvisibility=hidden -I. -Iclient -I$(BUILD)/gen \
-	$(if $(CUDA_INCLUDE),-isystem $(CUDA_INCLUDE)) $(WARNINGS) $(CFLAGS) $(SANITIZE_FLAGS) $(EXTRA_CFLAGS)
+	-DGPUSHM_SOVERSION='"$(SOVERSION)"' -DGPUSHM_SYSCONFDIR='"$(SYSCONFDIR)"' -fPIC -fvisibility=hidden -I. -Iclient \
+	-I$(BUILD)/gen $(if $(CUDA_INCLUDE),-isystem $(CUDA_INCLUDE)) $(WARNINGS) $(CFLAGS) $(SANITIZE_FLAGS) $(EXTRA_CFLAGS)
 ALL_LDFLAGS = -Wl,--as-needed $(SANITIZE_FLAGS) $(LDFLAGS)
 SANITIZE ?=
 SANITIZE_FLAGS = $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)

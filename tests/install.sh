@@ -79,7 +79,7 @@ defined() { nm "$@" 2>/dev/null | awk '$2 ~ /[TDBR]/ { print $3 }' | sort -u; }
 
 # A process that only attaches loads nothing of what loaders need.
 only_what_it_needs() {
-	! readelf -d "$stage/tree/usr/lib/libgpushm.so.0" | grep -E 'NEEDED.*(jansson|nettle|xxhash)'
+	! readelf -d "$stage/tree/usr/lib/libgpushm.so" | grep -E 'NEEDED.*(jansson|nettle|xxhash)'
 }
 
 # What talks to systemd does it by libsystemd, and says so.

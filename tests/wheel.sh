@@ -68,7 +68,7 @@ needs_only_libc() {
 	unzip -q "$wheel" -d "$stage/unpacked" || return 1
 	while read -r file; do
 		others=$(readelf -d "$file" 2>/dev/null | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
-			grep -vE '^(lib(c|m|dl|pthread)\.so\.[0-9]+|ld-linux-x86-64\.so\.2|libgpushm\.so\.0|lib(jansson|nettle)-[0-9a-f]+\.so.*)$')
+			grep -vE '^(lib(c|m|dl|pthread)\.so\.[0-9]+|ld-linux-x86-64\.so\.2|libgpushm\.so\.[0-9]+|lib(jansson|nettle)-[0-9a-f]+\.so.*)$')
 		[ -z "$others" ] || {
 			echo "$file needs $others"
 			return 1

@@ -14,7 +14,7 @@ $(PYTHON_OBJ): ALL_CFLAGS += -isystem $(PYTHON_INCLUDE)
 
 # With PYTHONPATH=$(BUILD)/python the package can be used from here.
 python-core: $(PYTHON_HERE)/_core.abi3.so $(PYTHON_LIBS) $(PYTHON_TEXT) $(PYTHON_HERE)/_records.pyi
-	@rm -f $(filter-out $(PYTHON_TEXT),$(wildcard $(PYTHON_HERE)/*.py $(PYTHON_HERE)/*/*.py)) # modules that were removed
+	@rm -f $(filter-out $(PYTHON_TEXT) $(PYTHON_LIBS),$(wildcard $(addprefix $(PYTHON_HERE)/,*.py */*.py lib*))) # what an earlier build had
 $(PYTHON_TEXT): $(PYTHON_HERE)/%: client/python/gpushm/%
 # Its own copies of the libraries and programs, which find each other in one folder.
 $(PYTHON_LIBS): $(PYTHON_HERE)/%.so.$(SOVERSION): $(BUILD)/%.so.$(VERSION)

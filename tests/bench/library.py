@@ -32,7 +32,7 @@ class Library:
     """One connection of this process."""
 
     def __init__(self, build, socket):
-        self.lib = ctypes.CDLL(os.path.join(build, "libgpushm.so.0"))
+        self.lib = ctypes.CDLL(os.path.join(build, "libgpushm.so"))
         self.lib.gpushm_error.restype = ctypes.c_char_p
         self.lib.gpushm_array_device_ptr.restype = VOID
         self.lib.gpushm_array_host_ptr.restype = VOID

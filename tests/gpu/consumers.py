@@ -18,7 +18,7 @@ import time
 import numpy as np
 
 BUILD = os.path.abspath(sys.argv[1])
-lib = ctypes.CDLL(os.path.join(BUILD, "libgpushm.so.0"))
+lib = ctypes.CDLL(os.path.join(BUILD, "libgpushm.so"))
 lib.gpushm_error.restype = ctypes.c_char_p
 P = ctypes.POINTER
 VOID = ctypes.c_void_p

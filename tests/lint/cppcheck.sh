@@ -18,4 +18,4 @@ cppcheck --quiet --enable=warning,performance,portability --inline-suppr --error
 	--std=c11 --suppressions-list=tests/lint/cppcheck.txt -I. -D_GNU_SOURCE -D__GNUC__=12 \
 	'-Djson_object_foreach(object,key,value)=while ((key = "", value = object))' \
 	'-Djson_array_foreach(array,i,value)=while ((i = 0, value = array))' \
-	-D__x86_64__ -DGPUSHM_VERSION='"0"' -DGPUSHM_SYSCONFDIR='"/etc"' $sources
+	-D__x86_64__ -DGPUSHM_VERSION='"0"' -DGPUSHM_SOVERSION='"0"' -DGPUSHM_SYSCONFDIR='"/etc"' $sources

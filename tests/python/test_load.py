@@ -200,7 +200,7 @@ def test_a_missing_library_is_named_in_the_error(tmp_path: Path, file: Path) -> 
     folders = [f for f in folders if f and not list(Path(f).glob("libgpushm-load*"))]
     env = os.environ | {"PYTHONPATH": str(tmp_path), "LD_LIBRARY_PATH": ":".join(folders)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert "libgpushm-load.so.0" in done.stdout and "cannot open shared object file" in done.stdout
+    assert "libgpushm-load.so." in done.stdout and "cannot open shared object file" in done.stdout
 
 
 def test_an_import_leaves_the_library_unopened(in_child: Callable[[str], str]) -> None:

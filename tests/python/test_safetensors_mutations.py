@@ -38,8 +38,8 @@ REASONS = {
     r"\\u0000|NUL byte": "A NUL would end a name in C.",
 }
 
-library = ctypes.CDLL(str(HERE / "libgpushm-load.so.0"))
-base = ctypes.CDLL(str(HERE / "libgpushm.so.0"))
+library = ctypes.CDLL(str(next(HERE.glob("libgpushm-load.so.*"))))
+base = ctypes.CDLL(str(next(HERE.glob("libgpushm.so.*"))))
 base.gpushm_error.restype = ctypes.c_char_p
 key = ctypes.create_string_buffer(65)
 

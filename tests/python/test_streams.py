@@ -436,7 +436,7 @@ class COptions(ctypes.Structure):
 @pytest.fixture
 def in_c(host_pool: str) -> Iterator[Callable[[bytes], gpushm.Frame]]:
     """A frame whose meta a producer in C has written, byte for byte."""
-    lib = ctypes.CDLL(str(Path(gpushm.__file__).parent / "libgpushm.so.0"))
+    lib = ctypes.CDLL(str(next(Path(gpushm.__file__).parent.glob("libgpushm.so.*"))))
     lib.gpushm_frame_publish.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
     lib.gpushm_frame_begin.argtypes = [ctypes.c_void_p, ctypes.c_void_p, U64, ctypes.c_void_p]
     lib.gpushm_stream_close.argtypes = lib.gpushm_disconnect.argtypes = [ctypes.c_void_p]

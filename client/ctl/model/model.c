@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LIBRARY "libgpushm-load.so.0"
+#define LIBRARY "libgpushm-load.so." GPUSHM_SOVERSION
 
 /* The path of the library beside libgpushm; LIBRARY if no file is there. A path, since only a
  * dlopen() that the program itself calls follows the program's run path: a sanitizer's does not. */

@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define LIBRARY "libgpushm-load.so.0"
+#define LIBRARY "libgpushm-load.so." GPUSHM_SOVERSION
 
 /* ---- the library ---- */
 

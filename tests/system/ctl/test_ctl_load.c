@@ -22,6 +22,8 @@ static const struct safetensors_tensor tensors[] = {
 	{ "head.mask", "BOOL", "7" },
 };
 
+#define LIBRARY "libgpushm-load.so." GPUSHM_SOVERSION
+
 /* For the shells: a loop over the pools. */
 #define EACH_POOL "for pool in $($ctl pools | awk 'NR > 1 { print $1 }'); do\n"
 
@@ -550,14 +552,14 @@ START_TEST(a_missing_library_is_named_and_breaks_only_model_commands)
 		"mkdir bin; cp $ctl bin; cp -P ${ctl%%/*}/libgpushm.so* bin; "
 		"bin/gpushmctl create -q --size=1 x && bin/gpushmctl ls && bin/gpushmctl rm x");
 	shell_expect(&sh, 1, "bin/gpushmctl load m.safetensors m");
-	complains("models need a library: libgpushm-load.so.0 can't be loaded: ");
+	complains("models need a library: " LIBRARY " can't be loaded: ");
 	complains("install libgpushm-load");
 	shell_expect(&sh, 1, "$ctl load -q m.safetensors m; bin/gpushmctl save m out.safetensors");
-	complains("libgpushm-load.so.0");
+	complains(LIBRARY);
 	shell_expect(&sh, 1, "bin/gpushmctl verify m");
-	complains("libgpushm-load.so.0");
+	complains(LIBRARY);
 	shell_expect(&sh, 0, "bin/gpushmctl doctor");
-	says("warn  models         libgpushm-load.so.0 can't be loaded: ");
+	says("warn  models         " LIBRARY " can't be loaded: ");
 	shell_expect(&sh, 0, "$ctl doctor");
 	says("ok    models ");
 	/* And where it is, only commands that need it load it. */
