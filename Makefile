@@ -9,8 +9,8 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 CC      ?= cc
 CFLAGS  ?= -O2 -g
-VERSION := 0.2.0
-SOVERSION := 0
+VERSION := 0.3.0
+SOVERSION := 1
 
 MAKEFLAGS += --no-print-directory
 

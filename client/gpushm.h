@@ -62,7 +62,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 #define GPUSHM_VERSION_MAJOR 0
-#define GPUSHM_VERSION_MINOR 2
+#define GPUSHM_VERSION_MINOR 3
 #define GPUSHM_VERSION_PATCH 0
 
 #define GPUSHM_MAX_NDIM 32
@@ -93,7 +93,7 @@ const char *gpushm_error(void);
  * lists them); "NO_REPLY": there was no reply in time; "" for other errors. Never NULL. */
 const char *gpushm_error_code(void);
 
-/* The version of the loaded library: "0.2.0". */
+/* The version of the loaded library: "0.3.0". */
 const char *gpushm_version(void);
 
 /* Frees all that a function of gpushm_query.h, gpushm_events.h or gpushm_metrics.h has returned at

@@ -45,7 +45,7 @@ tool=$(command -v podman || command -v buildah) || fail "neither podman nor buil
 ls "$build"/deb/gpushmd_*.deb >/dev/null || fail "no packages in $build/deb: make deb"
 rm -rf "$context"
 mkdir -p "$context/debs"
-for name in gpushmd gpushm-tools gpushm-exporter gpushm-relay libgpushm0 libgpushm-load0; do
+for name in gpushmd gpushm-tools gpushm-exporter gpushm-relay libgpushm1 libgpushm-load1; do
 	for package in "$build/deb/${name}_"*.deb; do
 		[ ! -e "$package" ] || cp "$package" "$context/debs/"
 	done

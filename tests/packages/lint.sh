@@ -14,7 +14,7 @@ lintian_says_nothing() {
 	lintian --allow-root --fail-on error,warning --no-tag-display-limit "$build"/deb/*.changes
 }
 
-# A new function belongs into systemd/debian/libgpushm0.symbols, with the version that has it first.
+# A new function belongs into systemd/debian/libgpushm1.symbols, with the version that has it first.
 symbols_are_listed() {
 	! grep -A20 '^dpkg-gensymbols: warning: some new symbols' "$build/deb.log"
 }

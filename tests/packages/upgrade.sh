@@ -26,7 +26,7 @@ outside() {
 	boot_needs dpkg-deb
 	new_stage
 	mkdir "$stage/test/1"
-	cp "$1"/deb/{gpushmd,gpushm-tools,libgpushm0,libgpushm-load0}_*.deb "$stage/test/1" || exit 1
+	cp "$1"/deb/{gpushmd,gpushm-tools,libgpushm1,libgpushm-load1}_*.deb "$stage/test/1" || exit 1
 	version=$("$1/gpushmd" --version | cut -d ' ' -f 2)
 	for number in a b c; do repack $number || exit 1; done
 	echo "$version" >"$stage/test/version"
@@ -117,7 +117,7 @@ inside() {
 	check "removal" dpkg -r gpushmd
 	check "the daemon is gone" shows ActiveState inactive
 	check "the configuration is not" test -f /etc/gpushm/gpushmd.conf
-	check "purge" dpkg --purge gpushmd libgpushm-load0 libgpushm0
+	check "purge" dpkg --purge gpushmd libgpushm-load1 libgpushm1
 	check "nothing is left" nothing_is_left
 	check "but the user" getent passwd gpushm
 	report
