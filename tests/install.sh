@@ -163,7 +163,7 @@ CC
 cmake_minimum_required(VERSION 3.16)
 project(stranger CXX)
 set(CMAKE_CXX_STANDARD 17)
-find_package(gpushm 0.1 REQUIRED)
+find_package(gpushm ${WANTED} REQUIRED)
 add_executable(stranger stranger.cc)
 target_link_libraries(stranger gpushm::gpushm)
 target_compile_options(stranger PRIVATE -Wall -Wextra -Werror)
@@ -171,7 +171,7 @@ file(WRITE "${CMAKE_BINARY_DIR}/loader.cc" "#include <gpushm_load.h>\nint main()
 add_executable(loader "${CMAKE_BINARY_DIR}/loader.cc")
 target_link_libraries(loader gpushm::gpushm-load)
 CMAKE
-	cmake -S "$stage/cmake" -B "$stage/cmake/build" -DCMAKE_PREFIX_PATH="$stage/tree/usr" &&
+	cmake -S "$stage/cmake" -B "$stage/cmake/build" -DCMAKE_PREFIX_PATH="$stage/tree/usr" -DWANTED="$series" &&
 		cmake --build "$stage/cmake/build" && "$stage/cmake/build/stranger" && "$stage/cmake/build/loader" || return 1
 	printf '[pool host]\nkind=host\nsize=1M\n' >"$stage/gpushmd.conf"
 	"$stage/tree/usr/bin/gpushmd" --config "$stage/gpushmd.conf" --socket "$stage/socket" &
@@ -186,8 +186,7 @@ CMAKE
 }
 
 not_found_by_cmake() {
-	sed -i "s/gpushm 0.1/gpushm $1/" "$stage/cmake/CMakeLists.txt"
-	! cmake -S "$stage/cmake" -B "$stage/cmake/other" -DCMAKE_PREFIX_PATH="$stage/tree/usr"
+	! cmake -S "$stage/cmake" -B "$stage/cmake/$1" -DCMAKE_PREFIX_PATH="$stage/tree/usr" -DWANTED="$1"
 }
 
 make -s BUILD="$build" DESTDIR="$stage/tree" PREFIX=/usr libdir=/usr/lib install >"$stage/.log" 2>&1 || cat "$stage/.log"
@@ -208,8 +207,10 @@ if command -v c++ >/dev/null; then
 	done
 fi
 if command -v cmake >/dev/null; then
+	series=$(sed -nE 's/^VERSION := ([0-9]+\.[0-9]+)\..*/\1/p' Makefile)
 	check "a C++ program builds with cmake and runs" stranger_by_cmake
 	check "cmake refuses a newer minor version" not_found_by_cmake 0.99
+	check "cmake refuses an older one, whose programs must change" not_found_by_cmake 0.2
 fi
 check "every manual is installed" test "$(find "$stage/tree" -path '*/man/*' -type f -size +1 | wc -l)" -eq "$(find man -type f | wc -l)"
 check "a function's name leads to gpushm(3)" grep -qx '.so man3/gpushm.3' "$stage/tree/usr/share/man/man3/gpushm_open.3"
