@@ -108,7 +108,7 @@ include tests/suites.mk systemd/install.mk
 .PRECIOUS: $(BUILD)/obj/%.o
 version_is := $(BUILD)/gen/version-$(VERSION)
 $(if $(wildcard $(version_is)),,$(shell mkdir -p $(BUILD)/gen; rm -f $(BUILD)/gen/version-*; touch $(version_is)))
-$(call objects,$(PRODUCT_SRC) $(wildcard tests/system/*/*.c)): $(version_is)
+$(call objects,$(PRODUCT_SRC) $(PYTHON_SRC) $(wildcard tests/system/*/*.c)): $(version_is)
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 
