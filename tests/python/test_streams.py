@@ -409,13 +409,14 @@ class CDtype(ctypes.Structure):
 
 class CArray(ctypes.Structure):
     _fields_: ClassVar = [
+        ("size", ctypes.c_size_t),
         ("name", ctypes.c_char_p),
         ("dtype", CDtype),
-        ("descr", ctypes.c_char_p),
         ("ndim", ctypes.c_int),
         ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.c_void_p),
         ("offset", U64),
+        ("strides", ctypes.c_void_p),
+        ("descr", ctypes.c_char_p),
     ]
 
 
@@ -442,7 +443,7 @@ def in_c(host_pool: str) -> Iterator[Callable[[bytes], gpushm.Frame]]:
     lib.gpushm_stream_close.argtypes = lib.gpushm_disconnect.argtypes = [ctypes.c_void_p]
     c, s, f = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     assert lib.gpushm_connect(None, ctypes.byref(c)) == 0
-    array = CArray(b"x", CDtype(1, 8, 1, 0), None, 1, (ctypes.c_int64 * 1)(8), None, 0)
+    array = CArray(ctypes.sizeof(CArray), b"x", CDtype(1, 8, 1, 0), 1, (ctypes.c_int64 * 1)(8))
     spec = CSpec(ctypes.sizeof(CSpec), ctypes.pointer(array), 1)
     options = COptions(ctypes.sizeof(COptions), host_pool.encode())
     assert lib.gpushm_stream_create(c, b"s", ctypes.byref(spec), ctypes.byref(options), ctypes.byref(s)) == 0

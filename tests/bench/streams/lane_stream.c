@@ -25,7 +25,7 @@ static void stream_open(struct lane *l)
 						 .n_arrays = 1,
 						 .slots = job->depth < 2 ? 2 : job->depth };
 	const struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = lane_pool() };
-	const struct gpushm_follow_options spins = { .struct_size = sizeof(o),
+	const struct gpushm_follow_options spins = { .struct_size = sizeof(spins),
 						     .spin_us = job->spin_us };
 
 	if (l->producer)
