@@ -8,6 +8,7 @@
 #include "client/gpushm.h"
 
 #include <errno.h>
+#include <stdbool.h>
 
 #pragma GCC visibility push(default)
 
@@ -22,6 +23,16 @@ struct gpushm_private_error {
 };
 void gpushm_private_keep(struct gpushm_private_error *ret);
 void gpushm_private_put_back(const struct gpushm_private_error *e);
+
+/* A connection for calls of gpushm_async.h, which connects when the first of them is processed: so
+ * that does not wait for the daemon, either. While it has no buffer, a call also goes on with
+ * another daemon that follows. like: another connection to this daemon, if there is one: where the
+ * daemon's buffers outlive it, the first call waits for a successor. */
+int gpushm_private_connect_later(const char *socket_path, const struct gpushm *like,
+				 struct gpushm **ret);
+
+/* Whether its daemon is there, and it has no buffer, no call, and no late reply. */
+bool gpushm_private_is_idle(struct gpushm *c);
 
 /* The memfd of host memory that this process fills: data that are written to it cost less than half
  * of what a store to a fresh mapping does, which the kernel clears first, page by page. Lent, until

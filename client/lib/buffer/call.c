@@ -10,6 +10,7 @@
  * given up leaves a late reply.
  */
 #include "client/gpushm_async.h"
+#include "client/gpushm_private.h"
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
 #include "client/lib/buffer/buffer.h"
@@ -19,6 +20,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -87,6 +89,23 @@ static int again_soon(const struct gpushm_call *call)
 
 /* ---- the states, with the connection's lock; GPUSHM_PENDING: there is no more to do now ---- */
 
+/* -EAGAIN: there is no daemon that replies yet. */
+static int resume(struct gpushm *c)
+{
+	struct pollfd p = { .fd = c->socket, .events = POLLIN };
+
+	if (c->greeting && poll(&p, 1, 0) == 0)
+		return -EAGAIN;
+	return hello_resume(c, 0);
+}
+
+/* Of the daemon's first reply on this connection (gpushm_private_connect_later()). */
+static int await_first(const struct gpushm_call *call)
+{
+	return clock_monotonic_ns() < call->send_until ? again_soon(call)
+						       : connection_give_up(call->c);
+}
+
 static int come_back(struct gpushm_call *call)
 {
 	struct gpushm *c = call->c;
@@ -96,7 +115,14 @@ static int come_back(struct gpushm_call *call)
 		return error_set(ECONNRESET, "the connection to the daemon has ended: connect "
 					     "again");
 	outage_left(c, &call->outage);
-	r = outage_report(c, hello_resume(c, 0), &call->outage);
+	r = resume(c);
+	if (connection_start_anew(c)) {
+		call->send_until = connection_deadline(c, clock_monotonic_ns());
+		return again_soon(call);
+	}
+	if (r == -EAGAIN && c->greeting && c->session == 0)
+		return await_first(call);
+	r = outage_report(c, r, &call->outage);
 	if (r == -EAGAIN)
 		return again_soon(call);
 	call->outage = 0;
@@ -250,6 +276,18 @@ int gpushm_call_fd(const struct gpushm_call *call)
 }
 
 /* ---- begin and end ---- */
+
+bool gpushm_private_is_idle(struct gpushm *c)
+{
+	bool idle;
+
+	/* A thread that has the lock is in a request for a buffer. */
+	if (connection_check(c) < 0 || !lock_try(&c->lock, LOCK_CONNECTION))
+		return false;
+	idle = !outage_has_begun(c) && !c->call && !c->late && list_empty(&c->leases);
+	lock_drop(&c->lock);
+	return idle;
+}
 
 static void give_up(struct gpushm_call *call)
 {

@@ -104,6 +104,27 @@ struct gpushm *connection_ref(struct gpushm *c)
 	return c;
 }
 
+static void free_pools(struct gpushm *c)
+{
+	for (struct pool_info *p = take_ptr(c->pools), *next; p; p = next) {
+		next = p->next;
+		map_pool_done(&p->map);
+		close_fd(&p->pool_fd);
+		free(p);
+	}
+}
+
+bool connection_start_anew(struct gpushm *c)
+{
+	if (!c->ended || !c->calls_only || c->session == 0 || !list_empty(&c->leases))
+		return false;
+	free_pools(c);
+	c->session = 0;
+	c->ended = false;
+	c->broken = c->wait_for_successor = true;
+	return true;
+}
+
 struct gpushm *connection_unref(struct gpushm *c)
 {
 	struct lease *l;
@@ -113,12 +134,7 @@ struct gpushm *connection_unref(struct gpushm *c)
 	list_foreach (l, &c->leases, link)
 		if (l->owned)
 			free(l);
-	for (struct pool_info *p = c->pools, *next; p; p = next) {
-		next = p->next;
-		map_pool_done(&p->map);
-		close_fd(&p->pool_fd);
-		free(p);
-	}
+	free_pools(c);
 	map_end();
 	status_map_free(c->pages);
 	free(c->path);

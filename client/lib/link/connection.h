@@ -55,6 +55,7 @@ struct gpushm {
 	bool greeting;		 /* broken, but HELLO is on its way to the next daemon */
 	bool ended;		 /* no daemon to reconnect to: every later request fails */
 	bool wait_for_successor; /* HELLO's `kept`: another daemon follows one that dies */
+	bool calls_only;	 /* any daemon will do while it has no leases: hello.c */
 	uint64_t gave_up_at;	 /* clock_monotonic_ms() of the last failed reconnection; 0: none */
 	uint64_t back_at;	 /* and of the last that succeeded: it ended all outages */
 	char *path;		 /* owned; where to reconnect; NULL: endpoint_connect()'s rule */
@@ -94,6 +95,10 @@ struct gpushm *connection_unref(struct gpushm *c);
 int connection_check_fork(uint64_t generation);
 /* The same for a connection, and -EINVAL for NULL. */
 int connection_check(const struct gpushm *c);
+
+/* Whether the daemon has gone, and nothing of this process went with it. Then all that it said is
+ * forgotten, and the next one is waited for. */
+bool connection_start_anew(struct gpushm *c);
 
 struct pool_info *connection_pool(const struct gpushm *c, uint32_t id); /* NULL: unknown */
 

@@ -250,6 +250,25 @@ int gpushm_connect(const char *socket_path, struct gpushm **ret)
 	return r;
 }
 
+/* Until then the socket only keeps a place among the descriptors. */
+int gpushm_private_connect_later(const char *socket_path, const struct gpushm *like,
+				 struct gpushm **ret)
+{
+	_cleanup_(close_fd) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct gpushm *c;
+	int r;
+
+	if (fd < 0)
+		return error_set(errno, "can't make a socket: %m");
+	r = connection_new(&fd, 0, socket_path, &c);
+	if (r < 0)
+		return r;
+	c->broken = c->calls_only = true;
+	c->wait_for_successor = like && like->wait_for_successor;
+	*ret = c;
+	return 0;
+}
+
 struct gpushm *gpushm_disconnect(struct gpushm *c)
 {
 	/* In a forked child the socket is the parent's, and is left alone. */
@@ -281,10 +300,9 @@ static uint64_t reply_ms(const struct patience *p)
 static int connect_again(struct gpushm *c, struct patience *p, int *ret_fd)
 {
 	unsigned pause = 1;
-	uid_t server;
 	int r;
 
-	while (hello_may_pass(r = endpoint_connect(c->path, reply_ms(p), ret_fd, &server)) &&
+	while (hello_may_pass(r = endpoint_connect(c->path, reply_ms(p), ret_fd, &c->server_uid)) &&
 	       clock_left_ms(p->deadline) > 0) {
 		poll(NULL, 0, (int)pause);
 		pause = pause * 2 > PAUSE_MS_MAX ? PAUSE_MS_MAX : pause * 2;
@@ -357,7 +375,8 @@ static int come_back(struct gpushm *c)
 
 	memcpy(before, c->daemon, sizeof(before));
 	r = hello_receive(c, 0);
-	if (r < 0)
+	/* Its first daemon. */
+	if (r < 0 || session == 0)
 		return r;
 	fresh = c->session;
 	c->session = session;
@@ -374,19 +393,25 @@ static int come_back(struct gpushm *c)
 	return r;
 }
 
+/* r: of connect_again(). */
+static int not_back(struct gpushm *c, int r)
+{
+	c->ended = !c->wait_for_successor;
+	if (c->session == 0)
+		return hello_may_pass(r) ? -ECONNREFUSED : r;
+	return error_set(ECONNREFUSED,
+			 c->wait_for_successor ? "the daemon has gone and does not come back: %s"
+					       : "the daemon has gone (%s): connect again",
+			 strerror(-r));
+}
+
 static int send_hello(struct gpushm *c, struct patience *p)
 {
 	_cleanup_(close_fd) int fd = -1;
 	int r = connect_again(c, p, &fd);
 
-	if (r < 0) {
-		c->ended = !c->wait_for_successor;
-		return error_set(ECONNREFUSED,
-				 c->wait_for_successor
-					 ? "the daemon has gone and does not come back: %s"
-					 : "the daemon has gone (%s): connect again",
-				 strerror(-r));
-	}
+	if (r < 0)
+		return not_back(c, r);
 	c->broken = false;
 	/* The application may poll the fd: it keeps its number. */
 	if (dup3(fd, c->socket, O_CLOEXEC) < 0)
@@ -411,7 +436,7 @@ static int try_once(struct gpushm *c, struct patience *p)
 		r = await_reply(c, reply_ms(p));
 	}
 	if (r == 0) {
-		c->broken = c->greeting = false;
+		c->broken = c->greeting = c->late = false;
 		r = come_back(c);
 	}
 	if (r < 0)

@@ -4,6 +4,7 @@
  * replies, one that is stopped, or none; the result is that of the function that blocks.
  */
 #include "client/gpushm_async.h"
+#include "client/gpushm_private.h"
 #include "tests/lib/kept.h"
 #include "tests/lib/suite.h"
 
@@ -260,6 +261,38 @@ START_TEST(a_call_to_a_stopped_daemon_ends_in_the_connections_time)
 }
 END_TEST
 
+static void connect_calls_later(void)
+{
+	calls = gpushm_disconnect(calls);
+	ck_assert_int_eq(gpushm_private_connect_later(k.socket, NULL, &calls), 0);
+}
+
+START_TEST(a_connection_is_made_by_its_first_call_which_does_not_wait)
+{
+	struct gpushm_buffer *b = shared("x");
+	struct gpushm_call *call;
+
+	connect_calls_later();
+	ck_assert_int_eq(gpushm_set_timeout(calls, MS), 0);
+	ck_assert_int_eq(kill(k.pid, SIGSTOP), 0);
+	call = open_call("x", 0);
+	ck_assert_int_eq(gpushm_call_process(call), GPUSHM_PENDING);
+	ck_assert_int_eq(result_of(call), -ETIMEDOUT);
+	ck_assert_str_eq(gpushm_error_code(), "NO_REPLY");
+	gpushm_call_free(call);
+	ck_assert_int_eq(gpushm_set_timeout(calls, LONG_MS), 0);
+	call = open_call("x", 0);
+	ck_assert_int_eq(gpushm_call_process(call), GPUSHM_PENDING);
+	ck_assert_int_eq(kill(k.pid, SIGCONT), 0);
+	ck_assert_msg(result_of(call) == 0, "%s", gpushm_error());
+	ck_assert(!gpushm_private_is_idle(calls));
+	gpushm_call_free(call);
+	ck_assert(gpushm_private_is_idle(calls));
+	expect_connection_is_good();
+	client_close_and_unlink(b, "x");
+}
+END_TEST
+
 START_TEST(a_wait_goes_on_with_the_next_daemon)
 {
 	struct gpushm_buffer *b = shared("x"), *found = NULL;
@@ -324,6 +357,7 @@ int main(void)
 	tcase_add_test(t, a_buffer_that_nobody_takes_is_given_back);
 	tcase_add_test(t, a_call_that_is_given_up_leaves_nothing);
 	tcase_add_test(t, a_call_to_a_stopped_daemon_ends_in_the_connections_time);
+	tcase_add_test(t, a_connection_is_made_by_its_first_call_which_does_not_wait);
 	tcase_add_test(t, a_wait_goes_on_with_the_next_daemon);
 	tcase_add_test(t, the_example_opens_several_names_in_a_loop_of_libuv);
 	return suite_run("calls", t, NULL);
