@@ -6,6 +6,7 @@ Run without a driver for host pools alone, or with LD_LIBRARY_PATH on build/fake
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
 import os
@@ -98,7 +99,7 @@ def open_fds() -> list[str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def warmed_up() -> None:
-    """Makes what a process makes once: the connection, a link to wait on, the driver's state, a pool's descriptor."""
+    """Makes what a process makes once: the connection, links to wait on, the driver's state, a pool's descriptor."""
     for name in POOLS:
         with gpushm.create("warm", 1, pool=name) as a:
             a.publish()
@@ -110,6 +111,8 @@ def warmed_up() -> None:
         for seconds in (0.001, 0.1, 1, 10):
             with suppress(gpushm.NotFound):
                 gpushm.wait("nothing", seconds)
+    with suppress(gpushm.Timeout):
+        asyncio.run(gpushm.wait_async("nothing", 0))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import gpushm
 import pytest
@@ -73,6 +75,75 @@ def test_a_call_to_a_stopped_daemon_times_out(daemon: Daemon, name: str) -> None
             c.stat("none")
         assert c.status().leases == leases
         c.unlink("a")
+
+
+# ---- asyncio ----
+
+ASYNC_CALLS: dict[str, Callable[[gpushm.Connection], Coroutine[Any, Any, object]]] = {
+    "open": lambda c: gpushm.open_async("a", connection=c),
+    "open, of what is clean": lambda c: gpushm.open_async("a", refuse_dirty=True, connection=c),
+    "wait": lambda c: gpushm.wait_async("none", connection=c),
+}
+
+
+@pytest.mark.parametrize("name", ASYNC_CALLS)
+def test_a_loop_goes_on_while_the_daemon_is_stopped(daemon: Daemon, name: str) -> None:
+    async def main(c: gpushm.Connection) -> None:
+        turns = 0
+        with stopped(daemon) as pid:
+            task = asyncio.create_task(ASYNC_CALLS[name](c))  # type: ignore[var-annotated]
+            while not task.done():
+                await asyncio.sleep(0.001)
+                turns += 1
+            with pytest.raises(gpushm.Timeout, match=rf"process {pid} is stopped") as caught:
+                await task
+        assert caught.value.code == "NO_REPLY" and turns > 20
+
+    with gpushm.Connection(daemon.socket) as c:
+        c.create("a", (2,)).publish()
+        leases = c.status().leases
+        c.set_timeout(0.5)
+        asyncio.run(main(c))
+        c.set_timeout(60)
+        assert c.status().leases == leases
+        c.unlink("a")
+
+
+def test_a_call_to_a_stopped_daemon_can_be_cancelled(daemon: Daemon) -> None:
+    async def main(c: gpushm.Connection) -> None:
+        with stopped(daemon):
+            tasks = [asyncio.create_task(call(c)) for call in ASYNC_CALLS.values()]  # type: ignore[var-annotated]
+            await asyncio.sleep(0.1)
+            for task in tasks:
+                task.cancel()
+            done = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(e, asyncio.CancelledError) for e in done)
+
+    with gpushm.Connection(daemon.socket) as c:
+        c.create("a", (2,)).publish()
+        c.set_timeout(None)
+        asyncio.run(main(c))
+        c.unlink("a")
+        while c.status().leases:
+            pass
+
+
+def test_many_opens_wait_for_a_stopped_daemon_at_a_time(daemon: Daemon) -> None:
+    async def main(c: gpushm.Connection) -> None:
+        with stopped(daemon):
+            tasks = [asyncio.create_task(gpushm.open_async("a", connection=c)) for _ in range(50)]
+            await asyncio.sleep(0.1)
+            assert not any(task.done() for task in tasks)
+        for a in await asyncio.gather(*tasks):
+            a.close()
+
+    with gpushm.Connection(daemon.socket) as c:
+        c.create("a", (2,)).publish()
+        asyncio.run(main(c))
+        c.unlink("a")
+
+
+# ---- Ctrl-C and settings ----
 
 
 def test_ctrl_c_ends_a_call_to_a_stopped_daemon(daemon: Daemon) -> None:

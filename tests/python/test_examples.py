@@ -54,6 +54,20 @@ def test_the_round_trip_says_why_it_cannot_run(why: str, tmp_path: Path) -> None
     assert done.returncode == 0 and done.stdout.startswith("nothing to show here: "), done.stderr
 
 
+def test_a_loop_opens_buffers_as_they_are_published() -> None:
+    with subprocess.Popen(
+        [sys.executable, EXAMPLES / "open_async.py", "loop/a", "loop/b"], stdout=subprocess.PIPE, text=True
+    ) as opener:
+        assert opener.stdout
+        for name, nbytes in (("loop/b", 2), ("loop/a", 1)):
+            with gpushm.create(name, nbytes, pool="host") as a:
+                a.publish()
+                assert opener.stdout.readline() == f"{name}: {nbytes} bytes\n"
+    assert opener.returncode == 0
+    for name in ("loop/a", "loop/b"):
+        gpushm.unlink(name)
+
+
 def read_png(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Of the kind that the example writes."""
     data, chunks = path.read_bytes(), {}

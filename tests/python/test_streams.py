@@ -939,6 +939,9 @@ def test_a_tasks_wait_can_time_out_or_be_cancelled(s: gpushm.Stream) -> None:
             assert (await reader.next_async(5)).seq == 1
         with pytest.raises(gpushm.Timeout):
             await gpushm.follow("never", timeout=0.05).next_async()
+        # The connection of that wait ended with it: makes what a process makes once.
+        with pytest.raises(gpushm.Timeout):
+            await gpushm.wait_async("never", 0)
 
     asyncio.run(main())
 

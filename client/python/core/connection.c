@@ -9,6 +9,7 @@
  */
 #include "client/python/core/connection.h"
 
+#include "client/gpushm_private.h"
 #include "client/gpushm_query.h"
 
 #include <math.h>
@@ -20,7 +21,16 @@ static struct connection *common;
 
 /* ---- links ---- */
 
-/* Lets other threads run: the connection may have a new link when this returns. */
+/* Lets other threads run. This may wait for a GPU: it does the connection's deferred closes. */
+static struct gpushm *disconnect(struct gpushm *c)
+{
+	Py_BEGIN_ALLOW_THREADS
+	gpushm_disconnect(c);
+	Py_END_ALLOW_THREADS
+	return NULL;
+}
+
+/* The connection may have a new link when this returns. */
 static void link_unref(struct link *l)
 {
 	struct gpushm *c;
@@ -29,10 +39,7 @@ static void link_unref(struct link *l)
 		return;
 	c = l->c;
 	PyMem_Free(l);
-	/* This may wait for a GPU: it does the connection's deferred closes. */
-	Py_BEGIN_ALLOW_THREADS
-	gpushm_disconnect(c);
-	Py_END_ALLOW_THREADS
+	disconnect(c);
 }
 
 static struct link *link_ref(struct link *l)
@@ -236,6 +243,34 @@ int connection_try_idle(struct connection *self, struct ask *a, const struct dea
 	return r;
 }
 
+int connection_take_spare(struct connection *self, struct gpushm **ret)
+{
+	struct gpushm *spare = take_ptr(self->spare);
+	int r = 0;
+
+	if (spare && !gpushm_private_is_idle(spare))
+		spare = disconnect(spare);
+	if (!spare)
+		r = gpushm_private_connect_later(self->path, self->link ? self->link->c : NULL,
+						 &spare);
+	if (r == 0 && self->has_timeout)
+		gpushm_set_timeout(spare, self->timeout_ms);
+	*ret = spare;
+	return error_result(r);
+}
+
+void connection_put_spare(struct connection *self, struct gpushm *c)
+{
+	struct gpushm *before = self->spare;
+
+	if (self->closed || (before && gpushm_private_is_idle(before))) {
+		disconnect(c);
+		return;
+	}
+	self->spare = c;
+	disconnect(before);
+}
+
 struct wait_ask {
 	struct ask ask;
 	const char *name;
@@ -319,6 +354,7 @@ static PyObject *connection_close(PyObject *o, PyObject *unused)
 	self->closed = !self->common;
 	link_unref(take_ptr(self->link));
 	link_unref(take_ptr(self->idle));
+	disconnect(take_ptr(self->spare));
 	Py_RETURN_NONE;
 }
 
@@ -384,6 +420,7 @@ static void dealloc(PyObject *o)
 	PyObject_ClearWeakRefs(o);
 	link_unref(take_ptr(self->link));
 	link_unref(take_ptr(self->idle));
+	disconnect(take_ptr(self->spare));
 	PyMem_Free(self->path);
 	object_free(self);
 }

@@ -18,10 +18,11 @@ struct link {
 struct connection {
 	PyObject_HEAD
 	PyObject *weakrefs;
-	char *path;	   /* owned; NULL: by the rule of gpushm_connect() */
-	struct link *link; /* for requests; NULL: made when it is needed */
-	struct link *idle; /* for the next thread that waits; NULL: made when it is needed */
-	bool has_timeout;  /* set_timeout() was called */
+	char *path;	      /* owned; NULL: by the rule of gpushm_connect() */
+	struct link *link;    /* for requests; NULL: made when it is needed */
+	struct link *idle;    /* for the next thread that waits; NULL: made when it is needed */
+	struct gpushm *spare; /* for the next call of asyncio's, if no buffer has it; owned; NULL */
+	bool has_timeout;     /* set_timeout() was called */
 	uint64_t timeout_ms;
 	bool common; /* the one of the module's functions: a forked child gets a new link */
 	bool closed;
@@ -65,6 +66,12 @@ int connection_try_apart(struct connection *self, struct ask *a, const struct de
 /* Sends the request in short turns, as above, on a link that the next thread that waits uses again.
  * Returns as connection_try(); but -ETIMEDOUT is not raised. */
 int connection_try_idle(struct connection *self, struct ask *a, const struct deadline *d);
+
+/* A connection for a call of client/gpushm_async.h, which has it to itself; the caller owns it. It
+ * connects when the call is processed. */
+int connection_take_spare(struct connection *self, struct gpushm **ret);
+/* Takes it back for another call, also where a buffer has it until then. */
+void connection_put_spare(struct connection *self, struct gpushm *c);
 
 /* Waits until a name is published. Returns as connection_try(). */
 int connection_try_wait(struct connection *self, const char *name, const struct deadline *d);

@@ -184,17 +184,10 @@ static PyMethodDef own_functions[] = {
 
 static int add_functions(PyObject *module)
 {
-	PyMethodDef *const tables[] = { create_functions,
-					open_functions,
-					query_functions,
-					watch_functions,
-					events_functions,
-					load_functions,
-					pull_functions,
-					stream_functions,
-					follow_functions,
-					connection_functions,
-					NULL };
+	PyMethodDef *const tables[] = { create_functions, open_functions,	query_functions,
+					call_functions,	  watch_functions,	events_functions,
+					load_functions,	  pull_functions,	stream_functions,
+					follow_functions, connection_functions, NULL };
 
 	if (connection_init(module, tables) < 0 || PyModule_AddFunctions(module, own_functions) < 0)
 		return -1;
@@ -227,10 +220,10 @@ static int module_exec(PyObject *module)
 		return error_python(PyExc_ImportError,
 				    "gpushm is in use by another interpreter of this process");
 	if (error_init(module) < 0 || unpublished_init(module) < 0 || buffer_init(module) < 0 ||
-	    record_init(module) < 0 || watch_init(module) < 0 || buffer_type_init(module) < 0 ||
-	    array_type_init(module) < 0 || side_init(module) < 0 || frame_init(module) < 0 ||
-	    graph_init(module) < 0 || producer_init(module) < 0 || pyreader_init(module) < 0 ||
-	    add_functions(module) < 0)
+	    record_init(module) < 0 || call_init(module) < 0 || watch_init(module) < 0 ||
+	    buffer_type_init(module) < 0 || array_type_init(module) < 0 || side_init(module) < 0 ||
+	    frame_init(module) < 0 || graph_init(module) < 0 || producer_init(module) < 0 ||
+	    pyreader_init(module) < 0 || add_functions(module) < 0)
 		return -1;
 	gpushm_private_on_interrupt(is_interrupted);
 	types.array_made = types.array;

@@ -12,6 +12,7 @@ extern PyMethodDef create_functions[]; /* create, create_many */
 extern PyMethodDef open_functions[];   /* open, open_many */
 extern PyMethodDef query_functions[];  /* wait, unlink, clean, flush, ls, stat, pools, status */
 extern PyMethodDef events_functions[]; /* _events */
+extern PyMethodDef call_functions[];   /* _send_wait */
 extern PyMethodDef watch_functions[];  /* watch */
 extern PyMethodDef load_functions[];   /* load, save, verify */
 extern PyMethodDef pull_functions[];   /* pull */
@@ -20,6 +21,7 @@ extern PyMethodDef follow_functions[]; /* follow */
 
 int buffer_type_init(PyObject *module);
 int array_type_init(PyObject *module);
+int call_init(PyObject *module);
 int watch_init(PyObject *module);
 int producer_init(PyObject *module);
 int pyreader_init(PyObject *module);

@@ -5,6 +5,7 @@
  */
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
+#include "client/python/core/call.h"
 #include "client/python/core/module.h"
 
 struct open_ask {
@@ -243,31 +244,87 @@ enum {
 	OPEN_ARGS
 };
 
-static PyObject *open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+static const char *const open_names[] = { "name",   "access",	    "timeout", "array",
+					  "dtype",  "shape",	    "strides", "offset",
+					  "device", "refuse_dirty", NULL };
+
+/* Reads the arguments of open() and open_async() into both. */
+static int open_given(PyObject *const *args, Py_ssize_t n, PyObject *keywords,
+		      PyObject *given[OPEN_ARGS], struct open_args *ret)
 {
-	static const char *const names[] = { "name",   "access",       "timeout", "array",
-					     "dtype",  "shape",	       "strides", "offset",
-					     "device", "refuse_dirty", NULL };
-	static const struct args_signature signature = { "open", names, 3, 1 };
-	PyObject *given[OPEN_ARGS] = { 0 }, *result;
-	const char *array = NULL;
-	struct open_args arguments;
-	struct buffer *b;
+	static const struct args_signature signature = { "open", open_names, 3, 1 };
+	const char *array;
 
 	given[ARRAY] = given[DTYPE] = given[SHAPE] = given[STRIDES] = given[OFFSET] = Py_None;
 	if (args_take(&signature, args, n, keywords, given) < 0 ||
-	    (given[ARRAY] != Py_None && args_text(given[ARRAY], "array", &array) < 0) ||
-	    open_args_from(given, given[DEVICE], given[REFUSE_DIRTY], &arguments) < 0)
-		return NULL;
-	b = attach(self, &arguments.ask, &arguments.timeout);
-	if (!b)
-		return NULL;
-	result = choose(b, array,
-			&(struct overrides){ given[DTYPE], given[SHAPE], given[STRIDES],
-					     given[OFFSET] });
+	    (given[ARRAY] != Py_None && args_text(given[ARRAY], "array", &array) < 0))
+		return -1;
+	return open_args_from(given, given[DEVICE], given[REFUSE_DIRTY], ret);
+}
+
+/* array: a str, or None. Takes b over; NULL is allowed. */
+static PyObject *chosen(struct buffer *b, PyObject *array, const struct overrides *o)
+{
+	const char *name = NULL;
+	PyObject *result = NULL;
+
+	if (b && (array == Py_None || args_text(array, "array", &name) == 0))
+		result = choose(b, name, o);
 	/* The array has a reference of its own. */
-	Py_DECREF((PyObject *)b);
+	Py_XDECREF((PyObject *)b);
 	return result;
+}
+
+static PyObject *open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+{
+	PyObject *given[OPEN_ARGS] = { 0 };
+	struct open_args arguments;
+
+	if (open_given(args, n, keywords, given, &arguments) < 0)
+		return NULL;
+	return chosen(attach(self, &arguments.ask, &arguments.timeout), given[ARRAY],
+		      &(struct overrides){ given[DTYPE], given[SHAPE], given[STRIDES],
+					   given[OFFSET] });
+}
+
+/* ---- open_async() ---- */
+
+static PyObject *finish_open(struct call *self, struct gpushm_buffer *opened)
+{
+	struct buffer *b = pybuffer_new(self->connection, opened, self->name, NULL);
+	PyObject *array, *dtype, *shape, *strides, *offset;
+
+	PyArg_ParseTuple(self->how, "OOOOO", &array, &dtype, &shape, &strides, &offset);
+	return chosen(buffer_hinted(b, self->flags), array,
+		      &(struct overrides){ dtype, shape, strides, offset });
+}
+
+static PyObject *send_open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+{
+	PyObject *given[OPEN_ARGS] = { 0 };
+	struct open_args arguments;
+	const struct open_ask *a = &arguments.ask;
+	struct call *call;
+	uint64_t ms;
+	int r;
+
+	if (open_given(args, n, keywords, given, &arguments) < 0)
+		return NULL;
+	call = call_new(self, given[NAME]);
+	if (!call)
+		return NULL;
+	call->finish = finish_open;
+	call->flags = a->options->flags;
+	call->how = PyTuple_Pack(5, given[ARRAY], given[DTYPE], given[SHAPE], given[STRIDES],
+				 given[OFFSET]);
+	if (!call->how)
+		return call_sent(call, -ENOMEM);
+	/* The daemon would wait until it is clean. */
+	ms = call->flags & GPUSHM_REFUSE_DIRTY ? 0 : call_wait_ms(&arguments.timeout);
+	Py_BEGIN_ALLOW_THREADS
+	r = gpushm_send_open(call->c, a->name, a->access, ms, a->options, &call->call);
+	Py_END_ALLOW_THREADS
+	return call_sent(call, r);
 }
 
 static PyObject *open_many(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
@@ -310,5 +367,8 @@ PyMethodDef open_functions[] = {
 	  "          refuse_dirty=False)\n--\n\n"
 	  "Attaches to a published buffer of many arrays, in one round trip. The Buffer maps\n"
 	  "their names to Arrays. Otherwise as open()." },
+	{ "_send_open", KEYWORDS(send_open), METH_FASTCALL | METH_KEYWORDS,
+	  "_send_open($self, name, access, timeout, **options)\n--\n\n"
+	  "A _Call for open_async(). With refuse_dirty it does not wait." },
 	{ NULL, NULL, 0, NULL }
 };

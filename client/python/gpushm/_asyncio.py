@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Waiting in an event loop, without a thread and without polling: the loop's own poll() has the descriptor of a Watch,
-or of one side of a stream.
+"""Waiting in an event loop, without a thread and without polling: the loop's own poll() has the descriptor of a request
+to the daemon, of a Watch, or of one side of a stream.
 """
 
 from __future__ import annotations
@@ -8,15 +8,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import _core
 
 if TYPE_CHECKING:
     import asyncio
-    from typing import Unpack
+    from typing import Any, Unpack
 
     from ._typing import Access, Array, OpenOptions, Stream
 
@@ -33,21 +31,27 @@ async def next_event(watch: _core.Watch) -> _core.Event:
 
 async def _readable(source: _core.Watch | _core._Side) -> None:
     """Returns when its descriptor is readable. It can't be closed meanwhile."""
+    # A loop allows one reader for each descriptor, so each task uses a copy.
+    fd = os.dup(source.fileno())
+    source._hold()
+    try:
+        await _readable_fd(fd)
+    finally:
+        os.close(fd)
+        source._release()
+
+
+async def _readable_fd(fd: int) -> None:
     # At the top it would double the time of `import gpushm`; a caller of this has imported it.
     import asyncio
 
     loop = asyncio.get_running_loop()
     readable = loop.create_future()
-    # A loop allows one reader for each descriptor, so each task uses a copy.
-    fd = os.dup(source.fileno())
-    source._hold()
+    loop.add_reader(fd, _wake, readable)
     try:
-        loop.add_reader(fd, _wake, readable)
         await readable
     finally:
         loop.remove_reader(fd)
-        os.close(fd)
-        source._release()
 
 
 def _wake(readable: asyncio.Future[None]) -> None:
@@ -55,32 +59,25 @@ def _wake(readable: asyncio.Future[None]) -> None:
         readable.set_result(None)
 
 
+async def _result(call: _core._Call) -> Any:
+    """What the request brings. A task that is cancelled ends it."""
+    try:
+        while not call.process():
+            await _readable_fd(call.fileno())
+        return call.result()
+    finally:
+        call.close()
+
+
 async def wait_async(
     name: str, timeout: float | None = None, *, connection: _core.Connection | None = None
 ) -> None:
     """wait() for asyncio: returns when the name is published. timeout: in seconds, None for ever.
 
-    Other tasks run meanwhile, and it can be cancelled. connection: a Connection, to use another daemon. Errors:
-    Timeout, DaemonGone.
+    Other tasks run meanwhile, also while the daemon does not reply, and it can be cancelled. connection: a Connection,
+    to use another daemon. Errors: Timeout, DaemonGone.
     """
-    import asyncio
-
-    wait, watching = (connection.wait, connection.watch) if connection else (_core.wait, _core.watch)
-    try:
-        wait(name, 0)
-    except (_core.NotFound, _core.NotPublished, _core.Timeout):
-        pass
-    else:
-        return
-    with watching(name) as watch:
-        try:
-            async with asyncio.timeout(timeout):
-                while (await next_event(watch)).what != "published":
-                    pass
-        except TimeoutError as e:
-            if isinstance(e, _core.Error):
-                raise
-            raise _late(name, timeout) from None
+    await _result((connection or _core)._send_wait(name, timeout))
 
 
 async def open_async(
@@ -91,40 +88,13 @@ async def open_async(
     connection: _core.Connection | None = None,
     **options: Unpack[OpenOptions],
 ) -> Array:
-    """open() for asyncio: waits as wait_async() does, and attaches, which takes some 10 us. It does not wait until a
-    buffer is clean: refuse_dirty raises Dirty at once. Otherwise as open().
+    """open() for asyncio: waits as wait_async() does. The Array has a connection to the daemon of its own. It does not
+    wait until a buffer is clean: refuse_dirty raises Dirty at once. Otherwise as open().
     """
-    open, stat = (connection.open, connection.stat) if connection else (_core.open, _core.stat)
-    end = None if timeout is None else time.monotonic() + timeout
-    seen: int | None = None
-    while True:
-        left = None if end is None else max(0.0, end - time.monotonic())
-        try:
-            await wait_async(name, left, connection=connection)
-        except _core.Timeout:
-            raise _late(name, timeout) from None
-        try:
-            return open(name, access, **options)
-        except (_core.NotFound, _core.NotPublished) as e:
-            # Another process unlinked it in between; it may be published again.
-            if end is not None and time.monotonic() >= end:
-                raise
-            before, seen = seen, _id_of(name, stat)
-            # The same buffer was there all the time: it has no such array.
-            if isinstance(e, _core.NotFound) and seen is not None and seen == before:
-                raise
-
-
-def _late(name: str, timeout: float | None) -> _core.Timeout:
-    return _core.Timeout(errno.ETIMEDOUT, f'buffer "{name}" was not published in {timeout} s')
-
-
-def _id_of(name: str, stat: Callable[[str], _core.BufferInfo]) -> int | None:
-    """The id of the buffer that has the name; None: there is no such buffer."""
-    try:
-        return stat(name).id
-    except _core.NotFound:
-        return None
+    if options.get("refuse_dirty"):
+        await wait_async(name, timeout, connection=connection)
+    array: Array = await _result((connection or _core)._send_open(name, access, timeout, **options))
+    return array
 
 
 # ---- streams ----

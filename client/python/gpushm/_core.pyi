@@ -4,7 +4,7 @@
 from collections.abc import Awaitable, Coroutine, Iterator, Mapping, Sequence
 from os import PathLike
 from types import ModuleType
-from typing import Any, Final, Self, SupportsIndex, TypeVar, final, overload
+from typing import Any, Final, Self, SupportsIndex, TypeVar, Unpack, final, overload
 
 from _typeshed import ReadableBuffer, WriteableBuffer
 from typing_extensions import Buffer as SupportsBuffer
@@ -34,6 +34,7 @@ from ._typing import (
     HasShapeAndDType,
     Key,
     Kind,
+    OpenOptions,
     Order,
     Path,
     Progress,
@@ -186,6 +187,13 @@ class Buffer:
     def __len__(self) -> int: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *raised: object) -> None: ...
+
+@final
+class _Call:
+    def process(self) -> bool: ...
+    def result(self) -> Any: ...
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
 
 @final
 class Watch:
@@ -397,6 +405,8 @@ class Connection:
     def pools(self) -> list[PoolInfo]: ...
     def status(self) -> Status: ...
     def watch(self, /, *what: str | Array | Buffer) -> Watch: ...
+    def _send_wait(self, name: str, timeout: float | None, /) -> _Call: ...
+    def _send_open(self, name: str, access: Access, timeout: float | None, **options: Unpack[OpenOptions]) -> _Call: ...
     def _events(
         self, after: int, types: str | None, timeout: float | None, /
     ) -> tuple[list[LoggedEvent], int, int]: ...
@@ -487,6 +497,8 @@ stat = _common.stat
 pools = _common.pools
 status = _common.status
 watch = _common.watch
+_send_wait = _common._send_wait
+_send_open = _common._send_open
 _events = _common._events
 load = _common.load
 pull = _common.pull

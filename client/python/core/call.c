@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+#include "client/python/core/call.h"
+
+#include "client/python/core/module.h"
+
+static PyTypeObject *call_type; /* owned */
+
+struct call *call_new(PyObject *self, PyObject *name)
+{
+	struct connection *c = connection_of(self);
+	struct call *call;
+
+	if (c && c->closed)
+		return (void *)PyErr_Format(PyExc_ValueError, "the connection is closed");
+	call = c ? object_new(call_type) : NULL;
+	if (!call)
+		return NULL;
+	call->connection = (struct connection *)Py_NewRef((PyObject *)c);
+	call->name = Py_NewRef(name);
+	if (connection_take_spare(c, &call->c) == 0)
+		return call;
+	Py_DECREF((PyObject *)call);
+	return NULL;
+}
+
+PyObject *call_sent(struct call *self, int r)
+{
+	if (r == 0)
+		return (PyObject *)self;
+	error_raise(r);
+	Py_DECREF((PyObject *)self);
+	return NULL;
+}
+
+uint64_t call_wait_ms(const struct deadline *d)
+{
+	uint64_t ms = deadline_left(d);
+
+	return ms > 0 ? ms : 1;
+}
+
+/* ---- waiting for names ---- */
+
+static PyObject *send_wait(PyObject *self, PyObject *args)
+{
+	struct deadline d = { 0 };
+	const char *name;
+	struct call *call;
+	PyObject *o;
+	int r;
+
+	if (!PyArg_ParseTuple(args, "OO&:wait_async", &o, deadline_arg, &d) ||
+	    args_text(o, "name", &name) < 0)
+		return NULL;
+	call = call_new(self, o);
+	if (!call)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = gpushm_send_wait(call->c, name, call_wait_ms(&d), &call->call);
+	Py_END_ALLOW_THREADS
+	return call_sent(call, r);
+}
+
+PyMethodDef call_functions[] = {
+	{ "_send_wait", send_wait, METH_VARARGS,
+	  "_send_wait($self, name, timeout, /)\n--\n\nA _Call for wait_async()." },
+	{ NULL, NULL, 0, NULL }
+};
+
+/* ---- the type ---- */
+
+static PyObject *process(PyObject *o, PyObject *unused)
+{
+	struct call *self = (struct call *)o;
+	int r;
+
+	Py_BEGIN_ALLOW_THREADS
+	r = gpushm_call_process(self->call);
+	Py_END_ALLOW_THREADS
+	self->done = r != GPUSHM_PENDING;
+	return r < 0 ? error_raise(r) : PyBool_FromLong(self->done);
+}
+
+static PyObject *result(PyObject *o, PyObject *unused)
+{
+	struct call *self = (struct call *)o;
+
+	if (!self->finish)
+		Py_RETURN_NONE;
+	return self->finish(self, gpushm_call_buffer(self->call));
+}
+
+static PyObject *call_fileno(PyObject *o, PyObject *unused)
+{
+	int fd = gpushm_call_fd(((struct call *)o)->call);
+
+	return fd < 0 ? error_raise(fd) : PyLong_FromLong(fd);
+}
+
+/* Without a result the connection ends, too: what is still to come goes back to the daemon. */
+static void end(struct call *self)
+{
+	struct gpushm_call *call = take_ptr(self->call);
+	struct gpushm *c = take_ptr(self->c);
+
+	if (!c)
+		return;
+	Py_BEGIN_ALLOW_THREADS
+	gpushm_call_free(call);
+	if (!self->done)
+		gpushm_disconnect(c);
+	Py_END_ALLOW_THREADS
+	if (self->done)
+		connection_put_spare(self->connection, c);
+}
+
+static PyObject *call_close(PyObject *o, PyObject *unused)
+{
+	end((struct call *)o);
+	Py_RETURN_NONE;
+}
+
+static int traverse(PyObject *o, visitproc visit, void *arg)
+{
+	Py_VISIT((PyObject *)Py_TYPE(o));
+	Py_VISIT(((struct call *)o)->name);
+	Py_VISIT(((struct call *)o)->how);
+	return 0;
+}
+
+static int clear(PyObject *o)
+{
+	Py_CLEAR(((struct call *)o)->name);
+	Py_CLEAR(((struct call *)o)->how);
+	return 0;
+}
+
+static void dealloc(PyObject *o)
+{
+	PyObject_GC_UnTrack(o);
+	end((struct call *)o);
+	clear(o);
+	Py_XDECREF((PyObject *)((struct call *)o)->connection);
+	object_free(o);
+}
+
+static PyMethodDef methods[] = {
+	{ "process", process, METH_NOARGS,
+	  "process($self, /)\n--\n\nGoes on without waiting. Whether there is a result." },
+	{ "result", result, METH_NOARGS, "result($self, /)\n--\n\nWhat it brings, once." },
+	{ "fileno", call_fileno, METH_NOARGS,
+	  "fileno($self, /)\n--\n\nReadable when process() has something to do." },
+	{ "close", call_close, METH_NOARGS,
+	  "close($self, /)\n--\n\nEnds it, with or without a result." },
+	{ NULL, NULL, 0, NULL }
+};
+static PyType_Slot slots[] = { { Py_tp_doc, (void *)"A request that does not block." },
+			       { Py_tp_dealloc, dealloc },
+			       { Py_tp_traverse, traverse },
+			       { Py_tp_clear, clear },
+			       { Py_tp_methods, methods },
+			       { 0, NULL } };
+static PyType_Spec spec = { .name = "gpushm._Call",
+			    .basicsize = sizeof(struct call),
+			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
+				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
+			    .slots = slots };
+
+int call_init(PyObject *module)
+{
+	return types_add(module, &spec, &call_type);
+}
