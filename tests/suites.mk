@@ -29,6 +29,10 @@ $(filter %_memory,$(UNIT_TESTS)): private ALL_LDFLAGS += $(call wrap,$(ALLOCATE)
 $(BUILD)/tests/unit/test_remote_memory: private ALL_LDFLAGS += $(call wrap,strdup strndup asprintf)
 $(BUILD)/tests/unit/test_remote_memory: | $(BUILD)/gpushmd
 
+# The public headers as an earlier and a later version may have them, and programs that are compiled with those.
+$(BUILD)/gen/%/structs.h: tests/abi/resize.awk $(HEADERS) client/gpushm_load.h
+	@mkdir -p $(@D); awk -v how=$* -v folder=$(@D) -f $^
+$(foreach k,smaller larger,$(eval $(call objects,tests/system/lib/test_$(k)_structs.c): $(BUILD)/gen/$(k)/structs.h))
 $(SYSTEM_TESTS): $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so $(BUILD)/libgpushm-load.so
 	$(call link,../..) -lgpushm-load -lgpushm $(CHECK_LIBS) $(CLIENT_LIBS)
 # A model of the daemon, and what plays both.
