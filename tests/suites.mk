@@ -261,11 +261,15 @@ suite_host-deep = $(QUICK_ENV) $(call of_product,system,ctl) $(call pick,crash f
 suite_streams-deep = "$(STREAMS_MODEL) --deep" "tests/model/streams/mutants.sh $(BUILD)"
 suite_fuzz    = $(foreach t,$(FUZZ_TARGETS),"tests/fuzz/run.sh $(BUILD) $(notdir $(t)) $(FUZZ_SECONDS)")
 SCRIPTS = bench=tests/bench/smoke.sh install=tests/install.sh prometheus=tests/prometheus/run.sh systemd=tests/system/systemd.sh \
-	packages=tests/packages/lint.sh image=tests/image.sh wheel=tests/wheel.sh demo=tests/demo.sh bare=tests/bare_root.sh
+	packages=tests/packages/lint.sh image=tests/image.sh wheel=tests/wheel.sh demo=tests/demo.sh bare=tests/bare_root.sh \
+	abi=tests/abi/check.sh
 $(foreach s,$(SCRIPTS),$(eval suite_$(subst =, = ",$(s)) $$(BUILD)"))
 suite_lint    = "$(MAKE) -s lint"
+# What suite-abi compares the libraries with.
+abi: lib models
+	@tests/abi/check.sh $(BUILD) write
 DEEP_SUITES = bare fake-deep host-deep nodes-deep storm-fake storm-host stream-storm keeper-crash keeper-deep python-asan asan-fake asan-unit lint model \
-	tsan tsan-relay fuzz valgrind python-host bench install streams-deep systemd wheel image packages prometheus $(if $(wildcard $(BUILD)/venv-fleet/ready),fleet)
+	tsan tsan-relay fuzz valgrind python-host bench install streams-deep systemd wheel image packages prometheus abi $(if $(wildcard $(BUILD)/venv-fleet/ready),fleet)
 
 asan-programs:
 	@$(call built,with AddressSanitizer,$(ASAN_MAKE) check-programs $(if $(PYTHON_READY),python-core))
