@@ -262,13 +262,13 @@ suite_streams-deep = "$(STREAMS_MODEL) --deep" "tests/model/streams/mutants.sh $
 suite_fuzz    = $(foreach t,$(FUZZ_TARGETS),"tests/fuzz/run.sh $(BUILD) $(notdir $(t)) $(FUZZ_SECONDS)")
 SCRIPTS = bench=tests/bench/smoke.sh install=tests/install.sh prometheus=tests/prometheus/run.sh systemd=tests/system/systemd.sh \
 	packages=tests/packages/lint.sh image=tests/image.sh wheel=tests/wheel.sh demo=tests/demo.sh bare=tests/bare_root.sh \
-	abi=tests/abi/check.sh
+	abi=tests/abi/check.sh earlier=tests/earlier/run.sh
 $(foreach s,$(SCRIPTS),$(eval suite_$(subst =, = ",$(s)) $$(BUILD)"))
 suite_lint    = "$(MAKE) -s lint"
 # What suite-abi compares the libraries with.
 abi: lib models
 	@tests/abi/check.sh $(BUILD) write
-DEEP_SUITES = bare fake-deep host-deep nodes-deep storm-fake storm-host stream-storm keeper-crash keeper-deep python-asan asan-fake asan-unit lint model \
+DEEP_SUITES = earlier bare fake-deep host-deep nodes-deep storm-fake storm-host stream-storm keeper-crash keeper-deep python-asan asan-fake asan-unit lint model \
 	tsan tsan-relay fuzz valgrind python-host bench install streams-deep systemd wheel image packages prometheus abi $(if $(wildcard $(BUILD)/venv-fleet/ready),fleet)
 
 asan-programs:
@@ -279,6 +279,7 @@ $(foreach s,asan-unit asan-fake python-asan,$(eval suite_needs_$(s) = asan-progr
 $(foreach s,tsan tsan-relay,$(eval suite_needs_$(s) = tsan-programs))
 suite_needs_fuzz = fuzz-targets
 suite_needs_bench = $(BENCH_BIN)
+suite_needs_earlier = $(if $(PYTHON_READY),python-core)
 check-deep: | $(filter check,$(MAKECMDGOALS)) ## 10 to 16 minutes: sanitizers, fuzzing, storms, packages, lint
 	@mkdir -p $(BUILD); $(if $(filter check,$(MAKECMDGOALS)),,rm -f $(RESULTS); $(call SKIPPED,torch,models of PyTorch (make check-torch)); $(PYTHON_VENV))
 	@$(MAKE) check-deep-here
