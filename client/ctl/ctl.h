@@ -134,6 +134,12 @@ void pool_json_members(struct json *j, const struct gpushm_pool *p);
 void usage_json_members(struct json *j, const struct gpushm_usage *u);
 void status_json_members(struct json *j, const struct gpushm_status *s);
 
+/* ls.c, pools.c, status.c: the first cells of a buffer's row (name, pool, state and size), and
+ * those of a pool or a user; exact is as for output_size(). */
+void stat_cells(struct table *t, const struct gpushm_stat *s, bool exact);
+void pool_cells(struct table *t, const struct gpushm_pool *p, bool exact);
+void usage_cells(struct table *t, const struct gpushm_usage *u, bool exact);
+
 /* events.c: all facts about an event, without the object. */
 void event_json_members(struct json *j, const struct gpushm_logged_event *e);
 

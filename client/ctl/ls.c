@@ -25,7 +25,7 @@ static int by_name(const void *a, const void *b)
 	return d ? d : ((*x)->id > (*y)->id) - ((*x)->id < (*y)->id);
 }
 
-static void add_buffer(struct table *t, const struct ctl *ctl, const struct gpushm_stat *s)
+void stat_cells(struct table *t, const struct gpushm_stat *s, bool exact)
 {
 	char note[96] = "";
 
@@ -39,7 +39,12 @@ static void add_buffer(struct table *t, const struct ctl *ctl, const struct gpus
 	table_cell(t, TABLE_PLAIN, "%s", s->pool);
 	table_cell(t, stat_style(s), "%s%s%s", state_word(s->state), s->stream ? ", stream" : "",
 		   note);
-	table_cell(t, TABLE_PLAIN, "%s", ctl_size(ctl, s->bytes).text);
+	table_cell(t, TABLE_PLAIN, "%s", output_size(s->bytes, exact).text);
+}
+
+static void add_buffer(struct table *t, const struct ctl *ctl, const struct gpushm_stat *s)
+{
+	stat_cells(t, s, ctl->bytes);
 	table_cell(t, TABLE_PLAIN, "%u", s->arrays);
 	table_cell(t, TABLE_PLAIN, "%04o", s->mode);
 	table_cell(t, TABLE_PLAIN, "%s:%s", output_user(s->uid), output_group(s->gid));
@@ -160,11 +165,6 @@ static int print_arrays(const struct ctl *ctl, struct gpushm_stat *const *list, 
 	return r ? r : printed;
 }
 
-static bool is_asked(const char *word, const struct gpushm_stat *s)
-{
-	return !word || !strncmp(s->name, word, strlen(word)) || pattern_matches(word, s->name);
-}
-
 static int show(const struct ctl *ctl, const struct options *o, const char *word,
 		struct gpushm_stat **stats, size_t n_stats)
 {
@@ -176,7 +176,7 @@ static int show(const struct ctl *ctl, const struct options *o, const char *word
 	if (!list)
 		return ctl_error(CTL_FAILED, "out of memory");
 	for (size_t i = 0; i < n_stats; i++)
-		if (is_asked(word, stats[i]))
+		if (pattern_lists(word, stats[i]->name))
 			list[n++] = stats[i];
 	qsort(list, n, sizeof(struct gpushm_stat *), by_name);
 	if (o->names)
@@ -191,6 +191,7 @@ static int show(const struct ctl *ctl, const struct options *o, const char *word
 static int run(struct ctl *ctl, const void *options, size_t n_words, char **words)
 {
 	const struct options *o = options;
+	const char *word = n_words ? words[0] : NULL;
 	struct gpushm_stat **stats = NULL;
 	size_t n;
 	int r;
@@ -198,14 +199,10 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 	if (o->arrays && o->holders)
 		return ctl_error(CTL_USAGE, "ls: --arrays and --holders: choose one");
 	ctl->wide = o->wide;
-	r = n_words ? pattern_list(ctl->connection, words[0], o->holders ? GPUSHM_HOLDERS : 0,
-				   &stats, &n)
-		    : gpushm_list(ctl->connection, NULL, o->holders ? GPUSHM_HOLDERS : 0, &stats,
-				  &n);
-
+	r = pattern_list(ctl->connection, word, o->holders ? GPUSHM_HOLDERS : 0, &stats, &n);
 	if (r < 0)
 		return ctl_refused(r);
-	r = show(ctl, o, n_words ? words[0] : NULL, stats, n);
+	r = show(ctl, o, word, stats, n);
 	gpushm_free(stats);
 	return r;
 }

@@ -30,11 +30,19 @@ bool pattern_matches(const char *word, const char *name)
 	return fnmatch(word, name, 0) == 0;
 }
 
+bool pattern_lists(const char *word, const char *name)
+{
+	return !word || !strncmp(name, word, strlen(word)) || pattern_matches(word, name);
+}
+
 int pattern_list(struct gpushm *c, const char *word, uint32_t flags, struct gpushm_stat ***ret,
 		 size_t *ret_n)
 {
-	_cleanup_(free_ptr) char *prefix = strndup(word, strcspn(word, "*?[\\"));
+	_cleanup_(free_ptr) char *prefix = NULL;
 
+	if (!word)
+		return gpushm_list(c, NULL, flags, ret, ret_n);
+	prefix = strndup(word, strcspn(word, "*?[\\"));
 	if (!prefix)
 		return -ENOMEM;
 	return gpushm_list(c, prefix, flags, ret, ret_n);

@@ -19,6 +19,10 @@ bool pattern_is(const char *word);
 
 bool pattern_matches(const char *word, const char *name);
 
-/* As gpushm_list(), of at least the names that match; names that do not match may be among them. */
+/* Whether a list of those that the word means has the name: it may also be the start of it. NULL
+ * means all. */
+bool pattern_lists(const char *word, const char *name);
+
+/* As gpushm_list(), of at least the names that the word means; others may be among them. */
 int pattern_list(struct gpushm *c, const char *word, uint32_t flags, struct gpushm_stat ***ret,
 		 size_t *ret_n);

@@ -30,7 +30,7 @@ static void place_cell(struct table *t, const struct gpushm_pool *p)
 		table_cell(t, TABLE_PLAIN, "host");
 }
 
-static void note_cell(struct table *t, const struct ctl *ctl, const struct gpushm_pool *p)
+static void note_cell(struct table *t, const struct gpushm_pool *p, bool exact)
 {
 	if (p->failed)
 		table_cell(t, TABLE_BAD, "failed: %s", p->why);
@@ -38,9 +38,23 @@ static void note_cell(struct table *t, const struct ctl *ctl, const struct gpush
 		table_cell(t, TABLE_WARN, "you may not create buffers in it");
 	else if (p->suspect_bytes)
 		table_cell(t, TABLE_WARN, "%s%s held by processes that are ending",
-			   p->is_default ? "default; " : "", ctl_size(ctl, p->suspect_bytes).text);
+			   p->is_default ? "default; " : "",
+			   output_size(p->suspect_bytes, exact).text);
 	else
 		table_cell(t, TABLE_PLAIN, "%s", p->is_default ? "default" : "");
+}
+
+void pool_cells(struct table *t, const struct gpushm_pool *p, bool exact)
+{
+	table_cell(t, TABLE_PLAIN, "%s", p->name);
+	table_cell(t, TABLE_PLAIN, "%s", kind_word(p->kind));
+	place_cell(t, p);
+	table_cell(t, TABLE_PLAIN, "%u", p->buffers);
+	table_cell(t, TABLE_PLAIN, "%s", output_size(p->used_bytes, exact).text);
+	table_cell(t, TABLE_PLAIN, "%s", output_size(p->pending_bytes, exact).text);
+	table_cell(t, TABLE_PLAIN, "%s", output_size(p->bytes, exact).text);
+	table_cell(t, TABLE_PLAIN, "%s", output_size(p->max_buffer_bytes, exact).text);
+	note_cell(t, p, exact);
 }
 
 static int print_pools(const struct ctl *ctl, struct gpushm_pool *const *pools, size_t n)
@@ -48,19 +62,8 @@ static int print_pools(const struct ctl *ctl, struct gpushm_pool *const *pools, 
 	struct table *t =
 		table_new("POOL 5KIND 4PLACE 3>BUFFERS 6>USED 2>PENDING >SIZE 1>LARGEST |NOTE");
 
-	for (size_t i = 0; i < n; i++) {
-		const struct gpushm_pool *p = pools[i];
-
-		table_cell(t, TABLE_PLAIN, "%s", p->name);
-		table_cell(t, TABLE_PLAIN, "%s", kind_word(p->kind));
-		place_cell(t, p);
-		table_cell(t, TABLE_PLAIN, "%u", p->buffers);
-		table_cell(t, TABLE_PLAIN, "%s", ctl_size(ctl, p->used_bytes).text);
-		table_cell(t, TABLE_PLAIN, "%s", ctl_size(ctl, p->pending_bytes).text);
-		table_cell(t, TABLE_PLAIN, "%s", ctl_size(ctl, p->bytes).text);
-		table_cell(t, TABLE_PLAIN, "%s", ctl_size(ctl, p->max_buffer_bytes).text);
-		note_cell(t, ctl, p);
-	}
+	for (size_t i = 0; i < n; i++)
+		pool_cells(t, pools[i], ctl->bytes);
 	return ctl_print(ctl, t);
 }
 

@@ -85,12 +85,9 @@ static void print_refusals(const struct gpushm_status *s)
 
 static void print_daemon(const struct ctl *ctl, const struct gpushm_status *s)
 {
-	const char *style = ctl->colour ? table_styles[TABLE_BOLD] : "";
-	const char *end = ctl->colour ? table_style_end : "";
-	_cleanup_(free_ptr) char *software = output_escape(s->software, strlen(s->software));
-
-	printf("%s%s%s, pid %d, up %s, id %s\n", style, software ? software : "?", end, s->pid,
-	       output_age(s->uptime_ms * 1000000).text, daemon_id(s).text);
+	table_text(stdout, ctl->colour ? TABLE_COLOUR : 0, TABLE_BOLD, "%s", s->software);
+	printf(", pid %d, up %s, id %s\n", s->pid, output_age(s->uptime_ms * 1000000).text,
+	       daemon_id(s).text);
 	printf("%u %s, %u %s, %u %s, %u waiting for a name\n", OUTPUT_COUNT(s->buffers, "buffer"),
 	       OUTPUT_COUNT(s->leases, "lease"), OUTPUT_COUNT(s->peers, "connection"), s->waiting);
 	if (s->suspects)
@@ -116,24 +113,26 @@ static void count_cell(struct table *t, uint32_t used, uint32_t max)
 		table_cell(t, used >= max ? TABLE_BAD : TABLE_PLAIN, "%u of %u", used, max);
 }
 
+void usage_cells(struct table *t, const struct gpushm_usage *u, bool exact)
+{
+	table_cell(t, TABLE_PLAIN, "%s", output_user(u->uid));
+	if (u->bytes_max == UINT64_MAX)
+		table_cell(t, TABLE_PLAIN, "%s", output_size(u->bytes, exact).text);
+	else
+		table_cell(t, u->bytes >= u->bytes_max ? TABLE_BAD : TABLE_PLAIN, "%s of %s",
+			   output_size(u->bytes, exact).text,
+			   output_size(u->bytes_max, exact).text);
+	count_cell(t, u->buffers, u->buffers_max);
+	count_cell(t, u->leases, u->leases_max);
+	count_cell(t, u->peers, u->peers_max);
+}
+
 static int print_usages(const struct ctl *ctl, const struct gpushm_status *s)
 {
 	struct table *t = table_new("USER >BYTES >BUFFERS >LEASES >CONNECTIONS");
 
-	for (size_t i = 0; i < s->n_usage; i++) {
-		const struct gpushm_usage *u = s->usage[i];
-
-		table_cell(t, TABLE_PLAIN, "%s", output_user(u->uid));
-		if (u->bytes_max == UINT64_MAX)
-			table_cell(t, TABLE_PLAIN, "%s", ctl_size(ctl, u->bytes).text);
-		else
-			table_cell(t, u->bytes >= u->bytes_max ? TABLE_BAD : TABLE_PLAIN,
-				   "%s of %s", ctl_size(ctl, u->bytes).text,
-				   ctl_size(ctl, u->bytes_max).text);
-		count_cell(t, u->buffers, u->buffers_max);
-		count_cell(t, u->leases, u->leases_max);
-		count_cell(t, u->peers, u->peers_max);
-	}
+	for (size_t i = 0; i < s->n_usage; i++)
+		usage_cells(t, s->usage[i], ctl->bytes);
 	return ctl_print(ctl, t);
 }
 

@@ -61,10 +61,11 @@ struct table *table_free(struct table *t)
 	return NULL;
 }
 
-static bool add_cell(struct table *t, enum table_style style, const char *text, size_t len)
+/* Takes the text over, which is escaped; NULL: memory ran out. */
+static bool add_cell(struct table *t, enum table_style style, char *text)
 {
 	struct column *c = &t->columns[t->n_cells % t->n_columns];
-	_cleanup_(free_ptr) char *escaped = output_escape(text, len);
+	_cleanup_(free_ptr) char *escaped = text;
 	struct cell *grown = grow(t->cells, t->n_cells, sizeof(*grown));
 	size_t width;
 
@@ -81,18 +82,23 @@ static bool add_cell(struct table *t, enum table_style style, const char *text, 
 
 void table_cell(struct table *t, enum table_style style, const char *format, ...)
 {
-	_cleanup_(free_ptr) char *text = NULL;
 	va_list ap;
-	int n;
 
 	if (!t || t->failed)
 		return;
 	va_start(ap, format);
-	n = vasprintf(&text, format, ap);
+	t->failed = !add_cell(t, style, output_format(format, ap));
 	va_end(ap);
-	if (n < 0)
-		text = NULL;
-	t->failed = !text || !add_cell(t, style, text, (size_t)n);
+}
+
+static void add_title(struct table *t, const char *title, size_t len)
+{
+	char *text = strndup(title, len);
+
+	for (char *c = text; c && *c; c++)
+		if (*c == '_')
+			*c = ' ';
+	t->failed |= !add_cell(t, TABLE_BOLD, text);
 }
 
 /* Reads the marks before a title. */
@@ -122,7 +128,7 @@ struct table *table_new(const char *columns)
 	for (title = columns; *title; title += len + strspn(title + len, " ")) {
 		title = read_marks(title, &(struct column){ 0 });
 		len = strcspn(title, " ");
-		table_cell(t, TABLE_BOLD, "%.*s", (int)len, title);
+		add_title(t, title, len);
 	}
 	return take_ptr(t);
 }
@@ -148,22 +154,26 @@ static size_t terminal_columns(int fd)
 	return columns > 0 ? (size_t)columns : TERMINAL_DEFAULT;
 }
 
-/* Gives a column of names or of prose the width that the others leave, and at least `least`. */
-static void narrow(struct column *c, size_t total, size_t room, size_t least)
+/* Gives a column of names or of prose the width that the others leave, and at least `least`.
+ * Returns the total, with what the column has got. */
+static size_t narrow(struct column *c, size_t total, size_t room, size_t least)
 {
 	size_t others = total - needed_width(c) + SEPARATOR_LEN;
 	size_t width = room > others + least ? room - others : least;
 
 	if (c->width > width)
 		c->width = width;
+	return others + c->width;
 }
 
-/* Makes the table as narrow as the terminal, if it can. */
-static void fit(struct table *t, size_t terminal)
+void table_fit(struct table *t, size_t columns)
 {
-	size_t total = 0, room = terminal + SEPARATOR_LEN; /* the last one is not printed */
-	struct column *end = t->columns + t->n_columns;
+	size_t total = 0, room = columns + SEPARATOR_LEN; /* the last one is not printed */
+	struct column *end;
 
+	if (!t)
+		return;
+	end = t->columns + t->n_columns;
 	for (struct column *c = t->columns; c < end; c++)
 		total += needed_width(c);
 	for (unsigned rank = 1; total > room && rank <= 9; rank++)
@@ -173,10 +183,12 @@ static void fit(struct table *t, size_t terminal)
 				total -= needed_width(c);
 			}
 	for (struct column *c = t->columns; c < end; c++)
-		if (c->mark == '~')
-			narrow(c, total, room, SHORTENED_MIN);
+		if (c->hidden)
+			continue;
+		else if (c->mark == '~')
+			total = narrow(c, total, room, SHORTENED_MIN);
 		else if (c->mark == '|' && total <= room)
-			narrow(c, total, room, WRAPPED_MIN);
+			total = narrow(c, total, room, WRAPPED_MIN);
 }
 
 /* ---- printing ---- */
@@ -197,15 +209,33 @@ static char *cut_line(const struct column *c, const char **text)
 	return c->mark == '~' ? output_shorten(start, c->width) : strndup(start, len);
 }
 
+static void print_styled(FILE *out, unsigned flags, enum table_style style, const char *text)
+{
+	bool styled = flags & TABLE_COLOUR && style != TABLE_PLAIN;
+
+	fprintf(out, "%s%s%s", styled ? table_styles[style] : "", text,
+		styled ? table_style_end : "");
+}
+
+void table_text(FILE *out, unsigned flags, enum table_style style, const char *format, ...)
+{
+	_cleanup_(free_ptr) char *escaped = NULL;
+	va_list ap;
+
+	va_start(ap, format);
+	escaped = output_format(format, ap);
+	va_end(ap);
+	print_styled(out, flags, style, escaped ? escaped : "out of memory");
+}
+
 /* Prints one line of a row; texts[i] is what column i still has to show. False: out of memory. */
 static bool print_line(const struct table *t, const struct cell *row, const char **texts,
-		       bool colour, FILE *out)
+		       unsigned flags, FILE *out)
 {
 	size_t gap = 0; /* before the next text, so that no line ends in spaces */
 
 	for (size_t i = 0; i < t->n_columns; i++) {
 		const struct column *c = &t->columns[i];
-		bool styled = colour && row[i].style != TABLE_PLAIN;
 		_cleanup_(free_ptr) char *text = NULL;
 		size_t width, pad;
 
@@ -219,9 +249,8 @@ static bool print_line(const struct table *t, const struct cell *row, const char
 		if (c->mark == '>')
 			gap += pad;
 		if (*text) {
-			fprintf(out, "%*s%s%s%s", (int)gap, "",
-				styled ? table_styles[row[i].style] : "", text,
-				styled ? table_style_end : "");
+			fprintf(out, "%*s", (int)gap, "");
+			print_styled(out, flags, row[i].style, text);
 			gap = 0;
 		}
 		gap += SEPARATOR_LEN + (c->mark == '>' ? 0 : pad);
@@ -238,14 +267,14 @@ static bool has_more(const struct table *t, const char **texts)
 	return false;
 }
 
-static bool print_row(const struct table *t, const struct cell *row, bool colour, FILE *out)
+static bool print_row(const struct table *t, const struct cell *row, unsigned flags, FILE *out)
 {
 	const char *texts[COLUMNS_MAX];
 
 	for (size_t i = 0; i < t->n_columns; i++)
 		texts[i] = row[i].text;
 	do {
-		if (!print_line(t, row, texts, colour, out))
+		if (!print_line(t, row, texts, flags, out))
 			return false;
 	} while (has_more(t, texts));
 	return true;
@@ -256,9 +285,9 @@ int table_print(struct table *t, unsigned flags, FILE *out)
 	bool good = t && !t->failed;
 
 	if (good && !(flags & TABLE_WIDE) && isatty(fileno(out)))
-		fit(t, terminal_columns(fileno(out)));
+		table_fit(t, terminal_columns(fileno(out)));
 	for (size_t i = 0; good && i + t->n_columns <= t->n_cells; i += t->n_columns)
-		good = print_row(t, t->cells + i, flags & TABLE_COLOUR, out);
+		good = print_row(t, t->cells + i, flags, out);
 	table_free(t);
 	return good ? 0 : -ENOMEM;
 }

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
 enum table_style {
@@ -20,10 +20,10 @@ enum table_style {
 
 struct table;
 
-/* columns: titles separated by spaces. Before a title a digit says that the column may be left out,
- * 1 first; then '>' aligns it to the right, '~' lets its text be shortened, or '|' lets it wrap, in
- * one column of the table. "": two columns without titles, of which the second wraps. Without
- * memory it returns NULL, which the other functions accept. */
+/* columns: titles separated by spaces; '_' in one is a space. Before a title a digit says that the
+ * column may be left out, 1 first; then '>' aligns it to the right, '~' lets its text be shortened,
+ * or '|' lets it wrap, in one column of the table. "": two columns without titles, of which the
+ * second wraps. Without memory it returns NULL, which the other functions accept. */
 struct table *table_new(const char *columns);
 struct table *table_free(struct table *t);
 
@@ -39,8 +39,15 @@ enum table_flags {
 	TABLE_WIDE = 2, /* everything, however short the terminal's lines are */
 };
 
+/* Makes the table as narrow as that, if it can; table_print() does it for a terminal. */
+void table_fit(struct table *t, size_t columns);
+
 /* Prints and frees the table. 0, or -ENOMEM: memory ran out here or before. */
 int table_print(struct table *t, unsigned flags, FILE *out);
+
+/* Prints text, escaped, in a style; of the flags, only TABLE_COLOUR counts. */
+void table_text(FILE *out, unsigned flags, enum table_style style, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
 
 /* The escape sequence that begins a style; table_style_end ends it. */
 extern const char *const table_styles[];
