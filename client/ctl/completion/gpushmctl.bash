@@ -98,11 +98,11 @@ _gpushmctl() {
 
 	case $prev in
 	--view)
-		_gpushmctl_lines $'buffers\nprocesses\nusers\npools\nevents' "$cur"
+		_gpushmctl_lines $'buffers\nprocesses\nusers\npools' "$cur"
 		return
 		;;
 	--sort)
-		_gpushmctl_lines $'size\nrate\nholders\nname\nage\nuser' "$cur"
+		_gpushmctl_lines $'size\nrate' "$cur"
 		return
 		;;
 	-s | --socket | --from | --sha256 | --token-file | --cacert | --cert | --key | -o | --out)
@@ -195,7 +195,7 @@ _gpushmctl() {
 		events) options="--since --user --type --once --count --timeout" ;;
 		hold) options="--write --timeout" ;;
 		rm | mv) options="--force" ;;
-		top) options="--once --delay --count --view --sort --reverse --user --wide" ;;
+		top) options="--once --delay --count --view --sort --user --wide" ;;
 		"") options="--version" ;;
 		*) options="" ;;
 		esac

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What `gpushmctl top` shows: the buffers, processes, users and pools of a sample, how fast they
- * change since the sample before, and the rows that a user has chosen of them, in order.
+ * What `gpushmctl top` shows: the buffers, processes, users and pools of a sample that a user has
+ * chosen, in order, and how fast they change since the sample before.
  */
 #pragma once
 
@@ -10,14 +10,16 @@
 
 #include <stdbool.h>
 
-enum top_view { TOP_BUFFERS, TOP_PROCESSES, TOP_USERS, TOP_POOLS, TOP_EVENTS, TOP_VIEWS };
-enum top_sort { TOP_SIZE, TOP_RATE, TOP_HOLDERS, TOP_NAME, TOP_AGE, TOP_USER, TOP_SORTS };
+enum top_view { TOP_BUFFERS, TOP_PROCESSES, TOP_USERS, TOP_POOLS, TOP_VIEWS };
+enum top_sort { TOP_SIZE, TOP_RATE };
 
-/* Rates are a second's; NAN: not known, because there is no sample before, or not of this daemon.
- */
-struct top_buffer {
-	const struct gpushm_stat *stat; /* borrowed from the sample */
-	double opens;
+/* Which rows, in which order. */
+struct choice {
+	enum top_view view;
+	enum top_sort sort;
+	const char *word; /* as for ls; of buffers and events; NULL: all */
+	bool by_user;
+	uid_t user; /* if by_user */
 };
 
 /* A process that holds buffers which this user may see the holders of. */
@@ -31,52 +33,40 @@ struct top_process {
 	uint64_t since_ns; /* CLOCK_REALTIME, of the oldest lease */
 };
 
-struct top_user {
-	const struct gpushm_usage *usage; /* borrowed */
-	double bytes;
+struct top_row {
+	/* That of the row's view; borrowed from the sample or the model. */
+	union {
+		const struct gpushm_stat *buffer;
+		const struct top_process *process;
+		const struct gpushm_usage *user;
+		const struct gpushm_pool *pool;
+	};
+	const char *name; /* borrowed; "" for a user */
+	uint64_t bytes;
+	double rate; /* a second: opens of a buffer, bytes of a user or pool; NAN: not known */
+	size_t at;   /* its place in the sample */
 };
 
-struct top_pool {
-	const struct gpushm_pool *pool; /* borrowed */
-	double bytes;
+struct top_list {
+	struct top_row *rows; /* owned */
+	size_t n, all;	      /* all: also those that are not chosen */
 };
 
+/* Rates are NAN if there is no sample before, or not of this daemon. */
 struct model {
 	const struct sample *sample; /* borrowed */
 	double seconds;		     /* since the sample before */
 	double requests, refused, creates, opens;
-	double cpu; /* the daemon's, in percent of one core */
-	/* Owned arrays. */
-	struct top_buffer *buffers;
-	struct top_process *processes;
-	struct top_user *users;
-	struct top_pool *pools;
-	const struct gpushm_logged_event **events; /* the events are borrowed; the oldest first */
-	size_t n[TOP_VIEWS];
+	double cpu;		       /* the daemon's, in percent of one core */
+	struct top_process *processes; /* owned */
+	struct top_list lists[TOP_VIEWS];
 };
 
-/* before: NULL for none. The samples and events are borrowed; before only during the call. 0 or
+/* before: NULL for none; it is needed only during the call. The other sample is borrowed. 0 or
  * -ENOMEM. */
-int model_make(const struct sample *before, const struct sample *now, const struct history *events,
+int model_make(const struct sample *before, const struct sample *now, const struct choice *c,
 	       struct model *ret);
 void model_done(struct model *m);
 
-/* Which rows, in which order. */
-struct choice {
-	enum top_view view;
-	enum top_sort sort;
-	bool reversed;
-	const char *word;   /* of the command line, as for ls, for buffers and events; NULL: all */
-	const char *filter; /* a part of the name, or a pattern; "": all */
-	bool by_user;
-	uid_t user; /* if by_user */
-};
-
-/* Indexes into the model's array of that view. */
-struct rows {
-	size_t *at; /* owned */
-	size_t n;
-};
-
-/* 0 or -ENOMEM. */
-int model_choose(const struct model *m, const struct choice *c, struct rows *ret);
+/* Puts the rows into this order. */
+void model_sort(struct model *m, enum top_sort sort);

@@ -10,7 +10,8 @@ int screen_check(void)
 				     "screen; use --once or --json");
 }
 
-int screen_run(struct ctl *ctl, struct state *s, uint64_t count, struct sample *first)
+int screen_run(struct ctl *ctl, struct state *s, uint64_t delay_ms, uint64_t count,
+	       struct sample *first)
 {
 	sample_free(first);
 	return screen_check();

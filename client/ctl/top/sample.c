@@ -8,6 +8,7 @@
 #include "client/ctl/pattern.h"
 #include "client/gpushm_metrics.h"
 #include "proto/base/clock.h"
+#include "proto/base/grow.h"
 #include "proto/base/own.h"
 
 #include <inttypes.h>
@@ -32,7 +33,9 @@ struct sample *sample_free(struct sample *s)
 		gpushm_free(s->status);
 		gpushm_free(s->buffers);
 		gpushm_free(s->pools);
-		history_done(&s->events);
+		for (size_t i = 0; i < s->n_events; i++)
+			gpushm_free(s->events[i]);
+		free(s->events);
 	}
 	free(s);
 	return NULL;
@@ -108,9 +111,23 @@ static int take_counts(struct gpushm *c, struct sample *s)
 	return 0;
 }
 
-static int take_events(struct gpushm *c, struct sample *s)
+/* The list takes the batch over. */
+static int add_events(struct sample *s, struct gpushm_events *batch)
 {
-	struct gpushm_events_options o = { sizeof(o), s->last_event, 0, EVENT_TYPES };
+	struct gpushm_events **grown = grow(s->events, s->n_events, sizeof(struct gpushm_events *));
+
+	if (!grown) {
+		gpushm_free(batch);
+		return -ENOMEM;
+	}
+	s->events = grown;
+	s->events[s->n_events++] = batch;
+	return 0;
+}
+
+static int take_events(struct gpushm *c, uint64_t *after, struct sample *s)
+{
+	struct gpushm_events_options o = { sizeof(o), *after, 0, EVENT_TYPES };
 	int r = 0;
 
 	for (bool more = true; r == 0 && more;) {
@@ -119,14 +136,14 @@ static int take_events(struct gpushm *c, struct sample *s)
 		r = gpushm_events(c, &o, &batch);
 		if (r < 0)
 			return r;
-		o.after = s->last_event = batch->last;
+		o.after = *after = batch->last;
 		more = batch->more;
-		r = history_add(&s->events, batch);
+		r = add_events(s, batch);
 	}
 	return r;
 }
 
-int sample_take(struct gpushm *c, const char *word, uint64_t after, struct sample **ret)
+int sample_take(struct gpushm *c, const char *word, uint64_t *after, struct sample **ret)
 {
 	_cleanup_(free_sample) struct sample *s = calloc(1, sizeof(*s));
 	uint64_t begun = clock_monotonic_ns();
@@ -138,12 +155,11 @@ int sample_take(struct gpushm *c, const char *word, uint64_t after, struct sampl
 	if (r == 0)
 		r = gpushm_pools(c, &s->pools, &s->n_pools);
 	if (r == 0)
-		r = pattern_list(c, word ? word : "", GPUSHM_HOLDERS, &s->buffers, &s->n_buffers);
-	s->last_event = after;
+		r = pattern_list(c, word, GPUSHM_HOLDERS, &s->buffers, &s->n_buffers);
 	if (r == 0)
 		r = take_counts(c, s);
-	if (r == 0)
-		r = take_events(c, s);
+	if (r == 0 && after)
+		r = take_events(c, after, s);
 	if (r < 0)
 		return r;
 	s->taken_ns = clock_monotonic_ns();

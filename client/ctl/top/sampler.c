@@ -19,14 +19,13 @@ struct sampler {
 	pthread_mutex_t lock; /* of all that follows, except what is said to be the thread's */
 	pthread_cond_t wake;
 	uint64_t delay_ms, next_ms, asked_ms; /* CLOCK_MONOTONIC; asked_ms: 0 between samples */
-	bool paused, stop;
+	bool stop;
 	struct sample *fresh; /* owned */
 	char error[512];
 	int fd; /* owned */
 
 	struct gpushm *connection; /* owned, and the thread's; or NULL */
 	const char *socket, *word;
-	uint64_t last_event;
 };
 
 static int take(struct sampler *s, struct sample **ret)
@@ -34,25 +33,19 @@ static int take(struct sampler *s, struct sample **ret)
 	int r = s->connection ? 0 : gpushm_connect(s->socket, &s->connection);
 
 	if (r == 0)
-		r = sample_take(s->connection, s->word, s->last_event, ret);
+		r = sample_take(s->connection, s->word, NULL, ret);
 	if (r < 0 && r != -ENOMEM)
 		s->connection = gpushm_disconnect(s->connection);
-	if (r == 0)
-		s->last_event = (*ret)->last_event;
 	return r;
 }
 
 static void wait_until_due(struct sampler *s)
 {
-	while (!s->stop && (s->paused || clock_monotonic_ms() < s->next_ms)) {
-		struct timespec until = { .tv_sec = (time_t)(s->next_ms / 1000),
-					  .tv_nsec = (long)(s->next_ms % 1000) * 1000000 };
+	struct timespec until = { .tv_sec = (time_t)(s->next_ms / 1000),
+				  .tv_nsec = (long)(s->next_ms % 1000) * 1000000 };
 
-		if (s->paused)
-			pthread_cond_wait(&s->wake, &s->lock);
-		else
-			pthread_cond_timedwait(&s->wake, &s->lock, &until);
-	}
+	while (!s->stop && clock_monotonic_ms() < s->next_ms)
+		pthread_cond_timedwait(&s->wake, &s->lock, &until);
 }
 
 static void keep(struct sampler *s, int r, struct sample *fresh)
@@ -64,9 +57,6 @@ static void keep(struct sampler *s, int r, struct sample *fresh)
 			    : now + (s->delay_ms < RETRY_MS ? s->delay_ms : RETRY_MS);
 	s->asked_ms = 0;
 	if (r == 0) {
-		/* Nobody has seen the events of the sample before. */
-		if (s->fresh)
-			history_prepend(&fresh->events, &s->fresh->events);
 		sample_free(s->fresh);
 		s->fresh = fresh;
 	}
@@ -119,7 +109,7 @@ static void free_all(struct sampler *s)
 }
 
 int sampler_new(struct gpushm *connection, const char *socket, const char *word, uint64_t delay_ms,
-		uint64_t after, struct sampler **ret)
+		struct sampler **ret)
 {
 	struct sampler *s = calloc(1, sizeof(*s));
 	int r;
@@ -131,7 +121,6 @@ int sampler_new(struct gpushm *connection, const char *socket, const char *word,
 	*s = (struct sampler){ .connection = connection,
 			       .socket = socket,
 			       .word = word,
-			       .last_event = after,
 			       .delay_ms = delay_ms,
 			       .next_ms = clock_monotonic_ms() + delay_ms,
 			       .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
@@ -163,18 +152,6 @@ struct sample *sampler_take(struct sampler *s, char *error, size_t size, uint64_
 		n = 0; /* it was not readable */
 	pthread_mutex_unlock(&s->lock);
 	return fresh;
-}
-
-void sampler_set(struct sampler *s, uint64_t delay_ms, bool paused)
-{
-	pthread_mutex_lock(&s->lock);
-	if (s->delay_ms != delay_ms || s->paused != paused) {
-		s->next_ms = clock_monotonic_ms() + (s->paused && !paused ? 0 : delay_ms);
-		s->delay_ms = delay_ms;
-		s->paused = paused;
-		pthread_cond_signal(&s->wake);
-	}
-	pthread_mutex_unlock(&s->lock);
 }
 
 struct sampler *sampler_free(struct sampler *s)

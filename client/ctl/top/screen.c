@@ -26,6 +26,7 @@
 #define LIBRARY "libncursesw.so.6"
 #define SILENT_MS 2000u /* without a reply for so long, the screen says so */
 #define TICK_MS 500
+#define CTRL_L 0x0c /* draw everything again */
 
 /* The functions of ncurses that are used. */
 /* clang-format off */
@@ -79,10 +80,8 @@ struct screen {
 	size_t page;  /* rows of the list that are visible */
 	bool hung_up; /* the terminal has gone */
 
-	struct sample *sample; /* owned; the model borrows it, and the events */
-	struct history events; /* owned */
+	struct sample *sample; /* owned; the model borrows it */
 	struct model model;
-	struct rows rows;
 };
 
 /* ---- the terminal ---- */
@@ -137,6 +136,7 @@ static int open_terminal(struct screen *s)
 	curses.noecho();
 	curses.nonl();
 	curses.set_escdelay(25);
+	curses.curs_set(0);
 	curses.keypad(s->window, true);
 	curses.nodelay(s->window, true);
 	if (s->ctl->colour && curses.has_colors())
@@ -155,72 +155,83 @@ static void close_terminal(struct screen *s)
 	}
 }
 
-static void set_style(const struct screen *s, enum table_style style, bool marked)
+static void set_style(const struct screen *s, enum table_style style)
 {
 	static const attr_t plain[] = {
 		[TABLE_PLAIN] = A_NORMAL, [TABLE_BOLD] = A_BOLD, [TABLE_GOOD] = A_NORMAL,
 		[TABLE_WARN] = A_BOLD,	  [TABLE_BAD] = A_BOLD,	 [TABLE_DIM] = A_DIM
 	};
-	bool coloured = s->ctl->colour && style >= TABLE_GOOD && style <= TABLE_BAD && !marked;
+	bool coloured = s->ctl->colour && style >= TABLE_GOOD && style <= TABLE_BAD;
 
-	curses.wattr_set(s->window, marked ? A_REVERSE : plain[style],
-			 (short)(coloured ? (int)style : 0), NULL);
+	curses.wattr_set(s->window, plain[style], (short)(coloured ? (int)style : 0), NULL);
 }
 
-static void draw_line(const struct screen *s, const struct line *l, int row)
+/* The style that an escape sequence of table.h begins; returns what follows the sequence. */
+static const char *read_style(const char *text, enum table_style *ret)
 {
-	const char *text = l->text;
+	*ret = TABLE_PLAIN;
+	for (enum table_style i = TABLE_BOLD; i <= TABLE_DIM; i++)
+		if (!strncmp(text, table_styles[i], strlen(table_styles[i])))
+			*ret = i;
+	return text + strcspn(text, "m") + 1;
+}
 
-	curses.wmove(s->window, row, 0);
-	for (size_t i = 0; i < l->n_runs; i++) {
-		set_style(s, l->runs[i].style, l->marked);
-		curses.waddnstr(s->window, text, (int)l->runs[i].len);
-		text += l->runs[i].len;
+/* Draws what fits of a line; returns its end. */
+static const char *draw_line(const struct screen *s, const char *text)
+{
+	size_t left = (size_t)s->columns, len;
+
+	for (; *text && *text != '\n'; text += len) {
+		_cleanup_(free_ptr) char *run = NULL, *shown = NULL;
+		enum table_style style;
+
+		if (*text == '\033') {
+			text = read_style(text, &style);
+			set_style(s, style);
+		}
+		len = strcspn(text, "\033\n");
+		run = strndup(text, len);
+		shown = run && left ? output_cut(run, left) : NULL;
+		if (!shown)
+			continue;
+		curses.waddnstr(s->window, shown, -1);
+		left -= output_columns(shown);
 	}
+	return text;
 }
 
-static void draw(struct screen *s)
+static int draw(struct screen *s)
 {
-	enum top_mode mode = s->state->mode;
-	bool prompt = mode == TOP_FILTER || mode == TOP_ASK_USER || mode == TOP_ASK_DELAY;
-	struct page page;
+	_cleanup_(free_ptr) char *text = NULL;
+	const char *at;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
 
-	page_init(&page, (size_t)s->columns);
-	s->page = view_screen(&s->model, &s->rows, s->state, (size_t)s->lines, &page);
-	set_style(s, TABLE_PLAIN, false);
+	if (!out)
+		return -ENOMEM;
+	s->page = view_screen(&s->model, s->state, (size_t)s->lines, (size_t)s->columns, out);
+	if (fclose(out) != 0)
+		return -ENOMEM;
+	set_style(s, TABLE_PLAIN);
 	curses.werase(s->window);
-	for (size_t i = 0; i < page.n; i++)
-		draw_line(s, &page.lines[i], (int)i);
-	if (page.n && prompt) {
-		int end = (int)page.lines[page.n - 1].columns;
-
-		curses.wmove(s->window, s->lines - 1, end < s->columns ? end : s->columns - 1);
+	at = text;
+	for (int row = 0; row < s->lines && *at; row++) {
+		curses.wmove(s->window, row, 0);
+		at = draw_line(s, at);
+		at += *at == '\n';
 	}
-	curses.curs_set(prompt);
 	curses.wrefresh(s->window);
-	page_done(&page);
+	return 0;
 }
 
 /* ---- events ---- */
-
-static int choose(struct screen *s)
-{
-	struct rows rows;
-
-	if (model_choose(&s->model, &s->state->choice, &rows) < 0)
-		return -ENOMEM;
-	free(s->rows.at);
-	s->rows = rows;
-	return 0;
-}
 
 /* Makes the sample the one that is shown. */
 static int show(struct screen *s, struct sample *fresh)
 {
 	struct model m;
 
-	if (history_move(&s->events, &fresh->events) < 0 ||
-	    model_make(s->sample, fresh, &s->events, &m) < 0) {
+	if (model_make(s->sample, fresh, &s->state->choice, &m) < 0) {
 		sample_free(fresh);
 		return -ENOMEM;
 	}
@@ -228,7 +239,7 @@ static int show(struct screen *s, struct sample *fresh)
 	sample_free(s->sample);
 	s->sample = fresh;
 	s->model = m;
-	return choose(s);
+	return 0;
 }
 
 /* Returns how many samples came. */
@@ -252,55 +263,29 @@ static uint32_t translate(int result, wint_t key)
 		uint32_t key;
 	} keys[] = {
 		{ KEY_UP, TOP_KEY_UP },		{ KEY_DOWN, TOP_KEY_DOWN },
-		{ KEY_LEFT, TOP_KEY_LEFT },	{ KEY_RIGHT, TOP_KEY_RIGHT },
 		{ KEY_PPAGE, TOP_KEY_PAGE_UP }, { KEY_NPAGE, TOP_KEY_PAGE_DOWN },
 		{ KEY_HOME, TOP_KEY_HOME },	{ KEY_END, TOP_KEY_END },
-		{ KEY_ENTER, TOP_KEY_ENTER },	{ KEY_BACKSPACE, TOP_KEY_BACKSPACE },
-		{ KEY_BTAB, TOP_KEY_BACK_TAB }, { KEY_F(1), TOP_KEY_F1 },
-		{ KEY_F(10), TOP_KEY_F10 },
+		{ KEY_BTAB, TOP_KEY_BACK_TAB },
 	};
 
-	if (result == KEY_CODE_YES) {
-		for (size_t i = 0; i < array_size(keys); i++)
-			if (keys[i].curses == key)
-				return keys[i].key;
-		return 0;
-	}
-	switch (key) {
-	case '\r':
-	case '\n':
-		return TOP_KEY_ENTER;
-	case '\t':
-		return TOP_KEY_TAB;
-	case 0x1b:
-		return TOP_KEY_ESCAPE;
-	case 0x7f:
-	case '\b':
-		return TOP_KEY_BACKSPACE;
-	case 0x0c: /* Ctrl-L */
-		return TOP_KEY_REDRAW;
-	default:
+	if (result != KEY_CODE_YES)
 		return (uint32_t)key;
-	}
+	for (size_t i = 0; i < array_size(keys); i++)
+		if (keys[i].curses == key)
+			return keys[i].key;
+	return 0;
 }
 
-static int on_keys(struct screen *s)
+static void on_keys(struct screen *s)
 {
 	wint_t typed;
-	int result, r = 0;
+	int result;
 
-	while (r == 0 && (result = curses.wget_wch(s->window, &typed)) != ERR) {
-		uint32_t key = translate(result, typed);
-
-		if (key == TOP_KEY_REDRAW)
+	while ((result = curses.wget_wch(s->window, &typed)) != ERR) {
+		if (result != KEY_CODE_YES && typed == CTRL_L)
 			curses.clearok(s->window, true);
-		if (key) {
-			state_key(s->state, key, &s->model, &s->rows, s->page);
-			r = choose(s);
-		}
+		state_key(s->state, translate(result, typed), &s->model, s->page);
 	}
-	sampler_set(s->sampler, s->state->delay_ms, s->state->paused);
-	return r;
 }
 
 /* Ctrl-Z: gives the terminal back, stops, and draws everything again when it goes on. */
@@ -340,7 +325,7 @@ static int wait_and_handle(struct screen *s, uint64_t *shown)
 		on_signal(s);
 	r = on_sample(s, shown);
 	if (r == 0 && fds[0].revents & POLLIN)
-		r = on_keys(s);
+		on_keys(s);
 	s->hung_up = fds[0].revents & (POLLHUP | POLLERR | POLLNVAL);
 	return r;
 }
@@ -368,10 +353,11 @@ static int loop(struct screen *s, uint64_t count)
 	int r = 0;
 
 	while (r == 0 && !s->state->quit && !s->ended_by && !s->hung_up) {
-		draw(s);
+		r = draw(s);
 		if (count && shown >= count)
 			break;
-		r = wait_and_handle(s, &shown);
+		if (r == 0)
+			r = wait_and_handle(s, &shown);
 	}
 	return r;
 }
@@ -381,14 +367,11 @@ static void end(struct screen *s)
 	sampler_free(s->sampler);
 	model_done(&s->model);
 	sample_free(s->sample);
-	history_done(&s->events);
-	free(s->rows.at);
 	close_fd(&s->signals);
 }
 
-static int run(struct screen *s, uint64_t count, struct sample *first)
+static int run(struct screen *s, uint64_t delay_ms, uint64_t count, struct sample *first)
 {
-	uint64_t last_event = first->last_event;
 	int r = show(s, first), code;
 
 	if (r == 0)
@@ -396,7 +379,7 @@ static int run(struct screen *s, uint64_t count, struct sample *first)
 	/* A thread has the signal mask of its maker. */
 	if (r == 0)
 		r = sampler_new(take_ptr(s->ctl->connection), s->ctl->socket, s->state->choice.word,
-				s->state->delay_ms, last_event, &s->sampler);
+				delay_ms, &s->sampler);
 	if (r < 0)
 		return ctl_error(CTL_FAILED, "top: %s", strerror(-r));
 	code = open_terminal(s);
@@ -407,13 +390,14 @@ static int run(struct screen *s, uint64_t count, struct sample *first)
 	return r < 0 ? ctl_error(CTL_FAILED, "top: %s", strerror(-r)) : CTL_OK;
 }
 
-int screen_run(struct ctl *ctl, struct state *state, uint64_t count, struct sample *first)
+int screen_run(struct ctl *ctl, struct state *state, uint64_t delay_ms, uint64_t count,
+	       struct sample *first)
 {
 	struct screen s = { .ctl = ctl, .state = state, .signals = -1 };
 	int code;
 
 	sigprocmask(SIG_SETMASK, NULL, &s.before);
-	code = run(&s, count, first);
+	code = run(&s, delay_ms, count, first);
 	end(&s);
 	if (s.ended_by)
 		raise(s.ended_by); /* it is blocked until here */

@@ -4,23 +4,24 @@
  * change: on a screen, once as text, or as a line of JSON for each sample.
  */
 #include "client/ctl/ctl.h"
-#include "client/ctl/top/columns.h"
+#include "client/ctl/pattern.h"
 #include "client/ctl/top/screen.h"
 #include "client/ctl/top/view.h"
-#include "client/ctl/transfer.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
 #include <math.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/ioctl.h>
 
-#define VIEWS "buffers|processes|users|pools|events"
-#define SORTS "size|rate|holders|name|age|user"
+#define VIEWS "buffers|processes|users|pools"
+#define SORTS "size|rate"
+#define DELAY_MIN_MS 100u
+#define DELAY_MAX_MS 3600000u
+#define EVENTS_MAX 500u /* of a line of JSON; before the first look there may be many */
 
 struct options {
-	bool once, reverse, wide;
+	bool once, wide;
 	uint64_t delay, count;
 	const char *view, *sort, *user;
 };
@@ -55,27 +56,15 @@ static void daemon_json(struct json *j, const struct model *m)
 	json_close(j, '}');
 }
 
-static void pool_json(struct json *j, const struct model *m, size_t at)
+static void buffer_json(struct json *j, const struct top_row *row)
 {
-	pool_json_members(j, m->pools[at].pool);
-	rate_json(j, "bytes_per_second", m->pools[at].bytes);
+	stat_json_members(j, row->buffer, true);
+	rate_json(j, "opens_per_second", row->rate);
 }
 
-static void user_json(struct json *j, const struct model *m, size_t at)
+static void process_json(struct json *j, const struct top_row *row)
 {
-	usage_json_members(j, m->users[at].usage);
-	rate_json(j, "bytes_per_second", m->users[at].bytes);
-}
-
-static void buffer_json(struct json *j, const struct model *m, size_t at)
-{
-	stat_json_members(j, m->buffers[at].stat, true);
-	rate_json(j, "opens_per_second", m->buffers[at].opens);
-}
-
-static void process_json(struct json *j, const struct model *m, size_t at)
-{
-	const struct top_process *p = &m->processes[at];
+	const struct top_process *p = row->process;
 
 	json_int(j, "pid", p->pid);
 	json_uint(j, "uid", p->uid);
@@ -88,74 +77,69 @@ static void process_json(struct json *j, const struct model *m, size_t at)
 	json_time(j, "since", p->since_ns);
 }
 
-static void event_json(struct json *j, const struct model *m, size_t at)
+static void user_json(struct json *j, const struct top_row *row)
 {
-	event_json_members(j, m->events[at]);
+	usage_json_members(j, row->user);
+	rate_json(j, "bytes_per_second", row->rate);
 }
 
-static int rows_json(struct json *j, const struct model *m, const struct choice *c,
-		     enum top_view view, const char *key,
-		     void (*row)(struct json *j, const struct model *m, size_t at))
+static void pool_json(struct json *j, const struct top_row *row)
 {
-	struct choice own = *c;
-	struct rows rows;
+	pool_json_members(j, row->pool);
+	rate_json(j, "bytes_per_second", row->rate);
+}
 
-	own.view = view;
-	if (model_choose(m, &own, &rows) < 0)
-		return -ENOMEM;
+static void rows_json(struct json *j, const struct model *m, enum top_view view, const char *key,
+		      void (*members)(struct json *j, const struct top_row *row))
+{
 	json_open(j, key, '[');
-	for (size_t i = 0; i < rows.n; i++) {
+	for (size_t i = 0; i < m->lists[view].n; i++) {
 		json_open(j, NULL, '{');
-		row(j, m, rows.at[i]);
+		members(j, &m->lists[view].rows[i]);
 		json_close(j, '}');
 	}
 	json_close(j, ']');
-	free(rows.at);
-	return 0;
 }
 
-static int print_json(struct json *j, const struct model *m, const struct choice *c)
+/* What no process did, is its owner's. */
+static bool is_chosen(const struct choice *c, const struct gpushm_logged_event *e)
 {
-	int r;
+	uid_t uid = e->uid == (uid_t)-1 ? e->owner : e->uid;
 
+	return (!c->by_user || uid == c->user) &&
+	       pattern_lists(c->word, *e->name ? e->name : e->pool);
+}
+
+/* The newest first. */
+static void events_json(struct json *j, const struct sample *s, const struct choice *c)
+{
+	size_t n = 0;
+
+	json_open(j, "events", '[');
+	for (size_t i = s->n_events; i-- > 0;)
+		for (size_t k = s->events[i]->n_events; k-- > 0 && n < EVENTS_MAX;) {
+			const struct gpushm_logged_event *e = s->events[i]->events[k];
+
+			if (!is_chosen(c, e))
+				continue;
+			json_open(j, NULL, '{');
+			event_json_members(j, e);
+			json_close(j, '}');
+			n++;
+		}
+	json_close(j, ']');
+}
+
+static void print_json(struct json *j, const struct model *m, const struct choice *c)
+{
 	json_open(j, NULL, '{');
 	daemon_json(j, m);
-	r = rows_json(j, m, c, TOP_POOLS, "pools", pool_json);
-	r |= rows_json(j, m, c, TOP_USERS, "users", user_json);
-	r |= rows_json(j, m, c, TOP_PROCESSES, "processes", process_json);
-	r |= rows_json(j, m, c, TOP_EVENTS, "events", event_json);
-	r |= rows_json(j, m, c, TOP_BUFFERS, "buffers", buffer_json);
+	rows_json(j, m, TOP_POOLS, "pools", pool_json);
+	rows_json(j, m, TOP_USERS, "users", user_json);
+	rows_json(j, m, TOP_PROCESSES, "processes", process_json);
+	events_json(j, m->sample, c);
+	rows_json(j, m, TOP_BUFFERS, "buffers", buffer_json);
 	json_close(j, '}');
-	return r;
-}
-
-/* ---- text ---- */
-
-static size_t line_width(const struct ctl *ctl)
-{
-	struct winsize w;
-
-	if (ctl->wide || !isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) < 0)
-		return 0;
-	return w.ws_col;
-}
-
-static int print_text(const struct ctl *ctl, const struct model *m, const struct state *s)
-{
-	struct page page;
-	struct rows rows;
-	int r = model_choose(m, &s->choice, &rows);
-
-	if (r < 0)
-		return r;
-	page_init(&page, line_width(ctl));
-	view_once(m, &rows, s, &page);
-	free(rows.at);
-	r = page.failed ? -ENOMEM : 0;
-	if (r == 0)
-		page_print(&page, ctl->colour, stdout);
-	page_done(&page);
-	return r;
 }
 
 /* ---- one sample after the other ---- */
@@ -174,14 +158,15 @@ static int flush(void)
 static int print(struct ctl *ctl, const struct sample *before, const struct sample *now,
 		 const struct state *s)
 {
+	unsigned flags = (ctl->colour ? TABLE_COLOUR : 0) | (ctl->wide ? TABLE_WIDE : 0);
 	struct json j;
 	struct model m;
-	int r = model_make(before, now, &now->events, &m);
+	int r = model_make(before, now, &s->choice, &m);
 
 	if (r == 0 && ctl_json(ctl, &j))
-		r = print_json(&j, &m, &s->choice);
+		print_json(&j, &m, &s->choice);
 	else if (r == 0)
-		r = print_text(ctl, &m, s);
+		r = view_once(&m, s, flags, stdout);
 	model_done(&m);
 	return r < 0 ? ctl_error(CTL_FAILED, "out of memory") : flush();
 }
@@ -195,33 +180,23 @@ static void sleep_until_due(const struct sample *last, uint64_t period)
 		poll(NULL, 0, (int)(due - now));
 }
 
-static int next_sample(struct ctl *ctl, const struct state *s, struct sample **before,
-		       struct sample **now)
+/* Rates need two samples: the first one is not printed, unless it is the only one. So the events
+ * before it are those of the second one. */
+static int print_samples(struct ctl *ctl, const struct state *s, const struct options *o)
 {
-	uint64_t after = (*now)->last_event;
-	int r;
-
-	sample_free(*before);
-	*before = *now;
-	*now = NULL;
-	sleep_until_due(*before, s->delay_ms);
-	r = sample_take(ctl->connection, s->choice.word, after, now);
-	return r < 0 ? ctl_refused(r) : CTL_OK;
-}
-
-/* Rates need two samples: the first one is not printed, unless it is the only one. */
-static int print_samples(struct ctl *ctl, const struct state *s, uint64_t count,
-			 struct sample *first)
-{
-	struct sample *before = NULL, *now = first;
-	int r = CTL_OK;
+	uint64_t count = o->once ? 1 : o->count, last_event = 0,
+		 *after = o->delay ? NULL : &last_event;
+	struct sample *before = NULL, *now = NULL;
+	int r = ctl_result(sample_take(ctl->connection, s->choice.word, after, &now));
 
 	for (uint64_t n = 0; r == CTL_OK && (!count || n < count); n++) {
-		if (n || s->delay_ms)
-			r = next_sample(ctl, s, &before, &now);
-		/* What had happened before the first look is in the first line, too. */
-		if (r == CTL_OK && n == 0 && before)
-			history_prepend(&now->events, &before->events);
+		if (o->delay) {
+			sample_free(before);
+			before = take_ptr(now);
+			sleep_until_due(before, o->delay);
+			r = ctl_result(
+				sample_take(ctl->connection, s->choice.word, &last_event, &now));
+		}
 		if (r == CTL_OK)
 			r = print(ctl, before, now, s);
 	}
@@ -247,17 +222,12 @@ static int read_options(const struct ctl *ctl, const struct options *o, const ch
 {
 	bool single = o->once || o->count == 1;
 
-	state_init(ret);
-	ret->exact = ctl->bytes;
-	ret->delay_ms = o->delay;
-	ret->choice.word = word;
-	ret->choice.reversed = o->reverse;
+	*ret = (struct state){ .exact = ctl->bytes, .choice = { .word = word } };
 	if (o->view)
 		ret->choice.view = (enum top_view)index_of(VIEWS, o->view);
 	if (o->sort)
 		ret->choice.sort = (enum top_sort)index_of(SORTS, o->sort);
-	if (o->delay > TOP_DELAY_MAX_MS ||
-	    (o->delay < TOP_DELAY_MIN_MS && !(o->delay == 0 && single)))
+	if (o->delay > DELAY_MAX_MS || (o->delay < DELAY_MIN_MS && !(o->delay == 0 && single)))
 		return ctl_error(CTL_USAGE, "top: --delay: write 0.1 to 3600 seconds, or 0 with "
 					    "--once for no rates");
 	ret->choice.by_user = o->user != NULL;
@@ -267,18 +237,22 @@ static int read_options(const struct ctl *ctl, const struct options *o, const ch
 	return CTL_OK;
 }
 
-static int run_screen(struct ctl *ctl, struct state *s, uint64_t count, struct sample *first)
+static int run_screen(struct ctl *ctl, struct state *s, const struct options *o)
 {
+	struct sample *first = NULL;
+	int r = ctl_result(sample_take(ctl->connection, s->choice.word, NULL, &first));
+
+	if (r)
+		return r;
 	/* The screen says that the daemon has gone while it connects again and again. */
 	setenv("GPUSHM_RECONNECT_MS", "0", false);
-	return screen_run(ctl, s, count, first);
+	return screen_run(ctl, s, o->delay, o->count, first);
 }
 
 static int run(struct ctl *ctl, const void *options, size_t n_words, char **words)
 {
 	const struct options *o = options;
 	bool lines = o->once || ctl->json;
-	struct sample *first = NULL;
 	struct state s;
 	int r = read_options(ctl, o, n_words ? words[0] : NULL, &s);
 
@@ -290,20 +264,18 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 		r = screen_check();
 	if (r == CTL_OK)
 		r = ctl_connect(ctl);
-	if (r == CTL_OK)
-		r = ctl_result(sample_take(ctl->connection, s.choice.word, 0, &first));
 	if (r)
 		return r;
-	return lines ? print_samples(ctl, &s, o->once ? 1 : o->count, first)
-		     : run_screen(ctl, &s, o->count, first);
+	return lines ? print_samples(ctl, &s, o) : run_screen(ctl, &s, o);
 }
 
 const struct command command_top = {
 	.name = "top",
-	.synopsis = "[--once] [--delay=TIME] [--count=N] [--view=VIEW] [--sort=ORDER] [--reverse] "
-		    "[--user=USER] [--wide] [PREFIX|PATTERN]",
-	.about = "show pools, buffers, processes, users and events as they change",
-	.more = "On a terminal it is a screen, and h lists its keys. With --json it prints a line\n"
+	.synopsis =
+		"[--once] [--delay=TIME] [--count=N] [--view=VIEW] [--sort=ORDER] [--user=USER] "
+		"[--wide] [PREFIX|PATTERN]",
+	.about = "show pools, buffers, processes and users as they change",
+	.more = "On a terminal it is a screen, and q ends it. With --json it prints a line\n"
 		"for each sample. Rates are those since the sample before: so --once waits for\n"
 		"one period, unless it is 0.",
 	.args = ARGS({ "once", ARG_FLAG, 0, NULL, "print it once as text, or as one line of JSON",
@@ -316,8 +288,6 @@ const struct command command_top = {
 		       offsetof(struct options, view) },
 		     { "sort", ARG_CHOICE, 'S', SORTS, "its order",
 		       offsetof(struct options, sort) },
-		     { "reverse", ARG_FLAG, 'r', NULL, "the other way round",
-		       offsetof(struct options, reverse) },
 		     { "user", ARG_TEXT, 'u', "USER", "only what belongs to this user",
 		       offsetof(struct options, user) },
 		     ARG_WIDE(struct options)),

@@ -417,6 +417,28 @@ START_TEST(prose_is_wrapped_between_words_to_the_terminals_width)
 }
 END_TEST
 
+static void write_two_names(FILE *out)
+{
+	static const char name[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEF";
+	struct table *t = table_new("~NAME ~HELD_BY");
+
+	table_cell(t, TABLE_PLAIN, "%s", name);
+	table_cell(t, TABLE_PLAIN, "%s", name);
+	table_fit(t, 80);
+	ck_assert_int_eq(table_print(t, 0, out), 0);
+}
+
+START_TEST(two_names_share_a_line)
+{
+	_cleanup_(free_ptr) char *text = written(write_two_names);
+
+	ck_assert_str_eq(text,
+			 "NAME                                        HELD BY\n"
+			 "0123456789abcdefghijklmnopqrstuvwxyzABCDEF  0123456789abcdefg\xe2\x80\xa6"
+			 "opqrstuvwxyzABCDEF\n");
+}
+END_TEST
+
 START_TEST(a_progress_bar_fits_the_terminal)
 {
 	struct progress p = { .label = "weights.npy with a name that is much too long to show it",
@@ -551,6 +573,7 @@ int main(void)
 	tcase_add_test(tc, a_name_is_shortened_in_its_middle_between_characters);
 	tcase_add_test(tc, columns_of_a_table_are_aligned);
 	tcase_add_test(tc, prose_is_wrapped_between_words_to_the_terminals_width);
+	tcase_add_test(tc, two_names_share_a_line);
 	tcase_add_test(tc, a_progress_bar_fits_the_terminal);
 	tcase_add_test(tc, a_progress_line_makes_sense_without_bytes_or_time);
 	tcase_add_test(tc, progress_is_printed_only_on_request_and_to_the_end);
