@@ -48,8 +48,8 @@ struct command {
 	const char *synopsis; /* what follows the name; one line for each form */
 	const char *about;    /* one line */
 	const char *more;     /* paragraphs for --help; NULL */
-	/* Option tables, NULL or ended by a NULL name. Both store into one struct. */
-	const struct arg *args, *more_args;
+	/* Option tables, NULL or ended by a NULL name. All store into one struct. */
+	const struct arg *args, *more_args[2];
 	size_t options_size;  /* of that struct */
 	const void *defaults; /* of that struct; NULL: zeros */
 	size_t min_words, max_words;

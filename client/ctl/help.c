@@ -5,6 +5,8 @@
  */
 #include "client/ctl/help.h"
 
+#include "proto/base/own.h"
+
 #include <string.h>
 
 static void print_usage(FILE *out)
@@ -36,7 +38,8 @@ static void print_command_usage(const struct command *c, FILE *out)
 		fprintf(out, "\n%s\n", c->more);
 	fprintf(out, "\nOptions:\n");
 	args_help(c->args, out);
-	args_help(c->more_args, out);
+	for (size_t i = 0; i < array_size(c->more_args); i++)
+		args_help(c->more_args[i], out);
 	args_help(ctl_args, out);
 }
 

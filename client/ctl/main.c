@@ -30,7 +30,8 @@ static int check_words(const struct command *c, size_t n)
 static int run_with(struct ctl *ctl, const struct command *c, void *options, char **argv)
 {
 	const struct arg_target targets[] = { { c->args, options },
-					      { c->more_args, options },
+					      { c->more_args[0], options },
+					      { c->more_args[1], options },
 					      { ctl_args, ctl } };
 	char err[256];
 	size_t n;

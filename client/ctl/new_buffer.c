@@ -30,6 +30,16 @@ const struct arg new_buffer_args[] = {
 	{ .name = NULL },
 };
 
+const struct arg new_buffer_state_args[] = {
+	{ "shared", ARG_FLAG, 0, NULL, "publish it for reading and writing",
+	  offsetof(struct new_buffer, shared) },
+	{ "sealed", ARG_FLAG, 0, NULL, "publish it for reading only, for ever",
+	  offsetof(struct new_buffer, sealed) },
+	{ "hold", ARG_FLAG, 0, NULL, "fill it, and let `gpushmctl publish NAME` publish it later",
+	  offsetof(struct new_buffer, hold) },
+	{ .name = NULL },
+};
+
 /* Copies the keys, because they end at the "="; values are borrowed from argv. */
 static int split_attrs(const struct arg_list *list, struct gpushm_attr *attrs)
 {

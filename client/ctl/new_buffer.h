@@ -17,25 +17,8 @@ struct new_buffer {
 /* For an options struct that starts with a struct new_buffer. */
 extern const struct arg new_buffer_args[];
 
-/* The options of commands that publish the buffer themselves, for a table of the same struct. */
-#define NEW_BUFFER_STATE_ARGS                                                         \
-	{ "shared",                                                                   \
-	  ARG_FLAG,                                                                   \
-	  0,                                                                          \
-	  NULL,                                                                       \
-	  "publish it for reading and writing",                                       \
-	  offsetof(struct new_buffer, shared) },                                      \
-		{ "sealed",                                                           \
-		  ARG_FLAG,                                                           \
-		  0,                                                                  \
-		  NULL,                                                               \
-		  "publish it for reading only, for ever",                            \
-		  offsetof(struct new_buffer, sealed) },                              \
-	{                                                                             \
-		"hold", ARG_FLAG, 0, NULL,                                            \
-			"fill it, and let `gpushmctl publish NAME` publish it later", \
-			offsetof(struct new_buffer, hold)                             \
-	}
+/* The options of commands that publish the buffer themselves, for the same struct. */
+extern const struct arg new_buffer_state_args[];
 
 /* The library's options, with what they borrow from. */
 struct new_buffer_options {

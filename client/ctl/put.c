@@ -198,7 +198,7 @@ static int put_model(struct ctl *ctl, const struct options *o, size_t n, char **
 		     const char *name)
 {
 	const struct new_buffer *nb = &o->new_buffer;
-	const struct model_load load = { .new_buffer = *nb };
+	const struct model_load load = { .fetch.new_buffer = *nb };
 
 	if (o->dtype)
 		return ctl_error(CTL_USAGE, "--dtype: %s says the types of its tensors itself",
@@ -254,9 +254,8 @@ const struct command command_put = {
 		"loaded as by `gpushmctl load`, which has more options.",
 	.args = ARGS({ "dtype", ARG_TEXT, 'd', "DTYPE",
 		       "give the elements this type of the same size",
-		       offsetof(struct options, dtype) },
-		     NEW_BUFFER_STATE_ARGS),
-	.more_args = new_buffer_args,
+		       offsetof(struct options, dtype) }),
+	.more_args = { new_buffer_state_args, new_buffer_args },
 	.options_size = sizeof(struct options),
 	.min_words = 2,
 	.max_words = SIZE_MAX,

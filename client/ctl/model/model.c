@@ -166,19 +166,6 @@ void model_report_json(struct json *j, const struct gpushm_load_report *r)
 	json_string(j, "digest", r->content[0] ? r->content : NULL);
 }
 
-struct gpushm_remote_options model_remote_options(const struct model_remote *r)
-{
-	return (struct gpushm_remote_options){
-		.struct_size = sizeof(struct gpushm_remote_options),
-		.token_file = r->token_file,
-		.ca = r->cacert,
-		.cert = r->cert,
-		.key = r->key,
-		.patience_s = r->patience > UINT_MAX - 999 ? UINT_MAX
-							   : (unsigned)(r->patience + 999) / 1000
-	};
-}
-
 int model_open(struct ctl *ctl, const char *name, uint64_t timeout, struct gpushm_buffer **ret)
 {
 	int r = gpushm_open(ctl->connection, name, GPUSHM_READ, timeout, NULL, ret);

@@ -77,70 +77,61 @@ void model_report_json(struct json *j, const struct gpushm_load_report *r);
 /* Opens a buffer for reading, and warns if it is dirty. An exit code. */
 int model_open(struct ctl *ctl, const char *name, uint64_t timeout, struct gpushm_buffer **ret);
 
-/* ---- load.c ---- */
-
-/* What a load or a pull gives. */
-struct model_loaded {
-	struct gpushm_buffer *buffer; /* owned */
-	struct gpushm_load_report report;
-	bool attached; /* it was there already */
-};
-
-/* Prints it. */
-void model_report_loaded(const struct ctl *ctl, struct model_loaded *l);
-
-/* How long to wait for another process that loads; o->wait is also that for space, and 0 is no
- * limit. */
-uint64_t model_wait_for_loader(const struct new_buffer *nb);
-
-/* How web servers are asked: options of the commands that take URLs. */
-struct model_remote {
-	const char *token_file, *cacert, *cert, *key;
-	uint64_t patience; /* ms; 0: the library's */
-};
-
-#define ARGS_REMOTE(options, member)                                           \
-	{ "token-file",                                                        \
-	  ARG_TEXT,                                                            \
-	  0,                                                                   \
-	  "FILE",                                                              \
-	  "send the token in this file's first line",                          \
-	  offsetof(options, member.token_file) },                              \
-		{ "cacert",                                                    \
-		  ARG_TEXT,                                                    \
-		  0,                                                           \
-		  "FILE",                                                      \
-		  "who signs the servers' certificates ($GPUSHM_TLS_CA)",      \
-		  offsetof(options, member.cacert) },                          \
-		{ "cert",                                                      \
-		  ARG_TEXT,                                                    \
-		  0,                                                           \
-		  "FILE",                                                      \
-		  "show this certificate ($GPUSHM_TLS_CERT)",                  \
-		  offsetof(options, member.cert) },                            \
-		{ "key",                                                       \
-		  ARG_TEXT,                                                    \
-		  0,                                                           \
-		  "FILE",                                                      \
-		  "the key of that certificate ($GPUSHM_TLS_KEY)",             \
-		  offsetof(options, member.key) },                             \
-	{                                                                      \
-		"patience", ARG_TIME, 0, "TIME",                               \
-			"give up if a server sends nothing for so long (60s)", \
-			offsetof(options, member.patience)                     \
-	}
-
-struct gpushm_remote_options model_remote_options(const struct model_remote *r);
+/* ---- fetch.c ---- */
 
 #define MODEL_NO_WAIT (UINT64_MAX - 1) /* --wait was not given */
 
-struct model_load {
-	struct new_buffer new_buffer; /* first: more_args; wait may be MODEL_NO_WAIT */
-	struct arg_list only;
-	const char *strip, *sha256, *io, *progress;
-	bool if_missing, replace, verify, drop_cache;
+/* The options that load and pull share. */
+struct model_fetch {
+	struct new_buffer new_buffer; /* first: new_buffer_args; wait may be MODEL_NO_WAIT */
+	bool if_missing, replace, verify;
+	const char *token_file, *cacert, *cert, *key; /* how web servers are asked */
+	uint64_t patience;			      /* ms; 0: the library's */
 	uint64_t threads;
-	struct model_remote remote;
+	const char *progress;
+};
+
+/* For an options struct that starts with a struct model_fetch. */
+extern const struct arg model_fetch_args[];
+
+/* A load or a pull. */
+struct model_fetching {
+	struct model_progress progress;
+	struct gpushm_remote_options remote;
+	struct gpushm_load_options load; /* borrows what stands here */
+	struct gpushm_load_report report;
+	struct gpushm_buffer *buffer; /* owned: what the library returns */
+	bool attached;		      /* it was there already */
+};
+
+struct gpushm_remote_options model_remote_options(const struct model_fetch *o);
+
+/* Fills in what the library needs; the caller may add to it. label is borrowed. */
+void model_fetch_begin(struct model_fetching *f, const struct ctl *ctl, const struct model_fetch *o,
+		       const char *label);
+
+/* After the library's function, which returned r. stays: the command goes on, and a signal ends it.
+ */
+void model_fetch_end(struct model_fetching *f, int r, bool stays);
+
+/* Prints the error about a name that is taken, about which the daemon does not know these options.
+ * An exit code. */
+int model_fetch_taken(const struct model_fetch *o);
+
+/* Prints what came. */
+void model_fetch_report(const struct ctl *ctl, const struct model_fetching *f);
+
+/* The same, and closes the buffer, with --transient at the end of standard input. An exit code. */
+int model_fetch_finish(struct ctl *ctl, const struct model_fetch *o,
+		       const struct model_fetching *f);
+
+/* ---- load.c ---- */
+
+struct model_load {
+	struct model_fetch fetch; /* first: model_fetch_args */
+	struct arg_list only;
+	const char *strip, *sha256, *io;
+	bool drop_cache;
 };
 
 /* `gpushmctl load`: loads these sources, and reports it. An exit code. */

@@ -19,11 +19,9 @@
 #define STEP_MS 100
 
 struct options {
-	struct new_buffer new_buffer; /* first: more_args; wait may be MODEL_NO_WAIT */
-	struct model_remote remote;
-	const char *via, *progress;
-	bool if_missing, replace, verify, follow;
-	uint64_t threads;
+	struct model_fetch fetch; /* first: model_fetch_args */
+	const char *via;
+	bool follow;
 };
 
 struct pull {
@@ -52,33 +50,22 @@ static uint32_t flags_of(const struct options *o)
 {
 	uint32_t flags = 0;
 
-	flags |= o->if_missing || o->follow ? GPUSHM_LOAD_IF_MISSING : 0;
-	flags |= o->replace || o->follow ? GPUSHM_LOAD_REPLACE : 0;
-	flags |= o->verify ? GPUSHM_LOAD_VERIFY : 0;
+	flags |= o->follow ? GPUSHM_LOAD_IF_MISSING | GPUSHM_LOAD_REPLACE : 0;
 	flags |= o->via && !strcmp(o->via, "nixl") ? GPUSHM_LOAD_NIXL : 0;
 	return flags;
 }
 
 /* A -errno of the library. */
-static int pull(struct pull *p, struct model_loaded *ret)
+static int pull(struct pull *p, struct model_fetching *f)
 {
 	const struct options *o = p->options;
-	struct model_progress progress = { .asked = o->progress,
-					   .label = p->name ? p->name : p->source,
-					   .quiet = p->ctl->quiet };
-	struct gpushm_load_options l = { .struct_size = sizeof(l),
-					 .flags = flags_of(o),
-					 .threads = model_threads(o->threads),
-					 .wait_ms = model_wait_for_loader(&o->new_buffer),
-					 .progress = model_on_progress,
-					 .user = &progress,
-					 .report = &ret->report,
-					 .remote = &p->remote };
-	int r = p->library.pull(p->ctl->connection, p->source, p->name, &p->new_buffer.options, &l,
-				&ret->buffer);
+	int r;
 
-	model_progress_end(&progress, r >= 0 && !o->new_buffer.transient && !o->follow);
-	ret->attached = r == GPUSHM_LOAD_ATTACHED;
+	model_fetch_begin(f, p->ctl, &o->fetch, p->name ? p->name : p->source);
+	f->load.flags |= flags_of(o);
+	r = p->library.pull(p->ctl->connection, p->source, p->name, &p->new_buffer.options,
+			    &f->load, &f->buffer);
+	model_fetch_end(f, r, o->fetch.new_buffer.transient || o->follow);
 	return r;
 }
 
@@ -96,32 +83,22 @@ static bool is_daemon_away(const struct ctl *ctl)
 /* The exit code for an error of the library. */
 static int pull_result(const struct pull *p, int r)
 {
-	_cleanup_(free_ptr) char *text = strdup(gpushm_error());
-
 	if (r == -ECANCELED && ctl_interrupted())
 		return ctl_error(CTL_FAILED, "interrupted");
-	if (r == -EEXIST && !p->options->replace)
-		return ctl_error(CTL_FAILED, "%s; --replace takes the name over%s", text,
-				 p->options->if_missing
-					 ? ""
-					 : ", --if-missing uses a buffer of the same contents");
-	return ctl_error(ctl_exit_code(r), "%s", text);
+	if (r == -EEXIST && !p->options->fetch.replace)
+		return model_fetch_taken(&p->options->fetch);
+	return ctl_error(ctl_exit_code(r), "%s", gpushm_error());
 }
 
 static int pull_once(struct pull *p)
 {
-	struct model_loaded l = { .report.struct_size = sizeof(l.report) };
+	struct model_fetching f;
 	int r = ctl_connect(p->ctl);
 
 	if (r)
 		return r;
-	r = pull(p, &l);
-	if (r < 0)
-		return pull_result(p, r);
-	model_report_loaded(p->ctl, &l);
-	r = new_buffer_keep(p->ctl, &p->options->new_buffer, l.buffer);
-	gpushm_close(l.buffer);
-	return r;
+	r = pull(p, &f);
+	return r < 0 ? pull_result(p, r) : model_fetch_finish(p->ctl, &p->options->fetch, &f);
 }
 
 /* ---- following ---- */
@@ -225,7 +202,7 @@ static int note(struct pull *p, struct gpushm_buffer *b)
 	p->here = strdup(gpushm_buffer_name(b));
 	p->look = clock_monotonic_ms() + LOOK_MS;
 	gpushm_close(p->kept);
-	p->kept = p->options->new_buffer.transient ? b : NULL;
+	p->kept = p->options->fetch.new_buffer.transient ? b : NULL;
 	if (!p->kept)
 		gpushm_close(b);
 	return p->here ? CTL_OK : ctl_error(CTL_FAILED, "out of memory");
@@ -246,19 +223,19 @@ static int reach_daemon(struct ctl *ctl)
 /* 0, or a -errno. */
 static int pull_generation(struct pull *p)
 {
-	struct model_loaded l = { .report.struct_size = sizeof(l.report) };
+	struct model_fetching f;
 	int r = reach_daemon(p->ctl);
 
 	if (r == 0)
-		r = pull(p, &l);
+		r = pull(p, &f);
 	if (r < 0)
 		return r;
 	calm_down(p);
 	p->failures = 0;
 	/* What it has seen already is no news; what another process has pulled is. */
-	if (gpushm_buffer_id(l.buffer) != p->id)
-		model_report_loaded(p->ctl, &l);
-	return note(p, l.buffer);
+	if (gpushm_buffer_id(f.buffer) != p->id)
+		model_fetch_report(p->ctl, &f);
+	return note(p, f.buffer);
 }
 
 static int wait_for_generation(struct pull *p)
@@ -313,10 +290,10 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 			  .options = o,
 			  .source = words[0],
 			  .name = n > 1 ? words[1] : NULL,
-			  .remote = model_remote_options(&o->remote) };
-	int r = new_buffer_options(&o->new_buffer, &p.new_buffer);
+			  .remote = model_remote_options(&o->fetch) };
+	int r = new_buffer_options(&o->fetch.new_buffer, &p.new_buffer);
 
-	if (o->new_buffer.wait == MODEL_NO_WAIT)
+	if (o->fetch.new_buffer.wait == MODEL_NO_WAIT)
 		p.new_buffer.options.wait_ms = 0;
 	if (r == CTL_OK)
 		r = model_library_open(&p.library);
@@ -339,27 +316,15 @@ const struct command command_pull = {
 		"here.\n"
 		"The relay is asked by HTTPS at port 19401; an http:// or https:// URL is taken as "
 		"it is.",
-	.args = ARGS({ "if-missing", ARG_FLAG, 0, NULL,
-		       "do nothing if NEW has these contents, and wait if it is loading them",
-		       offsetof(struct options, if_missing) },
-		     { "replace", ARG_FLAG, 0, NULL,
-		       "take NEW over when it is loaded; users of the old buffer keep it",
-		       offsetof(struct options, replace) },
-		     { "follow", ARG_FLAG, 'f', NULL,
+	.args = ARGS({ "follow", ARG_FLAG, 'f', NULL,
 		       "stay, and replace NEW by each buffer that NAME becomes there",
 		       offsetof(struct options, follow) },
-		     { "verify", ARG_FLAG, 0, NULL, "read back what was copied, and compare",
-		       offsetof(struct options, verify) },
 		     { "via", ARG_CHOICE, 0, "https|nixl",
 		       "how the bytes come: nixl uses RDMA where there is some (https)",
-		       offsetof(struct options, via) },
-		     ARGS_REMOTE(struct options, remote),
-		     { "threads", ARG_COUNT, 0, "N", "read with so many threads (12)",
-		       offsetof(struct options, threads) },
-		     ARG_PROGRESS(struct options)),
-	.more_args = new_buffer_args,
+		       offsetof(struct options, via) }),
+	.more_args = { model_fetch_args, new_buffer_args },
 	.options_size = sizeof(struct options),
-	.defaults = &(const struct options){ .new_buffer.wait = MODEL_NO_WAIT },
+	.defaults = &(const struct options){ .fetch.new_buffer.wait = MODEL_NO_WAIT },
 	.min_words = 1,
 	.max_words = 2,
 	.connects_itself = true,
