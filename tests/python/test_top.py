@@ -298,7 +298,7 @@ def test_the_screen_survives_the_death_of_the_daemon(daemon: Daemon, open_termin
     # A daemon that does not reply at all.
     assert daemon.process is not None
     daemon.process.send_signal(signal.SIGSTOP)
-    t.shows("has not replied for")
+    t.shows("the daemon has not replied", "is stopped")
     t.press("q")
     status = t.ends()
     daemon.process.send_signal(signal.SIGCONT)

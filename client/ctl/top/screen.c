@@ -7,8 +7,8 @@
  */
 #include "client/ctl/top/screen.h"
 
-#include "client/ctl/top/sampler.h"
 #include "client/ctl/top/view.h"
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
 
 /* Else wmove() and others are macros. */
@@ -24,9 +24,9 @@
 #include <sys/signalfd.h>
 
 #define LIBRARY "libncursesw.so.6"
-#define SILENT_MS 2000u /* without a reply for so long, the screen says so */
-#define TICK_MS 500
-#define CTRL_L 0x0c /* draw everything again */
+#define REPLY_MS 1000u /* so long the daemon may take to reply, while no key is obeyed */
+#define RETRY_MS 1000u /* after an error */
+#define CTRL_L 0x0c    /* draw everything again */
 
 /* The functions of ncurses that are used. */
 /* clang-format off */
@@ -70,7 +70,7 @@ int screen_check(void)
 struct screen {
 	struct ctl *ctl;
 	struct state *state;
-	struct sampler *sampler;  /* owned */
+	uint64_t delay, next;	  /* ms; next: CLOCK_MONOTONIC, of the next look */
 	SCREEN *terminal;	  /* owned */
 	WINDOW *window;		  /* owned */
 	sigset_t blocked, before; /* signals */
@@ -242,17 +242,28 @@ static int show(struct screen *s, struct sample *fresh)
 	return 0;
 }
 
-/* Returns how many samples came. */
-static int on_sample(struct screen *s, uint64_t *shown)
+/* After an error it connects anew, unless a reply is just late. */
+static int look(struct screen *s, uint64_t *shown)
 {
-	struct state *state = s->state;
-	uint64_t silent;
-	struct sample *fresh =
-		sampler_take(s->sampler, state->error, sizeof(state->error), &silent);
+	struct gpushm **c = &s->ctl->connection;
+	uint64_t began = clock_monotonic_ms();
+	struct sample *fresh = NULL;
+	int r = *c ? 0 : gpushm_connect(s->ctl->socket, c);
 
-	state->silent_ms = silent < SILENT_MS ? 0 : silent;
-	*shown += fresh != NULL;
-	return fresh ? show(s, fresh) : 0;
+	if (r == 0)
+		r = gpushm_set_timeout(*c, REPLY_MS);
+	if (r == 0)
+		r = sample_take(*c, s->state->choice.word, NULL, &fresh);
+	snprintf(s->state->error, sizeof(s->state->error), "%s", r < 0 ? gpushm_error() : "");
+	if (r == 0) {
+		s->next = sample_due(began, clock_monotonic_ms(), s->delay);
+		++*shown;
+		return show(s, fresh);
+	}
+	s->next = clock_monotonic_ms() + RETRY_MS;
+	if (r != -ETIMEDOUT)
+		*c = gpushm_disconnect(*c);
+	return r == -ENOMEM ? r : 0;
 }
 
 /* ncurses' number of a key as ours; 0: none. */
@@ -315,19 +326,18 @@ static void on_signal(struct screen *s)
 static int wait_and_handle(struct screen *s, uint64_t *shown)
 {
 	struct pollfd fds[] = { { .fd = STDIN_FILENO, .events = POLLIN },
-				{ .fd = s->signals, .events = POLLIN },
-				{ .fd = sampler_fd(s->sampler), .events = POLLIN } };
-	int r = 0;
+				{ .fd = s->signals, .events = POLLIN } };
+	uint64_t now = clock_monotonic_ms();
 
-	if (poll(fds, array_size(fds), TICK_MS) < 0 && errno != EINTR)
+	if (poll(fds, array_size(fds), now < s->next ? (int)(s->next - now) : 0) < 0 &&
+	    errno != EINTR)
 		return -errno;
 	if (fds[1].revents)
 		on_signal(s);
-	r = on_sample(s, shown);
-	if (r == 0 && fds[0].revents & POLLIN)
+	if (fds[0].revents & POLLIN)
 		on_keys(s);
 	s->hung_up = fds[0].revents & (POLLHUP | POLLERR | POLLNVAL);
-	return r;
+	return clock_monotonic_ms() < s->next ? 0 : look(s, shown);
 }
 
 /* Signals that the parent has us ignore stay ignored. */
@@ -364,22 +374,17 @@ static int loop(struct screen *s, uint64_t count)
 
 static void end(struct screen *s)
 {
-	sampler_free(s->sampler);
 	model_done(&s->model);
 	sample_free(s->sample);
 	close_fd(&s->signals);
 }
 
-static int run(struct screen *s, uint64_t delay_ms, uint64_t count, struct sample *first)
+static int run(struct screen *s, uint64_t count, struct sample *first)
 {
 	int r = show(s, first), code;
 
 	if (r == 0)
 		r = block_signals(s);
-	/* A thread has the signal mask of its maker. */
-	if (r == 0)
-		r = sampler_new(take_ptr(s->ctl->connection), s->ctl->socket, s->state->choice.word,
-				delay_ms, &s->sampler);
 	if (r < 0)
 		return ctl_error(CTL_FAILED, "top: %s", strerror(-r));
 	code = open_terminal(s);
@@ -393,11 +398,15 @@ static int run(struct screen *s, uint64_t delay_ms, uint64_t count, struct sampl
 int screen_run(struct ctl *ctl, struct state *state, uint64_t delay_ms, uint64_t count,
 	       struct sample *first)
 {
-	struct screen s = { .ctl = ctl, .state = state, .signals = -1 };
+	struct screen s = { .ctl = ctl,
+			    .state = state,
+			    .delay = delay_ms,
+			    .next = clock_monotonic_ms() + delay_ms,
+			    .signals = -1 };
 	int code;
 
 	sigprocmask(SIG_SETMASK, NULL, &s.before);
-	code = run(&s, delay_ms, count, first);
+	code = run(&s, count, first);
 	end(&s);
 	if (s.ended_by)
 		raise(s.ended_by); /* it is blocked until here */

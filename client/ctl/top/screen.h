@@ -7,9 +7,8 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/top/state.h"
 
-/* Shows the screen until the user ends it or `count` samples were shown (0: no limit); takes the
- * connection of ctl over. first is owned from now on. An exit code. noscreen.c is for a build
- * without ncurses. */
+/* Shows the screen until the user ends it or `count` samples were shown (0: no limit). first is
+ * owned from now on. An exit code. noscreen.c is for a build without ncurses. */
 int screen_run(struct ctl *ctl, struct state *s, uint64_t delay_ms, uint64_t count,
 	       struct sample *first);
 

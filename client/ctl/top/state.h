@@ -21,8 +21,7 @@ struct state {
 	struct choice choice;
 	size_t first; /* row of the list that is visible */
 	bool exact, quit;
-	char error[512];    /* "": the last sample came */
-	uint64_t silent_ms; /* since the daemon was asked; 0: it replied */
+	char error[512]; /* "": the last sample came */
 };
 
 /* What a key changes; `page` rows are visible. */

@@ -78,9 +78,6 @@ static void add_first_line(const struct page *p)
 
 	if (s->error[0]) {
 		add(p, TABLE_BAD, "%s; trying again", s->error);
-	} else if (s->silent_ms) {
-		add(p, TABLE_BAD, "the daemon has not replied for %s",
-		    output_age(s->silent_ms * 1000000).text);
 	} else {
 		if (localtime_r(&now, &tm))
 			strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
