@@ -7,6 +7,7 @@
  */
 #include "client/ctl/ctl.h"
 
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/base/suggest.h"
 
@@ -118,6 +119,25 @@ int ctl_print(const struct ctl *ctl, struct table *t)
 	unsigned flags = (ctl->colour ? TABLE_COLOUR : 0) | (ctl->wide ? TABLE_WIDE : 0);
 
 	return table_print(t, flags, stdout) < 0 ? ctl_error(CTL_FAILED, "out of memory") : CTL_OK;
+}
+
+int ctl_flush(void)
+{
+	if (fflush(stdout) == 0)
+		return CTL_OK;
+	if (errno == EPIPE)
+		return CTL_FAILED;
+	clearerr(stdout);
+	return ctl_error(CTL_FAILED, "standard output: %s", strerror(errno));
+}
+
+uint64_t ctl_time_left(uint64_t since, uint64_t timeout)
+{
+	uint64_t gone = clock_monotonic_ms() - since;
+
+	if (timeout == GPUSHM_WAIT_FOREVER)
+		return timeout;
+	return gone < timeout ? timeout - gone : 0;
 }
 
 /* ---- signals ---- */

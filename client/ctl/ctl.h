@@ -114,6 +114,13 @@ static inline struct output_text ctl_size(const struct ctl *ctl, uint64_t bytes)
 /* Prints the table on stdout and frees it. An exit code. */
 int ctl_print(const struct ctl *ctl, struct table *t);
 
+/* Hands what was printed to the reader, who waits for it. An exit code; it says nothing about a
+ * closed pipe. */
+int ctl_flush(void);
+
+/* What is left of a timeout that began then (CLOCK_MONOTONIC); all in ms. */
+uint64_t ctl_time_left(uint64_t since, uint64_t timeout);
+
 /* hold.c: reads and drops standard input until it ends, or until the daemon is gone. An exit code.
  */
 int hold_until_eof(struct ctl *ctl);
@@ -140,8 +147,8 @@ void stat_cells(struct table *t, const struct gpushm_stat *s, bool exact);
 void pool_cells(struct table *t, const struct gpushm_pool *p, bool exact);
 void usage_cells(struct table *t, const struct gpushm_usage *u, bool exact);
 
-/* events.c: all facts about an event, without the object. */
-void event_json_members(struct json *j, const struct gpushm_logged_event *e);
+/* events.c: all facts about an event, as an object. */
+void event_json(struct json *j, const struct gpushm_logged_event *e);
 
 /* The colour of a buffer's state. */
 enum table_style stat_style(const struct gpushm_stat *s);

@@ -49,12 +49,11 @@ static void say_json(struct doctor *d, enum finding finding, const char *check, 
 static void say_text(struct doctor *d, enum finding finding, const char *check, const char *todo,
 		     const char *text)
 {
-	bool colour = d->ctl->colour;
-
 	if (d->ctl->quiet && finding == FINDING_OK)
 		return;
-	printf("%s%-4s%s  %-14s %s\n", colour ? table_styles[styles[finding]] : "", words[finding],
-	       colour ? table_style_end : "", check, text);
+	table_text(stdout, d->ctl->colour ? TABLE_COLOUR : 0, styles[finding], "%-4s",
+		   words[finding]);
+	printf("  %-14s %s\n", check, text);
 	if (todo)
 		printf("%22s-> %s\n", "", todo);
 	fflush(stdout);

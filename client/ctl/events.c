@@ -5,7 +5,6 @@
  * events follow.
  */
 #include "client/ctl/ctl.h"
-#include "client/ctl/event_text.h"
 #include "client/ctl/pattern.h"
 #include "client/ctl/record_json.h"
 #include "client/gpushm_events.h"
@@ -14,7 +13,9 @@
 #include "proto/words.h"
 
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LOOK_MS 2000u /* between two looks whether the reader of the output is still there */
@@ -62,21 +63,82 @@ static bool is_wanted(const struct event_reader *r, const struct gpushm_logged_e
 	       (r->n_words == 0 || matches_word(r, e->name) || matches_word(r, e->former));
 }
 
+/* ---- text: each type has its own facts; who did it stands at the end ---- */
+
+static struct output_text event_time(const struct gpushm_logged_event *e)
+{
+	time_t seconds = (time_t)(e->time_ns / 1000000000u);
+	struct output_text t = { "" };
+	struct tm tm;
+	size_t n = 0;
+
+	if (localtime_r(&seconds, &tm))
+		n = strftime(t.text, sizeof(t.text), "%T", &tm);
+	snprintf(t.text + n, sizeof(t.text) - n, ".%03u",
+		 (unsigned)(e->time_ns / 1000000u % 1000u));
+	return t;
+}
+
+/* An unlinked buffer of an earlier daemon has no name. */
+static void print_name(FILE *out, const struct gpushm_logged_event *e)
+{
+	if (*e->name)
+		fputs(e->name, out);
+	else if (e->buffer)
+		fprintf(out, "buffer %llu", (unsigned long long)e->buffer);
+}
+
+static void print_facts(FILE *out, const struct gpushm_logged_event *e, bool exact)
+{
+	print_name(out, e);
+	if (!strcmp(e->type, "created"))
+		fprintf(out, ", %s in pool %s", output_size(e->bytes, exact).text, e->pool);
+	else if (!strcmp(e->type, "published"))
+		fprintf(out, " %s%s%s", state_word(e->state), *e->former ? ", before " : "",
+			e->former);
+	else if (!strcmp(e->type, "renamed"))
+		fprintf(out, ", before %s", e->former);
+	else if (!strcmp(e->type, "opened") || !strcmp(e->type, "died"))
+		fprintf(out, " for %s", e->access == GPUSHM_WRITE ? "writing" : "reading");
+	else if (!strcmp(e->type, "freed"))
+		fprintf(out, ", %s in pool %s", output_size(e->bytes, exact).text, e->pool);
+	else if (!strcmp(e->type, "refused"))
+		fputs(e->verb, out);
+	else if (!e->buffer)
+		fputs(e->pool, out);
+}
+
+static char *event_text(const struct gpushm_logged_event *e, bool exact)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+
+	if (!out)
+		return NULL;
+	print_facts(out, e, exact);
+	if (e->uid != (uid_t)-1)
+		fprintf(out, "%sby %s (process %d, %s)", ftell(out) > 0 ? " " : "",
+			output_user(e->uid), e->pid, e->command);
+	if (*e->text)
+		fprintf(out, "%s%s%s%s", ftell(out) > 0 ? ": " : "", e->code, *e->code ? ": " : "",
+			e->text);
+	if (fclose(out) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
 /* ---- output ---- */
 
-void event_json_members(struct json *j, const struct gpushm_logged_event *e)
+void event_json(struct json *j, const struct gpushm_logged_event *e)
 {
+	json_open(j, NULL, '{');
 	json_record(j, json_event, e, true);
 	if (e->buffer)
 		json_uint(j, "size_bytes", e->bytes);
 	if (e->uid != (uid_t)-1)
 		json_int(j, "pid", e->pid);
-}
-
-static void print_json(struct json *j, const struct gpushm_logged_event *e)
-{
-	json_open(j, NULL, '{');
-	event_json_members(j, e);
 	json_close(j, '}');
 }
 
@@ -128,15 +190,11 @@ static int print_batch(struct event_reader *r, const struct gpushm_events *batch
 		if (r->ctl->quiet)
 			continue;
 		if (ctl_json(r->ctl, &j))
-			print_json(&j, e);
+			event_json(&j, e);
 		else
 			print_text(r->ctl, e);
 	}
-	/* The reader waits for these lines. */
-	if (fflush(stdout) == 0)
-		return CTL_OK;
-	clearerr(stdout);
-	return ctl_error(CTL_FAILED, "standard output: %s", strerror(errno));
+	return ctl_flush();
 }
 
 /* ---- following ---- */
@@ -152,18 +210,6 @@ static int connect_again(struct ctl *ctl)
 			return ctl_error(CTL_NO_DAEMON, "%s", gpushm_error());
 		poll(NULL, 0, PAUSE_MS);
 	}
-}
-
-/* The time until the next look, or until the command gives up; *ret_last: it is the latter. */
-static uint64_t time_left(const struct event_reader *r, bool *ret_last)
-{
-	uint64_t gone = clock_monotonic_ms() - r->last, timeout = r->options->timeout;
-	uint64_t left = timeout == GPUSHM_WAIT_FOREVER ? timeout
-			: gone < timeout	       ? timeout - gone
-						       : 0;
-
-	*ret_last = left <= LOOK_MS;
-	return *ret_last ? left : LOOK_MS;
 }
 
 /* One request. A number of an earlier daemon is good for its successor, too. */
@@ -190,7 +236,7 @@ static int read_batch(struct event_reader *r, struct gpushm_events_options *o, b
 static int follow(struct event_reader *r)
 {
 	const struct events_options *x = r->options;
-	bool all = x->once || x->since, more = true, last = false;
+	bool all = x->once || x->since, more = true;
 	struct gpushm_events_options o = { sizeof(o), all ? 0 : GPUSHM_EVENTS_NEW, 0, x->types };
 	int code = CTL_OK;
 
@@ -198,9 +244,11 @@ static int follow(struct event_reader *r)
 	while (code == CTL_OK && more)
 		code = read_batch(r, &o, &more);
 	while (code == CTL_OK && !x->once && !is_done(r) && !output_is_closed(STDOUT_FILENO)) {
-		o.timeout_ms = time_left(r, &last);
+		o.timeout_ms = ctl_time_left(r->last, x->timeout);
 		if (o.timeout_ms == 0)
 			return ctl_error(CTL_TIMED_OUT, "nothing has happened");
+		if (o.timeout_ms > LOOK_MS)
+			o.timeout_ms = LOOK_MS;
 		code = read_batch(r, &o, &more);
 	}
 	return code;

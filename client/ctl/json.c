@@ -141,6 +141,14 @@ void json_ints(struct json *j, const char *key, const int64_t *values, int n)
 	json_close(j, ']');
 }
 
+void json_uint_if(struct json *j, const char *key, bool has, uint64_t value)
+{
+	if (has)
+		json_uint(j, key, value);
+	else
+		json_null(j, key);
+}
+
 void json_time(struct json *j, const char *key, uint64_t ns)
 {
 	json_string(j, key, ns ? output_time(ns).text : NULL);

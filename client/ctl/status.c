@@ -28,10 +28,7 @@ void usage_json_members(struct json *j, const struct gpushm_usage *u)
 	for (size_t i = 0; i < array_size(rows); i++) {
 		json_open(j, rows[i].name, '{');
 		json_uint(j, "used", rows[i].used);
-		if (rows[i].max == rows[i].unlimited)
-			json_null(j, "max");
-		else
-			json_uint(j, "max", rows[i].max);
+		json_uint_if(j, "max", rows[i].max != rows[i].unlimited, rows[i].max);
 		json_close(j, '}');
 	}
 }

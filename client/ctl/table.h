@@ -49,6 +49,5 @@ int table_print(struct table *t, unsigned flags, FILE *out);
 void table_text(FILE *out, unsigned flags, enum table_style style, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* The escape sequence that begins a style; table_style_end ends it. */
+/* The escape sequence that begins a style; another one ends it. */
 extern const char *const table_styles[];
-extern const char table_style_end[];

@@ -100,11 +100,7 @@ static int print(const struct ctl *ctl, const struct line *l)
 		output_line(stdout, "%s %s %" PRIu64, l->word, l->name, l->id);
 	else
 		output_line(stdout, "%s", l->word);
-	/* The reader waits for this line. */
-	if (fflush(stdout) == 0)
-		return CTL_OK;
-	clearerr(stdout);
-	return ctl_error(CTL_FAILED, "standard output: %s", strerror(errno));
+	return ctl_flush();
 }
 
 /* What there is at a look. */
@@ -284,10 +280,7 @@ static int tell_unlinked(struct follower *f, const struct gpushm_event *e)
 /* The time until the next look, or until the command gives up; *ret_last: it is the latter. */
 static uint64_t time_left(const struct follower *f, bool *ret_last)
 {
-	uint64_t gone = clock_monotonic_ms() - f->last;
-	uint64_t left = f->options->timeout == GPUSHM_WAIT_FOREVER ? GPUSHM_WAIT_FOREVER
-			: gone < f->options->timeout		   ? f->options->timeout - gone
-								   : 0;
+	uint64_t left = ctl_time_left(f->last, f->options->timeout);
 
 	*ret_last = !f->has_patterns || left <= LOOK_MS;
 	return *ret_last ? left : LOOK_MS;

@@ -140,10 +140,7 @@ static void print_json(const struct progress *p)
 	json_uint(&j, "total", p->total);
 	json_value(&j, "seconds", "%.3f", (double)p->elapsed / SECOND);
 	json_uint(&j, "rate", pace.rate);
-	if (pace.known)
-		json_uint(&j, "left", pace.left);
-	else
-		json_null(&j, "left");
+	json_uint_if(&j, "left", pace.known, pace.left);
 	json_string(&j, "file", p->file);
 	json_close(&j, '}');
 }

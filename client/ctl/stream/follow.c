@@ -113,11 +113,7 @@ static int print_line(const struct follower *f, const struct line *l)
 		print_json(&j, f, l);
 	else
 		print_text(f, l);
-	/* The reader waits for these lines. */
-	if (fflush(stdout) == 0)
-		return CTL_OK;
-	clearerr(stdout);
-	return ctl_error(CTL_FAILED, "standard output: %s", strerror(errno));
+	return ctl_flush();
 }
 
 /* ---- frames ---- */
@@ -189,9 +185,8 @@ static int no_frame(struct follower *f, int why)
 /* How long to wait for a frame now; 0: the time is over. */
 static uint64_t time_left(const struct follower *f)
 {
-	uint64_t gone = clock_monotonic_ms() - f->last_ms;
-	uint64_t timeout = f->options->timeout ? f->options->timeout : UINT64_MAX;
-	uint64_t left = gone < timeout ? timeout - gone : 0;
+	uint64_t timeout = f->options->timeout ? f->options->timeout : GPUSHM_WAIT_FOREVER;
+	uint64_t left = ctl_time_left(f->last_ms, timeout);
 
 	return left < STEP_MS ? left : STEP_MS;
 }

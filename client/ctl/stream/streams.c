@@ -68,27 +68,18 @@ static void json_rate(struct json *j, double rate)
 		json_value(j, "rate", "%.3f", rate);
 }
 
-/* 0: there is no such frame. */
-static void json_frame(struct json *j, const char *key, uint64_t frame)
-{
-	if (frame)
-		json_uint(j, key, frame);
-	else
-		json_null(j, key);
-}
-
 static void write_reader(struct json *j, const struct stream_view *v,
 			 const struct gpushm_stream_reader *r)
 {
+	uint64_t needs = stream_needs(v->now, r);
+	bool holds = r->held && r->oldest;
+
 	json_open(j, NULL, '{');
 	json_record(j, json_reader, r, false);
 	json_rate(j, stream_reader_rate(v, r));
-	json_frame(j, "oldest", r->held ? r->oldest : 0);
-	if (r->held && r->oldest)
-		json_uint(j, "oldest_ms", r->oldest_ms);
-	else
-		json_null(j, "oldest_ms");
-	json_frame(j, "needs", stream_needs(v->now, r));
+	json_uint_if(j, "oldest", holds, r->oldest);
+	json_uint_if(j, "oldest_ms", holds, r->oldest_ms);
+	json_uint_if(j, "needs", needs, needs);
 	json_bool(j, "stuck", stream_is_stuck(v->now, r));
 	json_close(j, '}');
 }
@@ -99,16 +90,13 @@ void stream_json_members(struct json *j, const struct stream_view *v)
 	const struct gpushm_stream_reader *oldest = stream_oldest(s);
 
 	json_record(j, json_stream, s, false);
-	json_frame(j, "newest", s->newest);
+	json_uint_if(j, "newest", s->newest, s->newest);
 	if (s->newest)
 		json_value(j, "age_ms", "%.3f", (double)stream_age(s) / 1e6);
 	else
 		json_null(j, "age_ms");
 	json_rate(j, stream_rate(v));
-	if (oldest)
-		json_uint(j, "oldest_reader", oldest->index);
-	else
-		json_null(j, "oldest_reader");
+	json_uint_if(j, "oldest_reader", oldest, oldest ? oldest->index : 0);
 	json_open(j, "readers", '[');
 	for (size_t i = 0; i < s->n_readers; i++)
 		write_reader(j, v, s->readers[i]);

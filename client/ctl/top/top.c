@@ -49,10 +49,7 @@ static void daemon_json(struct json *j, const struct model *m)
 	rate_json(j, "creates_per_second", m->creates);
 	rate_json(j, "opens_per_second", m->opens);
 	rate_json(j, "cpu_percent", m->cpu);
-	if (s->memory_bytes)
-		json_uint(j, "memory_bytes", s->memory_bytes);
-	else
-		json_null(j, "memory_bytes");
+	json_uint_if(j, "memory_bytes", s->memory_bytes, s->memory_bytes);
 	json_close(j, '}');
 }
 
@@ -122,9 +119,7 @@ static void events_json(struct json *j, const struct sample *s, const struct cho
 
 			if (!is_chosen(c, e))
 				continue;
-			json_open(j, NULL, '{');
-			event_json_members(j, e);
-			json_close(j, '}');
+			event_json(j, e);
 			n++;
 		}
 	json_close(j, ']');
@@ -144,17 +139,6 @@ static void print_json(struct json *j, const struct model *m, const struct choic
 
 /* ---- one sample after the other ---- */
 
-/* The reader waits for these lines. */
-static int flush(void)
-{
-	if (fflush(stdout) == 0)
-		return CTL_OK;
-	if (errno == EPIPE)
-		return CTL_FAILED;
-	clearerr(stdout);
-	return ctl_error(CTL_FAILED, "standard output: %s", strerror(errno));
-}
-
 static int print(struct ctl *ctl, const struct sample *before, const struct sample *now,
 		 const struct state *s)
 {
@@ -168,7 +152,7 @@ static int print(struct ctl *ctl, const struct sample *before, const struct samp
 	else if (r == 0)
 		r = view_once(&m, s, flags, stdout);
 	model_done(&m);
-	return r < 0 ? ctl_error(CTL_FAILED, "out of memory") : flush();
+	return r < 0 ? ctl_error(CTL_FAILED, "out of memory") : ctl_flush();
 }
 
 static void sleep_until_due(const struct sample *last, uint64_t period)
