@@ -256,10 +256,10 @@ void stream_add_facts(struct table *t, const struct ctl *ctl, const struct strea
 
 static int by_name(const void *a, const void *b)
 {
-	const struct gpushm_stream_info *x = a, *y = b;
-	int d = strcmp(x->name, y->name);
+	const struct gpushm_stream_info *const *x = a, *const *y = b;
+	int d = strcmp((*x)->name, (*y)->name);
 
-	return d ? d : (x->buffer > y->buffer) - (x->buffer < y->buffer);
+	return d ? d : ((*x)->buffer > (*y)->buffer) - ((*x)->buffer < (*y)->buffer);
 }
 
 static int print_json(struct json *j, const struct stream_looks *l)

@@ -152,6 +152,18 @@ static void teardown(void)
 
 static const struct plan steady;
 
+START_TEST(streams_are_in_the_order_of_their_names)
+{
+	static const char *const names[] = { "c", "a", "d", "b" };
+
+	for (size_t i = 0; i < array_size(names); i++) {
+		produce(names[i], &steady);
+		shell_expect(&sh, 0, "$ctl wait -t10 %s", names[i]);
+	}
+	shell_expect(&sh, 0, "[[ $(echo $($ctl streams --names-only)) == 'a b c d' ]]");
+}
+END_TEST
+
 /* ---- follow ---- */
 
 /* check FILE FRAMES: the .npy file has so many frames, one number after the other. FRAMES 0: any.
@@ -435,6 +447,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, ctl_setup, teardown);
+	tcase_add_test(tc, streams_are_in_the_order_of_their_names);
 	tcase_add_test(tc, follow_prints_the_published_frames);
 	tcase_add_test(tc, follow_records_frames_in_a_numpy_file);
 	tcase_add_test(tc, a_signal_keeps_the_recorded_frames);
