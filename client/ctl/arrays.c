@@ -92,7 +92,8 @@ int arrays_names(struct gpushm_buffer *b)
 	return CTL_OK;
 }
 
-int arrays_missing(struct gpushm_buffer *b, const char *array)
+/* Prints that the buffer has no such array, and which it has. CTL_NOT_FOUND. */
+static int missing(struct gpushm_buffer *b, const char *array)
 {
 	size_t n = gpushm_buffer_arrays(b), used = 0;
 	char names[200] = "";
@@ -108,6 +109,15 @@ int arrays_missing(struct gpushm_buffer *b, const char *array)
 	}
 	return ctl_error(CTL_NOT_FOUND, "%s: it has no array \"%s\"; its %zu arrays are %s%s",
 			 gpushm_buffer_name(b), array, n, names, n > 4 ? ", ..." : "");
+}
+
+int arrays_find(struct gpushm_buffer *b, const char *name, struct gpushm_array **ret)
+{
+	int r = gpushm_array_get(b, name ? name : "", ret);
+
+	if (r == -ENOENT && !name && gpushm_buffer_arrays(b) == 1)
+		r = gpushm_array_at(b, 0, ret);
+	return r == -ENOENT ? missing(b, name ? name : "") : ctl_result(r);
 }
 
 int arrays_npy_header(const struct gpushm_array *a, int64_t frames, size_t room, char **ret,

@@ -21,8 +21,8 @@ int arrays_json(struct json *j, struct gpushm_buffer *b);
 /* One name a line, for completion in a shell; the array without a name is left out. */
 int arrays_names(struct gpushm_buffer *b);
 
-/* Prints that the buffer has no such array, and which it has. CTL_NOT_FOUND. */
-int arrays_missing(struct gpushm_buffer *b, const char *array);
+/* The array of that name; without a name the buffer's own, or the only one. An exit code. */
+int arrays_find(struct gpushm_buffer *b, const char *name, struct gpushm_array **ret);
 
 /* The header of a .npy file for the array's elements, malloc'd, of at least `room` bytes. frames:
  * for so many arrays like this, one after the other in C order; -1: for this one, in the order that

@@ -91,7 +91,7 @@ static void print_name(FILE *out, const struct gpushm_logged_event *e)
 static void print_facts(FILE *out, const struct gpushm_logged_event *e, bool exact)
 {
 	print_name(out, e);
-	if (!strcmp(e->type, "created"))
+	if (!strcmp(e->type, "created") || !strcmp(e->type, "freed"))
 		fprintf(out, ", %s in pool %s", output_size(e->bytes, exact).text, e->pool);
 	else if (!strcmp(e->type, "published"))
 		fprintf(out, " %s%s%s", state_word(e->state), *e->former ? ", before " : "",
@@ -100,8 +100,6 @@ static void print_facts(FILE *out, const struct gpushm_logged_event *e, bool exa
 		fprintf(out, ", before %s", e->former);
 	else if (!strcmp(e->type, "opened") || !strcmp(e->type, "died"))
 		fprintf(out, " for %s", e->access == GPUSHM_WRITE ? "writing" : "reading");
-	else if (!strcmp(e->type, "freed"))
-		fprintf(out, ", %s in pool %s", output_size(e->bytes, exact).text, e->pool);
 	else if (!strcmp(e->type, "refused"))
 		fputs(e->verb, out);
 	else if (!e->buffer)

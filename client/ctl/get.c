@@ -22,16 +22,6 @@ struct options {
 	uint64_t timeout;
 };
 
-/* The named array; without a name the buffer's own, or the only one. */
-static int find_array(struct gpushm_buffer *b, const char *name, struct gpushm_array **ret)
-{
-	int r = gpushm_array_get(b, name ? name : "", ret);
-
-	if (r == -ENOENT && !name && gpushm_buffer_arrays(b) == 1)
-		r = gpushm_array_at(b, 0, ret);
-	return r == -ENOENT ? arrays_missing(b, name ? name : "") : ctl_result(r);
-}
-
 static int write_header(const struct gpushm_array *a, const struct new_file *f)
 {
 	_cleanup_(free_ptr) char *header = NULL;
@@ -94,7 +84,7 @@ static int get_array(struct ctl *ctl, const struct options *o, char **words, cha
 	r = model_open(ctl, words[0], o->timeout, &b);
 	if (r)
 		return r;
-	r = find_array(b, colon ? colon + 1 : o->array, &a);
+	r = arrays_find(b, colon ? colon + 1 : o->array, &a);
 	if (r == CTL_OK)
 		r = write_file(ctl, o, a, words[1]);
 	if (r == CTL_OK)

@@ -32,13 +32,12 @@ static bool has_standard_input(size_t n, char **sources)
 
 static uint32_t flags_of(const struct model_load *o)
 {
-	uint32_t flags = 0;
+	uint32_t flags = o->drop_cache ? GPUSHM_LOAD_DROP_CACHE : 0;
 
-	flags |= o->drop_cache ? GPUSHM_LOAD_DROP_CACHE : 0;
-	if (o->io)
-		flags |= !strcmp(o->io, "cached")   ? GPUSHM_LOAD_CACHED
-			 : !strcmp(o->io, "direct") ? GPUSHM_LOAD_DIRECT
-						    : 0;
+	if (o->io && !strcmp(o->io, "cached"))
+		flags |= GPUSHM_LOAD_CACHED;
+	if (o->io && !strcmp(o->io, "direct"))
+		flags |= GPUSHM_LOAD_DIRECT;
 	return flags;
 }
 

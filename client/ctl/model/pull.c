@@ -46,15 +46,6 @@ struct pull {
 
 /* ---- once ---- */
 
-static uint32_t flags_of(const struct options *o)
-{
-	uint32_t flags = 0;
-
-	flags |= o->follow ? GPUSHM_LOAD_IF_MISSING | GPUSHM_LOAD_REPLACE : 0;
-	flags |= o->via && !strcmp(o->via, "nixl") ? GPUSHM_LOAD_NIXL : 0;
-	return flags;
-}
-
 /* A -errno of the library. */
 static int pull(struct pull *p, struct model_fetching *f)
 {
@@ -62,7 +53,10 @@ static int pull(struct pull *p, struct model_fetching *f)
 	int r;
 
 	model_fetch_begin(f, p->ctl, &o->fetch, p->name ? p->name : p->source);
-	f->load.flags |= flags_of(o);
+	if (o->follow)
+		f->load.flags |= GPUSHM_LOAD_IF_MISSING | GPUSHM_LOAD_REPLACE;
+	if (o->via && !strcmp(o->via, "nixl"))
+		f->load.flags |= GPUSHM_LOAD_NIXL;
 	r = p->library.pull(p->ctl->connection, p->source, p->name, &p->new_buffer.options,
 			    &f->load, &f->buffer);
 	model_fetch_end(f, r, o->fetch.new_buffer.transient || o->follow);

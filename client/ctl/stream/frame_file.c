@@ -12,16 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The array of that name; without a name the buffer's own, or the only one. */
-static int find_array(struct frame_file *f, struct gpushm_buffer *b, const char *array)
-{
-	int r = gpushm_array_get(b, array ? array : "", &f->all);
-
-	if (r == -ENOENT && !array && gpushm_buffer_arrays(b) == 1)
-		r = gpushm_array_at(b, 0, &f->all);
-	return r == -ENOENT ? arrays_missing(b, array ? array : "") : ctl_result(r);
-}
-
 /* Whether bytes that were written can be changed later. */
 static bool is_patched(const struct frame_file *f)
 {
@@ -31,7 +21,7 @@ static bool is_patched(const struct frame_file *f)
 int frame_file_open(struct frame_file *f, struct gpushm_stream *s, const char *name,
 		    const char *array)
 {
-	int r = find_array(f, gpushm_stream_buffer(s), array);
+	int r = arrays_find(gpushm_stream_buffer(s), array, &f->all);
 
 	f->file.fd = -1;
 	f->failed = true;
