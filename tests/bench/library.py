@@ -17,9 +17,9 @@ class Dtype(ctypes.Structure):
 
 
 class Spec(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("dtype", Dtype), ("descr", ctypes.c_char_p), ("ndim", ctypes.c_int),
-                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("offset", ctypes.c_uint64)]
+    _fields_ = [("struct_size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("dtype", Dtype), ("ndim", ctypes.c_int),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_uint64),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("descr", ctypes.c_char_p)]
 
 
 class Options(ctypes.Structure):
@@ -48,6 +48,7 @@ class Library:
         specs = (Spec * count)()
         shape = (ctypes.c_int64 * 1)(each)
         for i, spec in enumerate(specs):
+            spec.struct_size = ctypes.sizeof(Spec)
             spec.name, spec.ndim, spec.shape = b"array.%d" % i, 1, shape
             spec.dtype = Dtype(1, 8, 1, 0)
         options = Options(ctypes.sizeof(Options), pool.encode())

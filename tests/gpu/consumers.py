@@ -30,8 +30,9 @@ class Dtype(ctypes.Structure):
 
 
 class Spec(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("dtype", Dtype), ("descr", ctypes.c_char_p), ("ndim", ctypes.c_int),
-                ("shape", P(ctypes.c_int64)), ("strides", P(ctypes.c_int64)), ("offset", ctypes.c_uint64)]
+    _fields_ = [("struct_size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("dtype", Dtype), ("ndim", ctypes.c_int),
+                ("shape", P(ctypes.c_int64)), ("offset", ctypes.c_uint64), ("strides", P(ctypes.c_int64)),
+                ("descr", ctypes.c_char_p)]
 
 
 class Options(ctypes.Structure):
@@ -89,6 +90,7 @@ def create(c, name, pool):
     for spec, (array, (dtype, shape)) in zip(specs, ARRAYS.items()):
         dims = (ctypes.c_int64 * len(shape))(*shape)
         keep.append(dims)
+        spec.struct_size = ctypes.sizeof(Spec)
         spec.name, spec.ndim, spec.shape = array.encode(), len(shape), dims
         check(lib.gpushm_dtype_parse(dtype.encode(), ctypes.byref(spec.dtype)))
     options = Options(ctypes.sizeof(Options), pool.encode())

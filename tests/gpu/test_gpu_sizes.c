@@ -23,7 +23,7 @@ static int complain(const char *what)
  * attach, and waits. */
 static int ends_role(char **args)
 {
-	struct gpushm_create_options o = { .struct_size = sizeof(o), .flags = GPUSHM_SET_DEVICE };
+	struct gpushm_open_options o = { .struct_size = sizeof(o), .flags = GPUSHM_SET_DEVICE };
 	struct driver gpu;
 	struct gpushm *conn = NULL;
 	struct gpushm_buffer *b = NULL;

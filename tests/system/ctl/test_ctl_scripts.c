@@ -99,7 +99,7 @@ START_TEST(publish_takes_the_successor_of_an_unlinked_buffer)
 		     "$ctl publish x; [[ $? == 3 ]] || exit 8\n"
 		     "hold x 2> /dev/null; [[ $($ctl publish x) == 'x: shared' ]] && wait $pid || "
 		     "exit 9\n"
-		     "$ctl stat x | grep -q shared && kill $first",
+		     "$ctl stat x | grep -q shared && kill $first; wait $first; [[ $? != 1 ]]",
 		     holders);
 }
 END_TEST
