@@ -18,8 +18,8 @@
 #include "client/models/web/remote.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/uri.h"
 
-#include <ctype.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,43 +59,6 @@ static int bad_source(const char *source, const char *why)
 			 source, why);
 }
 
-static bool is_plain(char c)
-{
-	return isalnum((unsigned char)c) || strchr("-._~/", c);
-}
-
-/* RFC 3986. ret has room for three times the text. */
-static void encode(const char *text, char *ret)
-{
-	for (; *text; text++)
-		if (is_plain(*text))
-			*ret++ = *text;
-		else
-			ret += sprintf(ret, "%%%02X", (unsigned char)*text);
-	*ret = '\0';
-}
-
-/* In place. False: "%" without two digits, or a NUL. */
-static bool decode(char *text)
-{
-	char *to = text;
-
-	for (; *text; text++, to++) {
-		unsigned byte;
-
-		*to = *text;
-		if (*text != '%')
-			continue;
-		if (!isxdigit((unsigned char)text[1]) || !isxdigit((unsigned char)text[2]) ||
-		    sscanf(text + 1, "%2x", &byte) != 1 || byte == 0)
-			return false;
-		*to = (char)byte;
-		text += 2;
-	}
-	*to = '\0';
-	return true;
-}
-
 /* The host itself is remote_open()'s to check. */
 static int find_host(const char *source, struct place *ret)
 {
@@ -117,7 +80,7 @@ static int find_host(const char *source, struct place *ret)
 	ret->name = strdup(slash + 1);
 	if (!encoded || !ret->name)
 		return load_no_memory();
-	encode(slash + 1, encoded);
+	uri_encode(slash + 1, strlen(slash + 1), URI_PATH, encoded);
 	if (asprintf(&ret->url, "https://%.*s%s" BUFFERS "%s", n, source, port, encoded) < 0) {
 		ret->url = NULL;
 		return load_no_memory();
@@ -138,7 +101,9 @@ static int find_url(const char *source, struct place *ret)
 	ret->name = strndup(name, n);
 	if (!ret->url || !ret->name)
 		return load_no_memory();
-	return decode(ret->name) ? 0 : bad_source(source, "its name is not encoded as in URLs");
+	return uri_decode(ret->name, ret->name, n + 1)
+		       ? 0
+		       : bad_source(source, "its name is not encoded as in URLs");
 }
 
 static int find_place(const char *source, struct place *ret)

@@ -7,6 +7,7 @@
 
 #include "client/gpushm_private.h"
 #include "proto/base/own.h"
+#include "proto/base/uri.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -142,11 +143,6 @@ static int parse_authority(struct url *u, const char *at, size_t n)
 
 /* ---- the whole ---- */
 
-static bool needs_encoding(unsigned char c)
-{
-	return c <= ' ' || c >= 0x7f || strchr("\"<>\\^`{|}", c);
-}
-
 /* Path and query, with an encoded copy of what a URL must not have. */
 static char *encode(const char *text, size_t n)
 {
@@ -156,12 +152,7 @@ static char *encode(const char *text, size_t n)
 		return NULL;
 	if (n == 0 || text[0] != '/')
 		*to++ = '/';
-	for (size_t i = 0; i < n; i++)
-		if (needs_encoding((unsigned char)text[i]))
-			to += sprintf(to, "%%%02X", (unsigned char)text[i]);
-		else
-			*to++ = text[i];
-	*to = '\0';
+	uri_encode(text, n, "!#$%&'()*+,-./:;=?@[]_~", to);
 	return ret;
 }
 
@@ -254,21 +245,6 @@ static bool is_inside(const char *name)
 	return true;
 }
 
-/* As a part of a path: '?', '#' and '%' would mean something else. */
-static char *encode_name(const char *name)
-{
-	char *ret = malloc(3 * strlen(name) + 1), *to = ret;
-
-	for (; ret && *name; name++)
-		if (needs_encoding((unsigned char)*name) || strchr("?#%", *name))
-			to += sprintf(to, "%%%02X", (unsigned char)*name);
-		else
-			*to++ = *name;
-	if (ret)
-		*to = '\0';
-	return ret;
-}
-
 int url_sibling(const char *url, const char *name, char **ret)
 {
 	_cleanup_(url_clear) struct url u = { 0 };
@@ -283,9 +259,11 @@ int url_sibling(const char *url, const char *name, char **ret)
 					   "%s: a file of the same folder can't be "
 					   "named \"%.100s\"",
 					   u.name, name);
-	encoded = encode_name(name);
+	encoded = malloc(3 * strlen(name) + 1);
 	if (!encoded)
 		return no_memory();
+	/* '?', '#' and '%' would mean something else. */
+	uri_encode(name, strlen(name), URI_PATH, encoded);
 	folder = (size_t)(strrchr(u.name, '/') - u.name) + 1;
 	if (asprintf(ret, "%.*s%s%s", (int)folder, u.name, encoded, u.text + strlen(u.name)) < 0) {
 		*ret = NULL;

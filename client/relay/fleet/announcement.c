@@ -5,6 +5,9 @@
  */
 #include "client/relay/fleet/announcement.h"
 
+#include "client/gpushm.h"
+#include "proto/base/uri.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -92,22 +95,15 @@ int announcement_parse(const char *text, struct announcement *ret)
 int announcement_format(const char *base, const char *name, uint64_t since,
 			char ret[ANNOUNCEMENT_MAX])
 {
-	static const char kept[] = "-._~/";
-	size_t room = ANNOUNCEMENT_MAX - sizeof("; since=") - 20;
-	int n = snprintf(ret, room, "%s" PATH, base);
+	char encoded[3 * GPUSHM_MAX_NAME + 1];
+	int n;
 
-	for (; n >= 0 && (size_t)n + 3 < room && *name; name++) {
-		unsigned char c = (unsigned char)*name;
-
-		if (isalnum(c) || strchr(kept, c))
-			ret[n++] = (char)c;
-		else
-			n += sprintf(ret + n, "%%%02X", c);
-	}
-	if (n < 0 || *name)
+	if (strlen(name) > GPUSHM_MAX_NAME)
 		return -ENAMETOOLONG;
-	snprintf(ret + n, ANNOUNCEMENT_MAX - (size_t)n, "; since=%llu", (unsigned long long)since);
-	return 0;
+	uri_encode(name, strlen(name), URI_PATH, encoded);
+	n = snprintf(ret, ANNOUNCEMENT_MAX, "%s" PATH "%s; since=%llu", base, encoded,
+		     (unsigned long long)since);
+	return n < 0 || (size_t)n >= ANNOUNCEMENT_MAX ? -ENAMETOOLONG : 0;
 }
 
 bool announcement_before(const struct announcement *a, const struct announcement *b)

@@ -149,16 +149,3 @@ struct offer *exchange_offer(const struct exchange *x, const char *etag, enum MH
 				      x->name);
 	return o;
 }
-
-void exchange_encode(const char *name, char *ret)
-{
-	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-				    "-._~/";
-
-	for (; *name; name++)
-		if (strchr(plain, *name))
-			*ret++ = *name;
-		else
-			ret += sprintf(ret, "%%%02X", (unsigned char)*name);
-	*ret = '\0';
-}

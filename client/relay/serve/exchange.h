@@ -54,6 +54,3 @@ enum MHD_Result exchange_json(const struct exchange *x, unsigned status, json_t 
 /* Finds the offer that the request names, if its client may read that. NULL: a reply says why not,
  * whose result is *ret. The caller releases it. etag: as for offers_find(). */
 struct offer *exchange_offer(const struct exchange *x, const char *etag, enum MHD_Result *ret);
-
-/* Writes a name as a URL has it: at most 3 bytes for each of the name, and the NUL. */
-void exchange_encode(const char *name, char *ret);

@@ -10,6 +10,7 @@
 #include "client/relay/fleet/fanout.h"
 #include "client/relay/serve/range.h"
 #include "proto/base/own.h"
+#include "proto/base/uri.h"
 
 #include <inttypes.h>
 #include <nettle/base64.h>
@@ -246,7 +247,7 @@ static json_t *describe(struct offer *o, struct MHD_Connection *reader)
 
 	offer_look(o, reader);
 	offer_facts(o, &f);
-	exchange_encode(f.name, path);
+	uri_encode(f.name, strlen(f.name), URI_PATH, path);
 	item = json_pack("{s:s, s:I, s:I, s:I, s:b}", "name", f.name, "id", (json_int_t)f.id,
 			 "bytes", (json_int_t)f.bytes, "arrays", (json_int_t)f.arrays, "complete",
 			 f.complete);

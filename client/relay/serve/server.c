@@ -13,9 +13,9 @@
 #include "client/relay/serve/tls.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/uri.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,33 +47,6 @@ struct request {
 	size_t n_body;
 	bool too_large;
 };
-
-/* ---- names ---- */
-
-static int hex(char c)
-{
-	return isdigit((unsigned char)c)    ? c - '0'
-	       : isxdigit((unsigned char)c) ? (c | 32) - 'a' + 10
-					    : -1;
-}
-
-/* Percent signs of a URL. False: one is wrong, or stands for a NUL; or the name is too long. */
-static bool decode(const char *text, char *ret, size_t size)
-{
-	size_t n = 0;
-
-	for (; *text; text++) {
-		int high = *text == '%' ? hex(text[1]) : -1;
-		int low = high >= 0 ? hex(text[2]) : -1;
-
-		if ((*text == '%' && (low < 0 || high + low == 0)) || n + 1 >= size)
-			return false;
-		ret[n++] = *text == '%' ? (char)(high << 4 | low) : *text;
-		text += *text == '%' ? 2 : 0;
-	}
-	ret[n] = '\0';
-	return true;
-}
 
 /* Nothing is decoded twice, or before the path is taken apart. */
 static size_t keep_escapes(void *arg, struct MHD_Connection *c, char *text)
@@ -125,6 +98,7 @@ static enum MHD_Result route(struct exchange *x, const char *url, const char *me
 	const struct resource *found = NULL;
 	char name[OFFER_NAME_MAX] = "";
 	bool post = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
+	size_t n;
 
 	for (size_t i = 0; i < array_size(resources); i++)
 		if (is_path(&resources[i], url))
@@ -133,14 +107,14 @@ static enum MHD_Result route(struct exchange *x, const char *url, const char *me
 		return exchange_error(x, MHD_HTTP_NOT_FOUND,
 				      "there are /v1/buffers, /v1/buffers/NAME, "
 				      "/v1/manifests/NAME and /metrics");
+	n = strlen(found->path);
 	x->allow = found->post ? MHD_HTTP_METHOD_POST : "GET, HEAD";
 	if (post != found->post || (!post && !x->head && strcmp(method, MHD_HTTP_METHOD_GET) != 0))
 		return exchange_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, "allowed: %s", x->allow);
 	if (!x->body)
 		return exchange_error(x, MHD_HTTP_CONTENT_TOO_LARGE, "a body has at most %u bytes",
 				      EXCHANGE_BODY_MAX);
-	if (!decode(url + (strlen(found->path) < strlen(url) ? strlen(found->path) : strlen(url)),
-		    name, sizeof(name)))
+	if (!uri_decode(url + (n < strlen(url) ? n : strlen(url)), name, sizeof(name)))
 		return exchange_error(x, MHD_HTTP_BAD_REQUEST,
 				      "a name has at most %u bytes, and two hexadecimal digits "
 				      "that are not 00 behind each %%",
