@@ -69,6 +69,9 @@ void gpushm_private_manifest_clear(struct manifest *m);
 
 /* ---- pulls ---- */
 
+/* In a request for a file: where the machine that pulls it offers it to others. */
+#define RELAY_HEADER "Gpushm-Relay"
+
 #define PULL_VIA_MAX 1024u /* bytes of a value of Via, with the NUL */
 
 /* What a program may see of a pull while it runs. All functions may be called from any of the

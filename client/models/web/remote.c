@@ -4,6 +4,7 @@
  * one, and says how long the file is; HEAD would not work with signed URLs, which are for GET
  * alone.
  */
+#include "client/gpushm_load_private.h"
 #include "client/models/web/remote.h"
 
 #include "client/gpushm_private.h"
@@ -193,7 +194,7 @@ int remote_set_relay(struct remote *r, const char *relay)
 {
 	char *line = NULL;
 
-	if (relay && asprintf(&line, "Gpushm-Relay: %s", relay) < 0)
+	if (relay && asprintf(&line, RELAY_HEADER ": %s", relay) < 0)
 		return remote_no_memory();
 	free(r->relay);
 	r->relay = line;

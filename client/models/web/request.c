@@ -2,6 +2,7 @@
  *
  * Small resources, read as a whole: an index, a manifest, an exchange of a few KiB.
  */
+#include "client/gpushm_load_private.h"
 #include "client/models/web/fail.h"
 #include "client/models/web/remote.h"
 #include "client/models/web/remote_internal.h"
@@ -106,7 +107,7 @@ static int make_lines(const struct remote_request *q, struct lines *ret)
 		ret->version = NULL;
 		return remote_no_memory();
 	}
-	if (q->relay && asprintf(&ret->relay, "Gpushm-Relay: %s", q->relay) < 0) {
+	if (q->relay && asprintf(&ret->relay, RELAY_HEADER ": %s", q->relay) < 0) {
 		ret->relay = NULL;
 		return remote_no_memory();
 	}

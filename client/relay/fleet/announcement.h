@@ -16,7 +16,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ANNOUNCEMENT_HEADER "Gpushm-Relay"
 #define ANNOUNCEMENT_MAX 1024u
 
 struct announcement {

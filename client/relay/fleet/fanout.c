@@ -5,6 +5,7 @@
  */
 #include "client/relay/fleet/fanout.h"
 
+#include "client/gpushm_load_private.h"
 #include "client/relay/fleet/mirrors.h"
 #include "client/relay/fleet/transfers.h"
 #include "client/relay/locks.h"
@@ -161,7 +162,7 @@ static bool is_its_own(const struct peer *p, const char *host)
 static const struct announcement *read_announcement(const struct exchange *x,
 						    struct announcement *ret)
 {
-	const char *text = exchange_header(x, ANNOUNCEMENT_HEADER);
+	const char *text = exchange_header(x, RELAY_HEADER);
 
 	if (!text || announcement_parse(text, ret) < 0 || !is_its_own(x->peer, ret->host))
 		return NULL;
