@@ -44,7 +44,7 @@ client/lib/buffer   client/lib/base client/lib/map client/lib/link
 client/lib/array    client/lib/base client/lib/map client/lib/buffer
 client/lib/stream   client/lib/base client/lib/map client/lib/link client/lib/buffer client/lib/array
 client/models       client/models/web client/models/nixl client/models/files client/models/copy
-client/models/web  client/models/locks.h
+client/models/web   client/models/locks.h client/models/fail.h
 client/models/nixl  client/models client/models/web client/models/files
 client/models/files client/models client/models/web client/models/nixl
 client/models/copy  client/models client/models/web client/models/nixl client/models/files

@@ -5,7 +5,7 @@
  */
 #include "client/models/web/credentials.h"
 
-#include "client/models/web/fail.h"
+#include "client/models/fail.h"
 #include "proto/base/own.h"
 #include "proto/base/sized.h"
 
@@ -30,14 +30,14 @@ static int check_token(const char *from, const char *text, char **ret)
 	while (n > 0 && (text[n - 1] == ' ' || text[n - 1] == '\t'))
 		n--;
 	if (n == 0)
-		return remote_fail(EINVAL, "%s: its first line has no token", from);
+		return load_fail(EINVAL, "%s: its first line has no token", from);
 	for (size_t i = 0; i < n; i++)
 		if (text[i] <= ' ' || text[i] > '~')
-			return remote_fail(EINVAL,
-					   "%s: a token has printable characters without spaces",
-					   from);
+			return load_fail(EINVAL,
+					 "%s: a token has printable characters without spaces",
+					 from);
 	*ret = strndup(text, n);
-	return *ret ? 0 : remote_no_memory();
+	return *ret ? 0 : load_no_memory();
 }
 
 static int read_token_file(const char *path, char **ret)
@@ -51,10 +51,10 @@ static int read_token_file(const char *path, char **ret)
 	       (n = read(fd, text + got, sizeof(text) - 1 - (size_t)got)) > 0)
 		got += n;
 	if (n < 0)
-		return remote_fail(errno, "the file with the token, %s: %s", path, strerror(errno));
+		return load_fail(errno, "the file with the token, %s: %s", path, strerror(errno));
 	text[got] = '\0';
 	if (got == (ssize_t)sizeof(text) - 1 && !strchr(text, '\n'))
-		r = remote_fail(EINVAL, "%s: its first line is too long for a token", path);
+		r = load_fail(EINVAL, "%s: its first line is too long for a token", path);
 	else
 		r = check_token(path, text, ret);
 	explicit_bzero(text, sizeof(text));
@@ -105,9 +105,9 @@ static int set_file(const char *what, const char *option, const char *name, char
 	if (!path)
 		return 0;
 	if (access(path, R_OK) < 0)
-		return remote_fail(errno, "the file with %s, %s: %s", what, path, strerror(errno));
+		return load_fail(errno, "the file with %s, %s: %s", what, path, strerror(errno));
 	*ret = strdup(path);
-	return *ret ? 0 : remote_no_memory();
+	return *ret ? 0 : load_no_memory();
 }
 
 static int set_files(const struct gpushm_remote_options *o, struct credentials *c)
@@ -119,7 +119,7 @@ static int set_files(const struct gpushm_remote_options *o, struct credentials *
 	if (r == 0)
 		r = set_file("the certificate's key", o->key, "GPUSHM_TLS_KEY", &c->key);
 	if (r == 0 && c->key && !c->cert)
-		r = remote_fail(EINVAL, "there is a key, %s, and no certificate for it", c->key);
+		r = load_fail(EINVAL, "there is a key, %s, and no certificate for it", c->key);
 	return r;
 }
 
@@ -131,7 +131,7 @@ int credentials_read_options(const struct gpushm_remote_options *from,
 	const char *wrong = sized_read(from, ret, sizeof(*ret));
 
 	ret->struct_size = sizeof(*ret);
-	return wrong ? remote_fail(EINVAL, "remote options: %s", wrong) : 0;
+	return wrong ? load_fail(EINVAL, "remote options: %s", wrong) : 0;
 }
 
 int credentials_read(const struct gpushm_remote_options *o, const struct url *u,

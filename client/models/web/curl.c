@@ -4,7 +4,7 @@
  */
 #include "client/models/web/curl.h"
 
-#include "client/models/web/fail.h"
+#include "client/models/fail.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -55,6 +55,6 @@ const struct curl_library *curl_library(void)
 	pthread_once(&once, open_library);
 	if (!missing[0])
 		return &library;
-	remote_fail(ENOSYS, "%s", missing);
+	load_fail(ENOSYS, "%s", missing);
 	return NULL;
 }

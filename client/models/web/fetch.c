@@ -8,7 +8,7 @@
 #include "client/models/web/fetch.h"
 
 #include "client/gpushm_private.h"
-#include "client/models/web/fail.h"
+#include "client/models/fail.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
@@ -121,13 +121,13 @@ int fetch_new(struct fetch **ret)
 		return -ENOSYS;
 	f = calloc(1, sizeof(*f));
 	if (!f)
-		return remote_no_memory();
+		return load_no_memory();
 	f->curl = curl;
 	f->multi = curl->multi_init();
 	f->easy = curl->easy_init();
 	if (!f->multi || !f->easy) {
 		fetch_free(f);
-		return remote_no_memory();
+		return load_no_memory();
 	}
 	*ret = f;
 	return 0;
@@ -187,12 +187,12 @@ static int add_header(struct fetch *f, const char *format, const char *value)
 
 	if (asprintf(&line, "%s%s", format, value) < 0) {
 		line = NULL;
-		return remote_no_memory();
+		return load_no_memory();
 	}
 	longer = f->curl->slist_append(f->headers, line);
 	explicit_bzero(line, strlen(line));
 	if (!longer)
-		return remote_no_memory();
+		return load_no_memory();
 	f->headers = longer;
 	return 0;
 }
@@ -300,7 +300,7 @@ static int start(struct fetch *f, const struct ask *a, const struct url *u)
 	f->last_ns = clock_monotonic_ns();
 	if (f->curl->multi_add_handle(f->multi, f->easy) != CURLM_OK) {
 		drop_headers(f);
-		return remote_no_memory();
+		return load_no_memory();
 	}
 	f->active = true;
 	return 0;
@@ -400,23 +400,23 @@ static int fail_transfer(struct fetch *f, enum fate *ret)
 
 	*ret = f->refused ? FATE_NEVER : w.fate;
 	if (f->refused)
-		return remote_no_memory();
-	return remote_fail(w.number, "%s: %s%s%s%s", f->at.name,
-			   tells ? f->why : f->curl->easy_strerror(f->result), *system ? ": " : "",
-			   system, hint(f));
+		return load_no_memory();
+	return load_fail(w.number, "%s: %s%s%s%s", f->at.name,
+			 tells ? f->why : f->curl->easy_strerror(f->result), *system ? ": " : "",
+			 system, hint(f));
 }
 
 static int fail_stalled(struct fetch *f, enum fate *ret)
 {
 	*ret = FATE_AGAIN;
-	return remote_fail(ETIMEDOUT, "%s: nothing has come for %u.%u s", f->at.name,
-			   f->stall_ms / 1000, f->stall_ms % 1000 / 100);
+	return load_fail(ETIMEDOUT, "%s: nothing has come for %u.%u s", f->at.name,
+			 f->stall_ms / 1000, f->stall_ms % 1000 / 100);
 }
 
 static int canceled(enum fate *ret)
 {
 	*ret = FATE_NEVER;
-	return remote_fail(ECANCELED, "reading was stopped");
+	return load_fail(ECANCELED, "reading was stopped");
 }
 
 static bool is_asked(struct load_stop stop)
@@ -447,7 +447,7 @@ static int perform(struct fetch *f)
 	r = f->curl->multi_perform(f->multi, &running);
 	unmask_signals(&before);
 	if (r != CURLM_OK)
-		return remote_fail(ENOMEM, "libcurl: error %d of a transfer", (int)r);
+		return load_fail(ENOMEM, "libcurl: error %d of a transfer", (int)r);
 	look_for_end(f);
 	return 0;
 }
@@ -480,8 +480,8 @@ static bool is_slow(const struct fetch *f)
 static int fail_slow(struct fetch *f, enum fate *ret)
 {
 	*ret = FATE_BUSY;
-	return remote_fail(EBUSY, "%s: less than %u KiB have come in a second", f->at.name,
-			   FETCH_LEAST >> 10);
+	return load_fail(EBUSY, "%s: less than %u KiB have come in a second", f->at.name,
+			 FETCH_LEAST >> 10);
 }
 
 /* Until there is what is wanted, or the reply has ended. */
@@ -569,17 +569,17 @@ static int find_target(struct fetch *f, struct url *ret)
 
 	f->curl->easy_getinfo(f->easy, CURLINFO_REDIRECT_URL, &text);
 	if (!text)
-		return remote_fail(EREMOTEIO, "%s: status %u leads nowhere: it has no Location",
-				   f->at.name, f->head.status);
+		return load_fail(EREMOTEIO, "%s: status %u leads nowhere: it has no Location",
+				 f->at.name, f->head.status);
 	r = url_parse(text, ret);
 	if (r == -EINVAL)
-		return remote_fail(EREMOTEIO, "%s leads to what is no URL of http:// or https://",
-				   f->at.name);
+		return load_fail(EREMOTEIO, "%s leads to what is no URL of http:// or https://",
+				 f->at.name);
 	if (r == 0 && f->at.tls && !ret->tls)
-		return remote_fail(EACCES,
-				   "%s leads to %s, without TLS: what comes from there could be "
-				   "anybody's",
-				   f->at.name, ret->name);
+		return load_fail(EACCES,
+				 "%s leads to %s, without TLS: what comes from there could be "
+				 "anybody's",
+				 f->at.name, ret->name);
 	return r;
 }
 
@@ -590,7 +590,7 @@ static int follow(struct fetch *f, struct load_stop stop, enum fate *ret)
 
 	*ret = FATE_ELSEWHERE;
 	if (r == 0 && ++f->hops > HOPS_MAX)
-		r = remote_fail(EREMOTEIO, "%s: more than %u redirects", f->at.name, HOPS_MAX);
+		r = load_fail(EREMOTEIO, "%s: more than %u redirects", f->at.name, HOPS_MAX);
 	if (r == 0)
 		r = drop_body(f, stop, ret);
 	if (r < 0) {
@@ -606,7 +606,7 @@ static int set_target(struct fetch *f, const struct url *u)
 {
 	url_clear(&f->at);
 	f->hops = 0;
-	return url_copy(u, &f->at) < 0 ? remote_no_memory() : 0;
+	return url_copy(u, &f->at) < 0 ? load_no_memory() : 0;
 }
 
 int fetch_begin(struct fetch *f, const struct ask *a, const struct url *u, struct load_stop stop,
@@ -623,7 +623,7 @@ int fetch_begin(struct fetch *f, const struct ask *a, const struct url *u, struc
 			break;
 		if (!has_head(f)) {
 			*ret = FATE_ELSEWHERE;
-			r = remote_fail(EREMOTEIO, "%s: the reply is not HTTP", f->at.name);
+			r = load_fail(EREMOTEIO, "%s: the reply is not HTTP", f->at.name);
 			break;
 		}
 		if (!is_redirect(f->head.status))

@@ -4,7 +4,7 @@
  * breaks, there is another request from the first missing byte.
  */
 #include "client/gpushm_private.h"
-#include "client/models/web/fail.h"
+#include "client/models/fail.h"
 #include "client/models/web/remote_internal.h"
 #include "client/models/web/status.h"
 #include "proto/base/clock.h"
@@ -27,7 +27,7 @@
 int remote_reader_new(struct remote_reader **ret)
 {
 	struct remote_reader *rr = calloc(1, sizeof(*rr));
-	int r = rr ? fetch_new(&rr->fetch) : remote_no_memory();
+	int r = rr ? fetch_new(&rr->fetch) : load_no_memory();
 
 	if (r < 0) {
 		free(rr);
@@ -94,13 +94,13 @@ static bool is_same_version(const struct remote_reader *rr, const struct remote 
 static int changed(const struct fetch *f, struct trial *t)
 {
 	t->fate = FATE_ELSEWHERE;
-	return remote_fail(ESTALE, "%s changed while it was read: load it again", f->at.name);
+	return load_fail(ESTALE, "%s changed while it was read: load it again", f->at.name);
 }
 
 static int broken(const struct fetch *f, struct trial *t, const char *how)
 {
 	t->fate = FATE_ELSEWHERE;
-	return remote_fail(EREMOTEIO, "%s: the server's reply is wrong: %s", f->at.name, how);
+	return load_fail(EREMOTEIO, "%s: the server's reply is wrong: %s", f->at.name, how);
 }
 
 static void learn(struct remote *r, const struct head *h, uint64_t size, bool has_ranges)
@@ -164,7 +164,7 @@ static int check_whole(struct remote_reader *rr, struct remote *r, struct trial 
 	if (rr->asked_if_range) {
 		r->no_if_range = true;
 		t->fate = FATE_AGAIN;
-		return remote_fail(EREMOTEIO, "%s: the server ignores If-Range", f->at.name);
+		return load_fail(EREMOTEIO, "%s: the server ignores If-Range", f->at.name);
 	}
 	return broken(f, t, "it sends all of the file, though it has sent parts before");
 }
@@ -220,7 +220,7 @@ static int check_reply(struct remote_reader *rr, struct remote *r, uint64_t firs
 	error = status_error(rr->fetch, &r->credentials, t->stop, &t->fate);
 	if (t->stop.asked && t->stop.asked(t->stop.of)) {
 		t->fate = FATE_NEVER;
-		return remote_fail(ECANCELED, "reading was stopped");
+		return load_fail(ECANCELED, "reading was stopped");
 	}
 	return error;
 }
@@ -277,17 +277,17 @@ static int wait_for_place(struct remote *r, uint64_t ms, struct trial *t)
 
 	t->fate = FATE_NEVER;
 	if (ms == UINT64_MAX)
-		return remote_fail(ENODATA, "%s: no server is left to ask", remote_name(r));
+		return load_fail(ENODATA, "%s: no server is left to ask", remote_name(r));
 	if (ms == 0)
-		return remote_no_memory();
+		return load_no_memory();
 	left = left > now ? left - now : 0;
 	if (fetch_nap(ms < left ? ms : left, t->stop) < 0)
 		return -ECANCELED;
 	return ms <= left ? -EAGAIN
-			  : remote_fail(EBUSY,
-					"%s: the server was busy for %u s, and asks to come again "
-					"later",
-					remote_name(r), r->credentials.patience_ms / 1000);
+			  : load_fail(EBUSY,
+				      "%s: the server was busy for %u s, and asks to come again "
+				      "later",
+				      remote_name(r), r->credentials.patience_ms / 1000);
 }
 
 int reader_ask(struct remote_reader *rr, struct remote *r, uint64_t first, uint64_t last,
@@ -465,8 +465,8 @@ static int read_step(struct remote_reader *rr, struct remote *r, char *to, size_
 		error = read_open(rr, r, to, n, offset, ret_got, t);
 	if (error == 0 && *ret_got == 0 && r->has_ranges) {
 		t->fate = FATE_AGAIN;
-		error = remote_fail(ENETRESET, "%s: the server ended a part too early",
-				    remote_name(r));
+		error = load_fail(ENETRESET, "%s: the server ended a part too early",
+				  remote_name(r));
 	}
 	if (error == 0)
 		return 0;
@@ -526,8 +526,8 @@ int remote_read(struct remote_reader *rr, struct remote *r, void *to, size_t n, 
 
 	if (error < 0 || got == n)
 		return error;
-	return remote_fail(ESTALE, "%s ends at byte %" PRIu64 ", before what is read of it",
-			   remote_name(r), offset + got);
+	return load_fail(ESTALE, "%s ends at byte %" PRIu64 ", before what is read of it",
+			 remote_name(r), offset + got);
 }
 
 int remote_blame(struct remote_reader *rr, struct remote *r)
@@ -537,13 +537,13 @@ int remote_blame(struct remote_reader *rr, struct remote *r)
 	rr = rr ? rr : r->own;
 	wrong = rr && rr->last_of == r ? rr->last : NULL;
 	if (!wrong)
-		return remote_fail(ENODATA, "%s: nothing was read", remote_name(r));
+		return load_fail(ENODATA, "%s: nothing was read", remote_name(r));
 	if (rr->remote == r) {
 		rr->end = rr->at; /* nothing to drain */
 		reader_drop(rr);
 	}
 	if (places_drop(&r->places, wrong))
 		return 0;
-	return remote_fail(ENODATA, "%s has sent wrong bytes, and no other server has the file",
-			   wrong->url.name);
+	return load_fail(ENODATA, "%s has sent wrong bytes, and no other server has the file",
+			 wrong->url.name);
 }

@@ -4,11 +4,11 @@
  * one, and says how long the file is; HEAD would not work with signed URLs, which are for GET
  * alone.
  */
-#include "client/gpushm_load_private.h"
 #include "client/models/web/remote.h"
 
+#include "client/gpushm_load_private.h"
 #include "client/gpushm_private.h"
-#include "client/models/web/fail.h"
+#include "client/models/fail.h"
 #include "client/models/web/remote_internal.h"
 #include "proto/base/own.h"
 
@@ -64,7 +64,7 @@ int remote_new(const char *url, const struct gpushm_remote_options *o, struct re
 	int error;
 
 	if (!r)
-		return remote_no_memory();
+		return load_no_memory();
 	r->holders = 1;
 	r->size = REMOTE_NO_SIZE;
 	places_init(&r->places);
@@ -74,7 +74,7 @@ int remote_new(const char *url, const struct gpushm_remote_options *o, struct re
 	if (error < 0)
 		url_clear(&u);
 	else if (places_add(&r->places, &u) < 0)
-		error = remote_no_memory();
+		error = load_no_memory();
 	r->stall_ms = stall_of(r->credentials.patience_ms);
 	*ret = r;
 	return error;
@@ -180,12 +180,12 @@ int remote_add_mirror(struct remote *r, const char *url)
 	int error = url_parse(url, &u);
 
 	if (error == 0 && !head_is_strong(r->etag))
-		error = remote_fail(EINVAL,
-				    "%s: the server sends no strong ETag, by which the file could "
-				    "be known elsewhere",
-				    remote_name(r));
+		error = load_fail(EINVAL,
+				  "%s: the server sends no strong ETag, by which the file could "
+				  "be known elsewhere",
+				  remote_name(r));
 	if (error == 0)
-		return places_add(&r->places, &u) < 0 ? remote_no_memory() : 0;
+		return places_add(&r->places, &u) < 0 ? load_no_memory() : 0;
 	url_clear(&u);
 	return error;
 }
@@ -195,7 +195,7 @@ int remote_set_relay(struct remote *r, const char *relay)
 	char *line = NULL;
 
 	if (relay && asprintf(&line, RELAY_HEADER ": %s", relay) < 0)
-		return remote_no_memory();
+		return load_no_memory();
 	free(r->relay);
 	r->relay = line;
 	r->places.together = relay;

@@ -3,7 +3,7 @@
  * Small resources, read as a whole: an index, a manifest, an exchange of a few KiB.
  */
 #include "client/gpushm_load_private.h"
-#include "client/models/web/fail.h"
+#include "client/models/fail.h"
 #include "client/models/web/remote.h"
 #include "client/models/web/remote_internal.h"
 #include "client/models/web/status.h"
@@ -29,7 +29,7 @@ static int read_body(struct fetch *f, const struct remote_request *q, struct rem
 
 			t->fate = FATE_NEVER;
 			if (!grown)
-				return remote_no_memory();
+				return load_no_memory();
 			ret->body = grown;
 			room = more;
 		}
@@ -39,8 +39,8 @@ static int read_body(struct fetch *f, const struct remote_request *q, struct rem
 		ret->body[ret->n_body] = '\0';
 		if (error == 0 && ret->n_body > q->max_bytes) {
 			t->fate = FATE_NEVER;
-			error = remote_fail(EFBIG, "%s has more than %zu bytes", f->at.name,
-					    q->max_bytes);
+			error = load_fail(EFBIG, "%s has more than %zu bytes", f->at.name,
+					  q->max_bytes);
 		}
 	}
 	return error;
@@ -56,13 +56,12 @@ static int check_head(struct fetch *f, struct remote *r, struct remote_reply *re
 	}
 	t->fate = FATE_NEVER;
 	if (h->encoded)
-		return remote_fail(EREMOTEIO,
-				   "%s: the reply is compressed, which was not asked for",
-				   f->at.name);
+		return load_fail(EREMOTEIO, "%s: the reply is compressed, which was not asked for",
+				 f->at.name);
 	ret->status = h->status;
 	ret->url = strdup(f->at.text);
 	ret->etag = h->etag[0] ? strdup(h->etag) : NULL;
-	return ret->url && (ret->etag || !h->etag[0]) ? 0 : remote_no_memory();
+	return ret->url && (ret->etag || !h->etag[0]) ? 0 : load_no_memory();
 }
 
 static int attempt(struct fetch *f, struct remote *r, const struct ask *a,
@@ -98,18 +97,18 @@ static int make_lines(const struct remote_request *q, struct lines *ret)
 {
 	if (q->wait_s && asprintf(&ret->wait, "Prefer: wait=%u", q->wait_s) < 0) {
 		ret->wait = NULL;
-		return remote_no_memory();
+		return load_no_memory();
 	}
 	if (q->if_none_match && strpbrk(q->if_none_match, "\r\n"))
-		return remote_fail(EINVAL, "an ETag has no line breaks");
+		return load_fail(EINVAL, "an ETag has no line breaks");
 	if (q->if_none_match &&
 	    asprintf(&ret->version, "If-None-Match: %s", q->if_none_match) < 0) {
 		ret->version = NULL;
-		return remote_no_memory();
+		return load_no_memory();
 	}
 	if (q->relay && asprintf(&ret->relay, RELAY_HEADER ": %s", q->relay) < 0) {
 		ret->relay = NULL;
-		return remote_no_memory();
+		return load_no_memory();
 	}
 	return 0;
 }

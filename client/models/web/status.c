@@ -4,7 +4,7 @@
  */
 #include "client/models/web/status.h"
 
-#include "client/models/web/fail.h"
+#include "client/models/fail.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -87,7 +87,7 @@ int status_error(struct fetch *f, const struct credentials *c, struct load_stop 
 
 	read_error(f, stop, says, sizeof(says));
 	*ret = s->fate;
-	return remote_fail(s->number, "%s: the server answers %u%s%s%s%s%s", f->at.name, status,
-			   s->means[0] ? " (" : "", s->means, s->means[0] ? ")" : "", says,
-			   hint(f, c, status));
+	return load_fail(s->number, "%s: the server answers %u%s%s%s%s%s", f->at.name, status,
+			 s->means[0] ? " (" : "", s->means, s->means[0] ? ")" : "", says,
+			 hint(f, c, status));
 }
