@@ -10,10 +10,10 @@
 #include "client/ctl/read_ahead.h"
 
 #include "proto/base/own.h"
+#include "proto/base/thread.h"
 
 #include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -72,15 +72,10 @@ static void *run(void *arg)
 
 static int start(struct read_ahead *a)
 {
-	sigset_t all, before;
-	int r;
+	int r = thread_start(&a->thread, run, a);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&a->thread, NULL, run, a);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	a->running = r == 0;
-	return -r;
+	return r;
 }
 
 int read_ahead_new(struct gpushm_buffer *b, uint64_t offset, uint64_t bytes,

@@ -7,12 +7,13 @@
 #include "client/gpushm_private.h"
 #include "client/models/fail.h"
 #include "client/models/locks.h"
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/thread.h"
+#include "proto/base/uri.h"
 
-#include <ctype.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,19 +30,11 @@ struct line {
 	char *name; /* in the text of the line */
 };
 
-static int hex_digit(char c)
-{
-	return c >= '0' && c <= '9'   ? c - '0'
-	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
-	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
-				      : -1;
-}
-
 static bool parse_hex(const char *text, uint8_t ret[SHA256_DIGEST_SIZE])
 {
 	for (size_t i = 0; i < SHA256_DIGEST_SIZE; i++) {
-		int high = hex_digit(text[2 * i]);
-		int low = high < 0 ? -1 : hex_digit(text[2 * i + 1]);
+		int high = uri_hex_digit(text[2 * i]);
+		int low = high < 0 ? -1 : uri_hex_digit(text[2 * i + 1]);
 
 		if (low < 0)
 			return false;
@@ -257,27 +250,20 @@ static void *run(void *user)
 	return NULL;
 }
 
-/* With all signals blocked: they are the application's. */
 static void start_threads(struct checksums *s, size_t n)
 {
-	sigset_t all, before;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	lock_take(&s->lock, LOCK_CHECKSUMS);
 	for (; s->n_threads < n; s->n_threads++)
-		if (pthread_create(&s->threads[s->n_threads], NULL, run, s) != 0)
+		if (thread_start(&s->threads[s->n_threads], run, s) < 0)
 			break;
 	s->running = s->n_threads;
 	lock_drop(&s->lock);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 int checksums_begin(struct load_files *files, struct checksums **ret)
 {
 	size_t n = 0,
 	       most = (size_t)get_nprocs() < THREADS_MAX ? (size_t)get_nprocs() : THREADS_MAX;
-	pthread_condattr_t clock;
 	struct checksums *s;
 
 	*ret = NULL;
@@ -290,10 +276,7 @@ int checksums_begin(struct load_files *files, struct checksums **ret)
 		return load_no_memory();
 	s->files = files;
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_condattr_init(&clock);
-	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-	pthread_cond_init(&s->ended, &clock);
-	pthread_condattr_destroy(&clock);
+	thread_cond_init(&s->ended);
 	start_threads(s, n < most ? n : most);
 	if (s->n_threads == 0) {
 		checksums_free(s);
@@ -301,17 +284,6 @@ int checksums_begin(struct load_files *files, struct checksums **ret)
 	}
 	*ret = s;
 	return 0;
-}
-
-static void wait_a_while(struct checksums *s)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += PROGRESS_MS * 1000000L;
-	until.tv_sec += until.tv_nsec / 1000000000L;
-	until.tv_nsec %= 1000000000L;
-	pthread_cond_timedwait(&s->ended, &s->lock, &until);
 }
 
 int checksums_wait(struct checksums *s, const struct gpushm_load_options *load,
@@ -324,7 +296,7 @@ int checksums_wait(struct checksums *s, const struct gpushm_load_options *load,
 		return 0;
 	lock_take(&s->lock, LOCK_CHECKSUMS);
 	while (s->running > 0 && !canceled) {
-		wait_a_while(s);
+		thread_cond_wait(&s->ended, &s->lock, clock_deadline(PROGRESS_MS));
 		lock_drop(&s->lock);
 		canceled = load && load->progress && load->progress(load->user, all) != 0;
 		lock_take(&s->lock, LOCK_CHECKSUMS);

@@ -8,8 +8,8 @@
 #include "client/gpushm_private.h"
 #include "client/models/locks.h"
 #include "proto/base/clock.h"
+#include "proto/base/thread.h"
 
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -100,26 +100,21 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* Starts the threads with all signals blocked: a handler of the application runs in its threads. */
 static unsigned start(struct crew *crew, pthread_t *threads)
 {
-	sigset_t all, before;
 	unsigned n = 0;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	for (; n < crew->work->threads; n++) {
 		lock_take(&crew->lock, LOCK_CREW);
 		crew->running++;
 		lock_drop(&crew->lock);
-		if (pthread_create(&threads[n], NULL, thread_main, crew) == 0)
+		if (thread_start(&threads[n], thread_main, crew) == 0)
 			continue;
 		lock_take(&crew->lock, LOCK_CREW);
 		crew->running--;
 		lock_drop(&crew->lock);
 		break;
 	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return n;
 }
 
@@ -146,10 +141,7 @@ static void wait_and_report(struct crew *crew)
 
 	lock_take(&crew->lock, LOCK_CREW);
 	while (crew->running > 0) {
-		struct timespec until = { .tv_sec = (time_t)(next / 1000000000u),
-					  .tv_nsec = (long)(next % 1000000000u) };
-
-		if (pthread_cond_timedwait(&crew->ended, &crew->lock, &until) == 0)
+		if (thread_cond_wait(&crew->ended, &crew->lock, next))
 			continue;
 		next = clock_monotonic_ns() + PERIOD_NS;
 		lock_drop(&crew->lock);
@@ -161,14 +153,9 @@ static void wait_and_report(struct crew *crew)
 
 static void init(struct crew *crew, const struct crew_work *work)
 {
-	pthread_condattr_t attr;
-
 	*crew = (struct crew){ .work = work, .start_ns = clock_monotonic_ns() };
 	pthread_mutex_init(&crew->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&crew->ended, &attr);
-	pthread_condattr_destroy(&attr);
+	thread_cond_init(&crew->ended);
 }
 
 int crew_run(const struct crew_work *work, uint64_t *ret_elapsed_ns)

@@ -15,10 +15,10 @@
 #include "daemon/pool/worker.h"
 
 #include "daemon/util/busy_poll.h"
+#include "proto/base/thread.h"
 
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -159,19 +159,6 @@ static void close_handles(struct worker *w)
 	uv_close((uv_handle_t *)&w->polling.idle, on_closed);
 }
 
-/* A thread inherits its creator's mask, so that at no moment it can take a signal. */
-static int start_thread(struct worker *w)
-{
-	sigset_t all, before;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&w->thread, NULL, run_thread, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -err;
-}
-
 int worker_new(uv_loop_t *loop, const char *thread_name, struct worker **ret)
 {
 	_cleanup_(free_ptr) struct worker *w = calloc(1, sizeof(*w));
@@ -195,7 +182,7 @@ int worker_new(uv_loop_t *loop, const char *thread_name, struct worker **ret)
 	list_init(&w->todo);
 	list_init(&w->done);
 
-	err = start_thread(w);
+	err = thread_start(&w->thread, run_thread, w);
 	if (err < 0) {
 		close_handles(take_ptr(w));
 		return err;

@@ -8,6 +8,7 @@
 #include "client/ctl/snapshot.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -78,22 +79,17 @@ static void *run(void *arg)
 int collector_start(const char *socket, unsigned by, struct collector **ret)
 {
 	_cleanup_(free_ptr) struct collector *c = calloc(1, sizeof(*c));
-	pthread_condattr_t monotonic;
-	pthread_t thread;
-	int err;
+	int r;
 
 	if (!c)
 		return -ENOMEM;
 	c->socket = socket;
 	c->by = by;
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&c->changed, &monotonic);
-	err = pthread_create(&thread, NULL, run, c);
-	if (err)
-		return -err;
-	pthread_detach(thread);
+	thread_cond_init(&c->changed);
+	r = thread_start_detached(run, c);
+	if (r < 0)
+		return r;
 	*ret = take_ptr(c);
 	return 0;
 }
@@ -108,14 +104,12 @@ static bool is_stuck(const struct collector *c)
 static bool await(struct collector *c)
 {
 	uint64_t until = clock_monotonic_ns() + COLLECTOR_MS * 1000000ull;
-	const struct timespec deadline = { .tv_sec = (time_t)(until / 1000000000u),
-					   .tv_nsec = (long)(until % 1000000000u) };
 	uint64_t number = ++c->wanted;
-	int err = 0;
+	bool in_time = true;
 
 	pthread_cond_broadcast(&c->changed);
-	while (c->done < number && err == 0 && !is_stuck(c))
-		err = pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
+	while (c->done < number && in_time && !is_stuck(c))
+		in_time = thread_cond_wait(&c->changed, &c->lock, until);
 	return c->done >= number;
 }
 

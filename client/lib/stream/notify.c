@@ -15,9 +15,9 @@
 #include "client/lib/stream/stream.h"
 #include "client/lib/stream/wait.h"
 #include "proto/base/own.h"
+#include "proto/base/thread.h"
 #include "proto/stream_atomic.h"
 
-#include <signal.h>
 #include <sys/eventfd.h>
 
 struct notify {
@@ -79,18 +79,6 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static int start_thread(struct notify *n)
-{
-	sigset_t all, before;
-	int r;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&n->thread, NULL, run, n);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return r;
-}
-
 static int start(struct gpushm_stream *s)
 {
 	struct notify *n = calloc(1, sizeof(*n));
@@ -109,7 +97,7 @@ static int start(struct gpushm_stream *s)
 	lock_take(&s->lock, LOCK_STREAM);
 	s->notify = n;
 	lock_drop(&s->lock);
-	r = start_thread(n);
+	r = thread_start(&n->thread, run, n);
 	if (r == 0)
 		return 0;
 	lock_take(&s->lock, LOCK_STREAM);
@@ -117,7 +105,7 @@ static int start(struct gpushm_stream *s)
 	lock_drop(&s->lock);
 	close_fd(&n->fd);
 	free(n);
-	return stream_error(s, r == EAGAIN ? ENOMEM : r, "no thread for its fd");
+	return stream_error(s, r == -EAGAIN ? ENOMEM : -r, "no thread for its fd");
 }
 
 int gpushm_stream_fd(struct gpushm_stream *s)

@@ -38,16 +38,10 @@ struct waiter {
 #define STEP_FIRST_NS 20000ull
 #define STEP_MAX_NS WAIT_LOOK_NS
 
-static struct timespec to_timespec(uint64_t ns)
-{
-	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u),
-				  .tv_nsec = (long)(ns % 1000000000u) };
-}
-
 /* Whether the time is over. */
 static bool wait_one(const struct wait_word *w, uint64_t ns)
 {
-	struct timespec t = to_timespec(ns);
+	struct timespec t = clock_timespec(ns);
 
 	return syscall(SYS_futex, w->word, FUTEX_WAIT, w->seen, &t, NULL, 0) < 0 &&
 	       errno == ETIMEDOUT;
@@ -56,7 +50,7 @@ static bool wait_one(const struct wait_word *w, uint64_t ns)
 /* False: the kernel has no such call, or refuses it. */
 static bool wait_several(const struct wait_word *words, size_t n, uint64_t ns, bool *ret_over)
 {
-	struct timespec end = to_timespec(clock_monotonic_ns() + ns);
+	struct timespec end = clock_timespec(clock_monotonic_ns() + ns);
 	struct waiter waiters[WAIT_WORDS_MAX];
 
 	for (size_t i = 0; i < n; i++)
@@ -171,7 +165,7 @@ static bool lock_in_time(struct gpushm *c, uint64_t deadline)
 
 	while ((left = clock_left_ms(deadline)) > 0) {
 		uint64_t ms = least(left, LOCK_MS_MAX);
-		struct timespec until = to_timespec(clock_realtime_ns() + ms * 1000000u);
+		struct timespec until = clock_timespec(clock_realtime_ns() + ms * 1000000u);
 
 		if (lock_take_until(&c->lock, LOCK_CONNECTION, &until))
 			return true;

@@ -3,8 +3,8 @@
 
 #include "client/gpushm_private.h"
 #include "client/gpushm_query.h"
+#include "proto/base/thread.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,15 +97,10 @@ static void *prepare(void *arg)
 
 void preparer_start(struct preparer *p)
 {
-	sigset_t all, before;
-
 	/* Host memory needs no transport. */
 	if (gpushm_private_pool_kind(p->c, p->pool) == GPUSHM_HOST)
 		return;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	p->running = pthread_create(&p->thread, NULL, prepare, p) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	p->running = thread_start(&p->thread, prepare, p) == 0;
 }
 
 void preparer_tell(struct preparer *p, unsigned threads)

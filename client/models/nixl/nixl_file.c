@@ -18,6 +18,7 @@
 #include "client/models/web/remote.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/thread.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -284,14 +285,10 @@ static void leave(struct nixl_file *f, int r, unsigned generation)
 static int take_slot(struct nixl_file *f, struct load_stop stop, unsigned *ret)
 {
 	uint32_t all = f->slots == 32 ? ~0u : (1u << f->slots) - 1;
-	struct timespec until;
 
 	lock_take(&f->lock, LOCK_NIXL_FILE);
 	while ((f->busy & all) == all) {
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_sec += (until.tv_nsec + STEP_MS * 1000000L) / 1000000000L;
-		until.tv_nsec = (until.tv_nsec + STEP_MS * 1000000L) % 1000000000L;
-		pthread_cond_timedwait(&f->changed, &f->lock, &until);
+		thread_cond_wait(&f->changed, &f->lock, clock_deadline(STEP_MS));
 		if ((f->busy & all) == all && is_stopped(stop)) {
 			lock_drop(&f->lock);
 			return canceled(f);
@@ -504,7 +501,7 @@ int nixl_file_open(const char *url, const char *etag, uint64_t header, uint64_t 
 	if (!f)
 		return load_no_memory();
 	pthread_mutex_init(&f->lock, NULL);
-	pthread_cond_init(&f->changed, NULL);
+	thread_cond_init(&f->changed);
 	f->header = header;
 	f->size = size;
 	r = credentials_read_options(remote, &f->remote);

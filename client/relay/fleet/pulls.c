@@ -17,6 +17,7 @@
 #include "proto/base/list.h"
 #include "proto/base/own.h"
 #include "proto/base/size.h"
+#include "proto/base/thread.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -389,13 +390,11 @@ static void sleep_before_retry(struct pull *p, enum pulls_cause cause)
 	uint64_t pause = p->retry_ms < max ? p->retry_ms : max;
 	uint64_t ms = pause / 2 + clock_monotonic_ns() % (pause / 2 + 1);
 	uint64_t until = clock_monotonic_ns() + ms * 1000000u;
-	const struct timespec deadline = { .tv_sec = (time_t)(until / 1000000000u),
-					   .tv_nsec = (long)(until % 1000000000u) };
-	int r = 0;
+	bool in_time = true;
 
 	lock_take(&p->of->lock, LOCK_PULLS);
-	while (!is_woken(p) && r == 0)
-		r = pthread_cond_timedwait(&p->of->changed, &p->of->lock, &deadline);
+	while (!is_woken(p) && in_time)
+		in_time = thread_cond_wait(&p->of->changed, &p->of->lock, until);
 	lock_drop(&p->of->lock);
 	p->retry_ms = 2 * pause < max ? 2 * pause : max;
 }
@@ -510,17 +509,6 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static int start_thread(void *(*run_it)(void *), void *arg)
-{
-	pthread_t thread;
-	int err = pthread_create(&thread, NULL, run_it, arg);
-
-	if (err)
-		return -err;
-	pthread_detach(thread);
-	return 0;
-}
-
 static struct pull *find_pull(struct pulls *all, const char *name)
 {
 	struct pull *p;
@@ -553,7 +541,7 @@ static int begin(struct pulls *all, const char *name)
 	if (p->done)
 		return 0;
 	p->runs = true;
-	r = start_thread(run, p);
+	r = thread_start_detached(run, p);
 	if (r < 0)
 		free_pull(p);
 	return r;
@@ -588,7 +576,7 @@ int pulls_use(struct pulls *all, struct config *config)
 	for (size_t i = 0; r == 0 && i < config->n_pulls; i++)
 		r = begin(all, config->pulls[i].name);
 	if (r == 0 && config->n_pulls > 0 && *all->base && !all->announces) {
-		r = start_thread(repeat_announcements, all);
+		r = thread_start_detached(repeat_announcements, all);
 		all->announces = r == 0;
 	}
 	lock_drop(&all->lock);
@@ -599,7 +587,6 @@ int pulls_start(struct config *config, struct offers *offers, struct fanout *fan
 		const char *base, struct pulls **ret)
 {
 	struct pulls *all = calloc(1, sizeof(*all));
-	pthread_condattr_t monotonic;
 
 	if (!all)
 		return -ENOMEM;
@@ -608,9 +595,7 @@ int pulls_start(struct config *config, struct offers *offers, struct fanout *fan
 	all->base = base;
 	all->socket = config->socket;
 	pthread_mutex_init(&all->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&all->changed, &monotonic);
+	thread_cond_init(&all->changed);
 	list_init(&all->list);
 	*ret = all;
 	return pulls_use(all, config);

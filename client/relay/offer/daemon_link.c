@@ -8,6 +8,7 @@
 #include "client/gpushm_private.h"
 #include "client/relay/locks.h"
 #include "proto/base/own.h"
+#include "proto/base/thread.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -78,8 +79,7 @@ static void *run(void *arg)
 int daemon_link_start(const char *socket, struct daemon_link **ret)
 {
 	_cleanup_(free_ptr) struct daemon_link *l = calloc(1, sizeof(*l));
-	pthread_t thread;
-	int err;
+	int r;
 
 	if (!l)
 		return -ENOMEM;
@@ -87,10 +87,9 @@ int daemon_link_start(const char *socket, struct daemon_link **ret)
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->put, NULL);
 	list_init(&l->questions);
-	err = pthread_create(&thread, NULL, run, l);
-	if (err)
-		return -err;
-	pthread_detach(thread);
+	r = thread_start_detached(run, l);
+	if (r < 0)
+		return r;
 	*ret = take_ptr(l);
 	return 0;
 }

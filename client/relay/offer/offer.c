@@ -15,6 +15,7 @@
 #include "client/relay/locks.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/thread.h"
 
 #include <endian.h>
 #include <inttypes.h>
@@ -78,16 +79,13 @@ struct offer {
 static struct offer *make(struct daemon_link *link, const char *name, uint64_t id, uint64_t bytes)
 {
 	struct offer *o = calloc(1, sizeof(*o));
-	pthread_condattr_t monotonic;
 
 	if (!o)
 		return NULL;
 	o->link = link;
 	snprintf(o->name, sizeof(o->name), "%s", name);
 	pthread_mutex_init(&o->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&o->changed, &monotonic);
+	thread_cond_init(&o->changed);
 	o->refs = 1;
 	o->id = id;
 	o->bytes = bytes;
@@ -315,11 +313,7 @@ static void take_answer(struct daemon_question *q, int r)
 /* Under the lock: for a second at most, since a client that goes away wakes nobody. */
 static void await_change(struct offer *o)
 {
-	uint64_t until = clock_monotonic_ns() + 1000000000u;
-	const struct timespec deadline = { .tv_sec = (time_t)(until / 1000000000u),
-					   .tv_nsec = (long)(until % 1000000000u) };
-
-	pthread_cond_timedwait(&o->changed, &o->lock, &deadline);
+	thread_cond_wait(&o->changed, &o->lock, clock_deadline(1000));
 }
 
 /* Under the lock: until `is` is false. 0, or -ECANCELED: the client does not wait any more. */

@@ -11,6 +11,7 @@
 #include "client/relay/locks.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/thread.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -288,37 +289,30 @@ static void *run(void *arg)
 static void await_first_try(struct offers *o)
 {
 	uint64_t until = clock_monotonic_ns() + FIRST_TRY_NS;
-	const struct timespec deadline = { .tv_sec = (time_t)(until / 1000000000u),
-					   .tv_nsec = (long)(until % 1000000000u) };
-	int r = 0;
+	bool in_time = true;
 
 	lock_take(&o->lock, LOCK_OFFERS);
-	while (!o->tried && r == 0)
-		r = pthread_cond_timedwait(&o->changed, &o->lock, &deadline);
+	while (!o->tried && in_time)
+		in_time = thread_cond_wait(&o->changed, &o->lock, until);
 	lock_drop(&o->lock);
 }
 
 int offers_start(const struct config *config, struct offers **ret)
 {
 	_cleanup_(free_ptr) struct offers *o = calloc(1, sizeof(*o));
-	pthread_condattr_t monotonic;
-	pthread_t thread;
-	int err;
+	int r;
 
 	if (!o)
 		return -ENOMEM;
 	o->socket = config->socket;
-	err = -daemon_link_start(o->socket, &o->link);
-	if (err)
-		return -err;
+	r = daemon_link_start(o->socket, &o->link);
+	if (r < 0)
+		return r;
 	pthread_mutex_init(&o->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&o->changed, &monotonic);
-	err = pthread_create(&thread, NULL, run, o);
-	if (err)
-		return -err;
-	pthread_detach(thread);
+	thread_cond_init(&o->changed);
+	r = thread_start_detached(run, o);
+	if (r < 0)
+		return r;
 	await_first_try(o);
 	*ret = take_ptr(o);
 	return 0;
@@ -373,17 +367,14 @@ struct offer *offers_wait(struct offers *o, const char *name, uint64_t until_ns,
 	for (;;) {
 		struct offer *is = offers_find(o, name, NULL);
 		uint64_t now = clock_monotonic_ns(), next = now + 1000000000u;
-		struct timespec deadline;
 
 		if (now >= until_ns || wanted(user, is))
 			return is;
 		next = next < until_ns ? next : until_ns;
-		deadline = (struct timespec){ .tv_sec = (time_t)(next / 1000000000u),
-					      .tv_nsec = (long)(next % 1000000000u) };
 		lock_take(&o->lock, LOCK_OFFERS);
 		/* It may have changed since it was looked up. */
 		if ((find(o->items, o->n, name) ? *find(o->items, o->n, name) : NULL) == is)
-			pthread_cond_timedwait(&o->changed, &o->lock, &deadline);
+			thread_cond_wait(&o->changed, &o->lock, next);
 		lock_drop(&o->lock);
 		offer_release(is);
 	}

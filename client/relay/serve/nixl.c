@@ -11,6 +11,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/list.h"
 #include "proto/base/own.h"
+#include "proto/base/thread.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -176,7 +177,7 @@ static int make_region(struct offer *o, struct MHD_Connection *reader, struct re
 	struct making m = { .offer = offer_ref(o), .reader = reader };
 	pthread_t thread;
 
-	if (pthread_create(&thread, NULL, make, &m) != 0) {
+	if (thread_start(&thread, make, &m) < 0) {
 		offer_release(o);
 		return gpushm_private_fail(ENOMEM, "no thread for NIXL");
 	}
@@ -530,7 +531,6 @@ enum MHD_Result nixl_post(const struct exchange *x)
 void nixl_prepare(const struct config *c)
 {
 	struct nixl_found l;
-	pthread_t thread;
 
 	if (!c->nixl)
 		return;
@@ -545,7 +545,5 @@ void nixl_prepare(const struct config *c)
 		fprintf(stderr, "gpushm-relay: nixl=yes, but %s\n", gpushm_error());
 	else
 		fprintf(stderr, "gpushm-relay: NIXL %s: %s\n", l.version, l.path);
-	is_on = pthread_create(&thread, NULL, run, NULL) == 0;
-	if (is_on)
-		pthread_detach(thread);
+	is_on = thread_start_detached(run, NULL) == 0;
 }
