@@ -9,210 +9,129 @@
 #include "client/relay/fleet/announcement.h"
 #include "client/relay/locks.h"
 #include "proto/base/grow.h"
-#include "proto/base/ini.h"
+#include "proto/base/keyfile.h"
 #include "proto/base/own.h"
-#include "proto/base/size.h"
-#include "proto/base/suggest.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <fnmatch.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #define DEFAULT_PATH GPUSHM_SYSCONFDIR "/gpushm/gpushm-relay.conf"
-#define FILE_MAX (1u << 20)
 
-enum type { TYPE_TEXT, TYPE_LIST, TYPE_COUNT, TYPE_SECONDS, TYPE_SIZE, TYPE_YES, TYPE_MODE };
+/* ---- the keys ---- */
 
-struct key {
-	const char *name;
-	enum type type;
-	size_t offset; /* of the member */
-	uint64_t min, max;
-	bool once; /* it is read at the start only */
-};
-
-struct section {
-	const char *name;
-	bool has_argument;
-	const struct key *keys;
-	size_t n_keys;
-};
-
-#define CONFIG(key, member, type, low, high)                                 \
-	{                                                                    \
-		key, type, offsetof(struct config, member), low, high, false \
-	}
-#define ONCE(key, member, type, low, high)                                  \
-	{                                                                   \
-		key, type, offsetof(struct config, member), low, high, true \
-	}
-static const struct key relay_keys[] = {
-	ONCE("listen", listen, TYPE_LIST, 0, 0),
-	ONCE("socket", socket, TYPE_TEXT, 0, 0),
-	CONFIG("cert", cert, TYPE_TEXT, 0, 0),
-	CONFIG("key", key, TYPE_TEXT, 0, 0),
-	CONFIG("ca", ca, TYPE_TEXT, 0, 0),
-	ONCE("insecure", insecure, TYPE_YES, 0, 0),
-	ONCE("nixl", nixl, TYPE_YES, 0, 0),
-	ONCE("nixl-gpu", nixl_gpu, TYPE_YES, 0, 0),
-	ONCE("nixl-idle", nixl_idle, TYPE_SECONDS, 1, 3600),
-	ONCE("advertise", advertise, TYPE_TEXT, 0, 0),
-	ONCE("max-connections", max_connections, TYPE_COUNT, 1, 16384),
-	ONCE("max-connections-per-address", max_connections_per_address, TYPE_COUNT, 1, 16384),
-	CONFIG("max-transfers", max_transfers, TYPE_COUNT, 0, 16384),
-	CONFIG("fan-out", fan_out, TYPE_COUNT, 0, 16384),
-	CONFIG("header-time", header_time, TYPE_SECONDS, 1, 3600),
-	CONFIG("max-rate", max_rate, TYPE_SIZE, 0, 0),
-	CONFIG("min-rate", min_rate, TYPE_SIZE, 0, 0),
-	ONCE("gpu-memory", gpu_memory, TYPE_SIZE, 16u << 20, UINT64_MAX),
-};
-static const struct key offer_keys[] = {
-	CONFIG("name", offer, TYPE_LIST, 0, 0),
-	CONFIG("hide", hide, TYPE_LIST, 0, 0),
-};
-static const struct key allow_keys[] = {
-	{ "offer", TYPE_LIST, offsetof(struct config_allow, offer), 0, 0, false },
-};
-static const struct key pull_keys[] = {
-	{ "source", TYPE_TEXT, offsetof(struct config_pull, source), 0, 0, false },
-	{ "follow", TYPE_YES, offsetof(struct config_pull, follow), 0, 0, false },
-	{ "pool", TYPE_TEXT, offsetof(struct config_pull, pool), 0, 0, false },
-	{ "mode", TYPE_MODE, offsetof(struct config_pull, mode), 0, 0, false },
-};
-#define SECTION(name, argument, keys)                  \
-	{                                              \
-		name, argument, keys, array_size(keys) \
-	}
-static const struct section sections[] = {
-	SECTION("relay", false, relay_keys),
-	SECTION("offer", false, offer_keys),
-	SECTION("allow", true, allow_keys),
-	SECTION("pull", true, pull_keys),
-};
-
-struct reader {
-	struct config *config;
-	struct diagnostics diagnostics;
-	const struct section *section; /* NULL: an unknown one, whose keys are passed over */
-	void *of;		       /* what the section's keys are members of */
-	bool no_memory;
-};
-
-/* ---- values ---- */
-
-static int add_string(struct strings *s, const char *text)
+/* Adds a text to a struct strings. */
+static int parse_list(const struct keyfile_type *type, const char *text, void *member, char *wrong)
 {
+	struct strings *s = member;
 	char **items = grow(s->items, s->n, sizeof(*items));
+	int e;
 
 	if (!items)
 		return -ENOMEM;
 	s->items = items;
-	items[s->n] = strdup(text);
-	return items[s->n] ? (s->n++, 0) : -ENOMEM;
+	items[s->n] = NULL;
+	e = keyfile_parse_text(type, text, &items[s->n], wrong);
+	s->n += e == 0;
+	return e;
 }
 
-static int parse_number(const char *text, unsigned base, uint64_t *ret)
+static void format_list(const struct keyfile_type *type, const void *member, FILE *out)
 {
-	char *end;
+	const struct strings *s = member;
 
-	errno = 0;
-	*ret = strtoull(text, &end, (int)base);
-	return errno || *end || end == text || *text == '-' || *text == '+' ? -EINVAL : 0;
+	for (size_t i = 0; i < s->n; i++)
+		fprintf(out, "%s ", s->items[i]);
 }
 
-static int parse_yes(const char *text, bool *ret)
+static void clear_list(void *member)
 {
-	*ret = strcmp(text, "yes") == 0;
-	return *ret || strcmp(text, "no") == 0 ? 0 : -EINVAL;
+	struct strings *s = member;
+
+	for (size_t i = 0; i < s->n; i++)
+		free(s->items[i]);
+	free(s->items);
+	*s = (struct strings){ 0 };
 }
 
-static int parse_numeric(const struct key *k, const char *text, void *member)
-{
-	bool size = k->type == TYPE_SIZE;
-	uint64_t value = 0;
-	int r = size ? (size_parse(text, &value) ? -EINVAL : 0)
-		     : parse_number(text, k->type == TYPE_MODE ? 8 : 10, &value);
+static const struct keyfile_type value_text = { .allowed = "text",
+						.parse = keyfile_parse_text,
+						.format = keyfile_format_text,
+						.clear = free_ptr };
+static const struct keyfile_type value_list = { .allowed = "text",
+						.parse = parse_list,
+						.format = format_list,
+						.clear = clear_list,
+						.list = true };
+static const struct keyfile_type value_yes = KEYFILE_WORDS("no", "yes", "yes or no");
+static const struct keyfile_type value_connections = KEYFILE_NUMBER(1, 16384, NULL, "1 to 16384");
+static const struct keyfile_type value_transfers = KEYFILE_NUMBER(0, 16384, NULL, "0 to 16384");
+static const struct keyfile_type value_seconds = KEYFILE_NUMBER(1, 3600, NULL, "1 to 3600 seconds");
+static const struct keyfile_type value_rate = KEYFILE_SIZE(0, NULL, "a size, such as 64K or 1.5G");
+static const struct keyfile_type value_memory =
+	KEYFILE_SIZE(16u << 20, NULL, "a size of at least 16.0 MiB, such as 256M");
 
-	if (r < 0 || (k->max && (value < k->min || value > k->max)) ||
-	    (k->type == TYPE_MODE && value > 0777))
-		return -EINVAL;
-	if (size)
-		*(uint64_t *)member = value;
-	else
-		*(uint32_t *)member = (uint32_t)value;
-	return 0;
-}
-
-/* 0, -EINVAL, -ENOMEM. */
-static int set(const struct key *k, const char *text, void *of)
-{
-	void *member = (char *)of + k->offset;
-
-	if (k->type == TYPE_LIST)
-		return add_string(member, text);
-	if (k->type == TYPE_YES)
-		return parse_yes(text, member);
-	if (k->type != TYPE_TEXT)
-		return parse_numeric(k, text, member);
-	free(*(char **)member);
-	*(char **)member = strdup(text);
-	return *(char **)member ? 0 : -ENOMEM;
-}
-
-static void describe(const struct key *k, char *ret, size_t size)
-{
-	static const char *const words[] = { [TYPE_SIZE] = "a size, such as 64K or 1.5G",
-					     [TYPE_YES] = "yes or no",
-					     [TYPE_MODE] = "an octal mode, such as 0640" };
-
-	if (k->type == TYPE_COUNT || k->type == TYPE_SECONDS)
-		snprintf(ret, size, "%" PRIu64 " to %" PRIu64 "%s", k->min, k->max,
-			 k->type == TYPE_SECONDS ? " seconds" : "");
-	else if (k->type == TYPE_SIZE && k->min)
-		snprintf(ret, size, "a size of at least %s, such as 256M",
-			 size_format(k->min).text);
-	else
-		snprintf(ret, size, "%s", words[k->type] ? words[k->type] : "text");
-}
-
-/* ---- items ---- */
-
-static const struct key *find_key(struct reader *r, const struct ini_item *item)
-{
-	const char *names[array_size(relay_keys)];
-	char text[512];
-
-	for (size_t i = 0; i < r->section->n_keys; i++) {
-		names[i] = r->section->keys[i].name;
-		if (strcmp(names[i], item->key) == 0)
-			return &r->section->keys[i];
+#define CONFIG(key, member, type)                                 \
+	{                                                         \
+		key, offsetof(struct config, member), type, false \
 	}
-	suggest(item->key, names, r->section->n_keys, text, sizeof(text));
-	diagnostics_add(&r->diagnostics, item->line, "[%s] has no key \"%.64s\"; %s",
-			r->section->name, item->key, text);
-	return NULL;
-}
+#define ONCE(key, member, type)                                  \
+	{                                                        \
+		key, offsetof(struct config, member), type, true \
+	}
+static const struct keyfile_key relay_keys[] = {
+	ONCE("listen", listen, &value_list),
+	ONCE("socket", socket, &value_text),
+	CONFIG("cert", cert, &value_text),
+	CONFIG("key", key, &value_text),
+	CONFIG("ca", ca, &value_text),
+	ONCE("insecure", insecure, &value_yes),
+	ONCE("nixl", nixl, &value_yes),
+	ONCE("nixl-gpu", nixl_gpu, &value_yes),
+	ONCE("nixl-idle", nixl_idle, &value_seconds),
+	ONCE("advertise", advertise, &value_text),
+	ONCE("max-connections", max_connections, &value_connections),
+	ONCE("max-connections-per-address", max_connections_per_address, &value_connections),
+	CONFIG("max-transfers", max_transfers, &value_transfers),
+	CONFIG("fan-out", fan_out, &value_transfers),
+	CONFIG("header-time", header_time, &value_seconds),
+	CONFIG("max-rate", max_rate, &value_rate),
+	CONFIG("min-rate", min_rate, &value_rate),
+	ONCE("gpu-memory", gpu_memory, &value_memory),
+};
+static const struct keyfile_key offer_keys[] = {
+	CONFIG("name", offer, &value_list),
+	CONFIG("hide", hide, &value_list),
+};
+static const struct keyfile_key allow_keys[] = {
+	{ "offer", offsetof(struct config_allow, offer), &value_list, false },
+};
+static const struct keyfile_key pull_keys[] = {
+	{ "source", offsetof(struct config_pull, source), &value_text, false },
+	{ "follow", offsetof(struct config_pull, follow), &value_yes, false },
+	{ "pool", offsetof(struct config_pull, pool), &value_text, false },
+	{ "mode", offsetof(struct config_pull, mode), &keyfile_mode, false },
+};
+enum { RELAY, OFFER, ALLOW, PULL };
+static const struct keyfile_section sections[] = {
+	[RELAY] = { "relay", "[relay]", relay_keys, array_size(relay_keys), .no_argument = true },
+	[OFFER] = { "offer", "[offer]", offer_keys, array_size(offer_keys), .no_argument = true },
+	[ALLOW] = { "allow", "[allow NAME]", allow_keys, array_size(allow_keys),
+		    .needs_argument = true },
+	[PULL] = { "pull", "[pull NAME]", pull_keys, array_size(pull_keys),
+		   .needs_argument = true },
+};
 
-static void assign(struct reader *r, const struct ini_item *item)
-{
-	const struct key *k = r->section ? find_key(r, item) : NULL;
-	char allowed[128];
-	int e;
+/* ---- the file ---- */
 
-	if (!k)
-		return;
-	e = *item->value ? set(k, item->value, r->of) : -EINVAL;
-	r->no_memory |= e == -ENOMEM;
-	describe(k, allowed, sizeof(allowed));
-	if (e == -EINVAL)
-		diagnostics_add(&r->diagnostics, item->line, "%s=%.128s: allowed: %s", k->name,
-				item->value, allowed);
-}
+struct reader {
+	struct keyfile keys;
+	struct config *config;
+	void *members; /* of the section that is being read */
+};
 
 /* A zeroed struct at the end of an array, or NULL. */
 static void *append(void *items, size_t *n, size_t size)
@@ -246,98 +165,40 @@ static void *begin_pull(struct config *c, const char *name)
 	return p && p->name ? p : NULL;
 }
 
-static void begin_section(struct reader *r, const struct ini_item *item)
+static int on_section(struct keyfile *keys, const struct ini_item *item)
 {
-	const char *names[array_size(sections)];
-	char text[256];
+	struct reader *r = container_of(keys, struct reader, keys);
 
-	r->section = NULL;
-	r->of = r->config;
-	for (size_t i = 0; i < array_size(sections); i++) {
-		names[i] = sections[i].name;
-		if (strcmp(names[i], item->section) == 0)
-			r->section = &sections[i];
-	}
-	if (!*item->section)
-		return;
-	if (!r->section) {
-		suggest(item->section, names, array_size(names), text, sizeof(text));
-		diagnostics_add(&r->diagnostics, item->line, "there is no section [%.64s]; %s",
-				item->section, text);
-	} else if (r->section->has_argument != (*item->argument != '\0')) {
-		diagnostics_add(&r->diagnostics, item->line, "write [%s%s]", r->section->name,
-				r->section->has_argument ? " NAME" : "");
-		r->section = NULL;
-	} else {
-		if (strcmp(item->section, "allow") == 0)
-			r->of = begin_allow(r->config, item->argument);
-		if (strcmp(item->section, "pull") == 0)
-			r->of = begin_pull(r->config, item->argument);
-		r->no_memory |= !r->of;
-		if (!r->of)
-			r->section = NULL;
-	}
+	r->members = r->config;
+	if (keys->section == &sections[ALLOW])
+		r->members = begin_allow(r->config, item->argument);
+	else if (keys->section == &sections[PULL])
+		r->members = begin_pull(r->config, item->argument);
+	return r->members ? 0 : -ENOMEM;
 }
 
-/* ---- the file ---- */
-
-/* 0; 1: there is no such file; -EINVAL with a diagnostic; -ENOMEM. */
-static int read_text(struct reader *r, const char *path, char **ret, size_t *ret_n)
+static int on_key(struct keyfile *keys, const struct keyfile_key *key, const struct ini_item *item)
 {
-	_cleanup_(close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	_cleanup_(free_ptr) char *text = malloc(FILE_MAX + 1);
-	struct stat st;
-	ssize_t n = 0;
+	int e = keyfile_set(keys, key, item, container_of(keys, struct reader, keys)->members);
 
-	if (!text)
-		return -ENOMEM;
-	if (fd < 0 && errno == ENOENT)
-		return 1;
-	if (fd >= 0 && fstat(fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISCHR(st.st_mode)))
-		n = read(fd, text, FILE_MAX);
-	else if (fd >= 0)
-		errno = EISDIR;
-	if (fd < 0 || n < 0 || (n == 0 && errno == EISDIR)) {
-		diagnostics_add(&r->diagnostics, 0, "can't be read: %s", strerror(errno));
-		return -EINVAL;
-	}
-	if (n == FILE_MAX) {
-		diagnostics_add(&r->diagnostics, 0, "it is larger than 1 MiB");
-		return -EINVAL;
-	}
-	*ret = take_ptr(text);
-	*ret_n = (size_t)n;
-	return 0;
+	return e == -EINVAL ? 0 : e;
 }
 
+/* The faults are in the diagnostics. 0 or -ENOMEM. */
 static int read_file(struct reader *r, const char *path)
 {
-	_cleanup_(free_ptr) char *text = NULL;
-	struct ini_item item;
-	enum ini_what what;
-	struct ini ini;
+	_cleanup_(free_ptr) char *bytes = NULL;
 	size_t n = 0;
 	int e;
 
-	errno = 0;
-	r->diagnostics.file = path ? path : DEFAULT_PATH;
-	e = read_text(r, r->diagnostics.file, &text, &n);
-	if (e == 1 && path)
-		diagnostics_add(&r->diagnostics, 0, "there is no such file");
-	if (e != 0)
-		return e < 0 ? e : 0;
+	r->keys.diagnostics.file = path ? path : DEFAULT_PATH;
+	if (!path && access(DEFAULT_PATH, F_OK) < 0 && errno == ENOENT)
+		return 0;
+	e = keyfile_load(&r->keys.diagnostics, r->keys.diagnostics.file, &bytes, &n);
+	if (e < 0)
+		return e == -ENOMEM ? e : 0;
 	r->config->found = true;
-	ini_init(&ini, text, n, &r->diagnostics);
-	while ((what = ini_next(&ini, &item)) != INI_END) {
-		if (what == INI_SECTION)
-			begin_section(r, &item);
-		else if (r->of)
-			assign(r, &item);
-		else
-			diagnostics_add(&r->diagnostics, item.line,
-					"no section is open; write [relay] before it");
-	}
-	return 0;
+	return keyfile_read(&r->keys, r->keys.diagnostics.file, bytes, n);
 }
 
 /* ---- all of it ---- */
@@ -349,15 +210,15 @@ static void check_pulls(struct reader *r)
 
 	for (size_t i = 0; i < r->config->n_pulls; i++) {
 		if (!pulls[i].source)
-			diagnostics_add(&r->diagnostics, 0,
+			diagnostics_add(&r->keys.diagnostics, 0,
 					"[pull %s] needs source=HOST[:PORT]/NAME", pulls[i].name);
 		else if (gpushm_private_pull_check(pulls[i].source) < 0)
-			diagnostics_add(&r->diagnostics, 0, "[pull %s]: %s", pulls[i].name,
+			diagnostics_add(&r->keys.diagnostics, 0, "[pull %s]: %s", pulls[i].name,
 					gpushm_error());
 		for (size_t j = 0; j < i; j++)
 			if (strcmp(pulls[i].name, pulls[j].name) == 0)
-				diagnostics_add(&r->diagnostics, 0, "there are two of [pull %s]",
-						pulls[i].name);
+				diagnostics_add(&r->keys.diagnostics, 0,
+						"there are two of [pull %s]", pulls[i].name);
 	}
 }
 
@@ -379,17 +240,17 @@ static void check(struct reader *r)
 		c->advertise[n - 1] = '\0';
 
 	if (!c->cert != !c->key)
-		diagnostics_add(&r->diagnostics, 0, "cert= and key= go together");
+		diagnostics_add(&r->keys.diagnostics, 0, "cert= and key= go together");
 	if (c->insecure && c->ca && !c->cert)
-		diagnostics_add(&r->diagnostics, 0,
+		diagnostics_add(&r->keys.diagnostics, 0,
 				"ca= needs cert= and key=, without which no client shows a "
 				"certificate, and insecure=yes lets all of them read");
 	if (c->n_allows && (!c->ca || !c->cert))
-		diagnostics_add(&r->diagnostics, 0,
+		diagnostics_add(&r->keys.diagnostics, 0,
 				"[allow] needs cert=, key= and ca=, without which no client shows "
 				"a certificate");
 	if (c->advertise && !is_base(c->advertise))
-		diagnostics_add(&r->diagnostics, 0, "advertise=: allowed: https://HOST:PORT");
+		diagnostics_add(&r->keys.diagnostics, 0, "advertise=: allowed: https://HOST:PORT");
 	check_pulls(r);
 }
 
@@ -399,14 +260,19 @@ static int complete(struct config *c, const char *listen)
 
 	while (listen && c->listen.n > 0)
 		free(c->listen.items[--c->listen.n]);
-	if (c->listen.n == 0 && add_string(&c->listen, listen ? listen : CONFIG_DEFAULT_LISTEN) < 0)
+	if (c->listen.n == 0 &&
+	    parse_list(&value_list, listen ? listen : CONFIG_DEFAULT_LISTEN, &c->listen, NULL) < 0)
 		return -ENOMEM;
-	return c->offer.n == 0 ? add_string(&c->offer, all) : 0;
+	return c->offer.n == 0 ? parse_list(&value_list, all, &c->offer, NULL) : 0;
 }
 
 int config_read(const char *path, const char *listen, FILE *errors, struct config **ret)
 {
-	struct reader r = { .diagnostics = { .out = errors } };
+	struct reader r = { .keys = { .diagnostics.out = errors,
+				      .sections = sections,
+				      .n_sections = array_size(sections),
+				      .on_section = on_section,
+				      .on_key = on_key } };
 	int e;
 
 	r.config = calloc(1, sizeof(*r.config));
@@ -424,21 +290,14 @@ int config_read(const char *path, const char *listen, FILE *errors, struct confi
 	e = read_file(&r, path);
 	check(&r);
 	if (e == 0)
-		e = r.no_memory ? -ENOMEM : complete(r.config, listen);
-	if (e == 0 && r.diagnostics.n > 0)
+		e = complete(r.config, listen);
+	if (e == 0 && r.keys.diagnostics.n > 0)
 		e = -EINVAL;
 	if (e < 0)
 		r.config = config_release(r.config);
 	else
 		*ret = r.config;
 	return e;
-}
-
-static void free_strings(struct strings *s)
-{
-	for (size_t i = 0; i < s->n; i++)
-		free(s->items[i]);
-	free(s->items);
 }
 
 struct config *config_ref(struct config *c)
@@ -453,19 +312,14 @@ struct config *config_release(struct config *c)
 		return NULL;
 	for (size_t i = 0; i < c->n_allows; i++) {
 		free(c->allows[i].certificate);
-		free_strings(&c->allows[i].offer);
+		keyfile_clear(&sections[ALLOW], &c->allows[i]);
 	}
 	for (size_t i = 0; i < c->n_pulls; i++) {
 		free(c->pulls[i].name);
-		free(c->pulls[i].source);
-		free(c->pulls[i].pool);
+		keyfile_clear(&sections[PULL], &c->pulls[i]);
 	}
-	for (size_t i = 0; i < array_size(relay_keys); i++)
-		if (relay_keys[i].type == TYPE_TEXT)
-			free(*(char **)((char *)c + relay_keys[i].offset));
-	free_strings(&c->listen);
-	free_strings(&c->offer);
-	free_strings(&c->hide);
+	keyfile_clear(&sections[RELAY], c);
+	keyfile_clear(&sections[OFFER], c);
 	free(c->allows);
 	free(c->pulls);
 	free(c);
@@ -487,38 +341,6 @@ bool config_offers(const struct config *c, const char *name)
 
 /* ---- reload ---- */
 
-static bool is_same_text(const char *a, const char *b)
-{
-	return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
-static bool is_same_list(const struct strings *a, const struct strings *b)
-{
-	bool same = a->n == b->n;
-
-	for (size_t i = 0; same && i < a->n; i++)
-		same = strcmp(a->items[i], b->items[i]) == 0;
-	return same;
-}
-
-static bool is_same_value(const struct key *k, const struct config *a, const struct config *b)
-{
-	const void *x = (const char *)a + k->offset, *y = (const char *)b + k->offset;
-
-	switch (k->type) {
-	case TYPE_TEXT:
-		return is_same_text(*(char *const *)x, *(char *const *)y);
-	case TYPE_LIST:
-		return is_same_list(x, y);
-	case TYPE_YES:
-		return *(const bool *)x == *(const bool *)y;
-	case TYPE_SIZE:
-		return *(const uint64_t *)x == *(const uint64_t *)y;
-	default:
-		return *(const uint32_t *)x == *(const uint32_t *)y;
-	}
-}
-
 int config_check_reload(const struct config *started, const struct config *next, FILE *out)
 {
 	/* Without its file everything would be offered. */
@@ -532,7 +354,7 @@ int config_check_reload(const struct config *started, const struct config *next,
 		return -EINVAL;
 	}
 	for (size_t i = 0; i < array_size(relay_keys); i++)
-		if (relay_keys[i].once && !is_same_value(&relay_keys[i], started, next))
+		if (relay_keys[i].restart && !keyfile_is_same(&relay_keys[i], started, next))
 			fprintf(out, "gpushm-relay: %s= is taken over at the next start\n",
 				relay_keys[i].name);
 	return 0;

@@ -19,13 +19,6 @@
 
 #define USERS_MAX 4096u /* [limits USER] sections; a search looks at each */
 
-int config_reader_init(struct config_reader *r, FILE *errors)
-{
-	*r = (struct config_reader){ .diagnostics.out = errors };
-	r->config = calloc(1, sizeof(*r->config));
-	return r->config ? 0 : -ENOMEM;
-}
-
 void config_reader_done(struct config_reader *r)
 {
 	r->config = config_free(r->config);
@@ -47,7 +40,7 @@ static int add_file(struct config *c, const char *file, char **ret)
 }
 
 /* Remembers where a value, or a section's header, was found. */
-static int add_origin(struct config_reader *r, const struct config_key *key, unsigned line,
+static int add_origin(struct config_reader *r, const struct keyfile_key *key, unsigned line,
 		      size_t first, size_t count, bool reset)
 {
 	struct config_origin origin = { .section = r->section,
@@ -56,20 +49,20 @@ static int add_origin(struct config_reader *r, const struct config_key *key, uns
 					.first = first,
 					.count = count,
 					.reset = reset,
-					.file = r->diagnostics.file,
+					.file = r->keys.diagnostics.file,
 					.line = line };
 
 	return config_origin_add(r->config, &origin);
 }
 
 /* Reports a fault in the item that is being read. */
-#define report(...) diagnostics_add(&r->diagnostics, item->line, __VA_ARGS__)
+#define report(...) diagnostics_add(&r->keys.diagnostics, item->line, __VA_ARGS__)
 
 /* Enters [limits USER]; an earlier section may have named the same user. */
 static int enter_user(struct config_reader *r, const struct ini_item *item)
 {
 	struct config *c = r->config;
-	char wrong[WRONG_MAX] = "";
+	char wrong[KEYFILE_WRONG_MAX] = "";
 	struct user_limits *users;
 	uid_t uid;
 	int e = config_parse_user(item->argument, &uid, wrong);
@@ -77,7 +70,6 @@ static int enter_user(struct config_reader *r, const struct ini_item *item)
 	if (e == -EINVAL) {
 		report("%s; allowed: a user's name or number", wrong);
 		/* This configuration is refused; the section's keys are checked all the same. */
-		r->section = SECTION_LIMITS;
 		return 0;
 	}
 	if (e < 0)
@@ -87,6 +79,7 @@ static int enter_user(struct config_reader *r, const struct ini_item *item)
 			break;
 	if (r->subject == USERS_MAX) {
 		report("one [limits USER] too many; allowed: %u of them", USERS_MAX);
+		r->keys.section = NULL;
 		return 0;
 	}
 	r->section = SECTION_USER;
@@ -109,6 +102,7 @@ static int enter_pool(struct config_reader *r, const struct ini_item *item)
 
 	if (wrong) {
 		report("[pool %.80s]: %s; allowed: %s", item->argument, wrong, value_pool.allowed);
+		r->keys.section = NULL;
 		return 0;
 	}
 	for (r->subject = 0; r->subject < c->n_pools; r->subject++)
@@ -116,9 +110,9 @@ static int enter_pool(struct config_reader *r, const struct ini_item *item)
 			break;
 	if (r->subject == POOLS_MAX) {
 		report("one pool too many; allowed: %u of them", POOLS_MAX);
+		r->keys.section = NULL;
 		return 0;
 	}
-	r->section = SECTION_POOL;
 	if (r->subject < c->n_pools)
 		return 0;
 	pools = grow(c->pools, c->n_pools, sizeof(*pools));
@@ -130,126 +124,78 @@ static int enter_pool(struct config_reader *r, const struct ini_item *item)
 	return 0;
 }
 
-static int enter(struct config_reader *r, const struct ini_item *item)
+static int on_section(struct keyfile *keys, const struct ini_item *item)
 {
-	char suggestion[128];
+	struct config_reader *r = container_of(keys, struct config_reader, keys);
+	int e = 0;
 
-	if (strcmp(item->section, "pool") == 0)
-		return enter_pool(r, item);
-	if (strcmp(item->section, "limits") == 0 && item->argument[0] != '\0')
-		return enter_user(r, item);
-
-	if (strcmp(item->section, "limits") == 0) {
-		r->section = SECTION_LIMITS;
-	} else if (strcmp(item->section, "daemon") != 0) {
-		config_section_suggest(item->section, suggestion, sizeof(suggestion));
-		report("unknown section [%.64s]; %s", item->section, suggestion);
-	} else if (item->argument[0] != '\0') {
-		report("[daemon %.64s]: this section takes no name; allowed: [daemon]",
-		       item->argument);
-	} else {
-		r->section = SECTION_DAEMON;
-	}
-	return 0;
-}
-
-static int on_section(struct config_reader *r, const struct ini_item *item)
-{
-	int e;
-
-	r->section = SECTION_NONE;
+	r->section = (enum section)(keys->section - config_sections);
 	r->subject = 0;
-	r->warned = true;
-	if (item->section[0] == '\0')
-		return 0;
-	e = enter(r, item);
-	return e < 0 || r->section == SECTION_NONE ? e
-						   : add_origin(r, NULL, item->line, 0, 0, false);
+	if (r->section == SECTION_POOL)
+		e = enter_pool(r, item);
+	else if (r->section == SECTION_LIMITS && item->argument[0] != '\0')
+		e = enter_user(r, item);
+	return e < 0 || !keys->section ? e : add_origin(r, NULL, item->line, 0, 0, false);
 }
 
 /* Reads a value into its member; an empty one restores the default. A wrong one leaves its origin,
  * too, so that it is not reported again as missing. */
-static int assign(struct config_reader *r, const struct config_key *key,
-		  const struct ini_item *item)
+static int on_key(struct keyfile *keys, const struct keyfile_key *key, const struct ini_item *item)
 {
-	char *member = (char *)config_subject(r->config, r->section, r->subject) + key->offset;
-	const struct id_list *list = key->type->list ? (struct id_list *)member : NULL;
+	struct config_reader *r = container_of(keys, struct config_reader, keys);
+	char *members = config_subject(r->config, r->section, r->subject);
+	const struct id_list *list =
+		key->type->list ? (struct id_list *)(members + key->offset) : NULL;
 	bool reset = item->value[0] == '\0';
 	size_t before = list ? list->n : 0;
-	char wrong[WRONG_MAX] = "";
 	int e = 0;
 
 	if (!reset)
-		e = key->type->parse(key->type, item->value, member, wrong);
+		e = keyfile_set(keys, key, item, members);
 	else if (key->type->clear)
-		key->type->clear(member);
-	if (e == -EINVAL)
-		report("%s=%.80s: %s; allowed: %s", key->name, item->value,
-		       wrong[0] != '\0' ? wrong : "this can't be used", key->type->allowed);
+		key->type->clear(members + key->offset);
 	if (e < 0 && e != -EINVAL)
 		return e;
 	return add_origin(r, key, item->line, before, list && !reset ? list->n - before : 0, reset);
 }
 
-static int on_assignment(struct config_reader *r, const struct ini_item *item)
+int config_reader_init(struct config_reader *r, FILE *errors)
 {
-	const struct config_key *key = config_key_find(r->section, item->key);
-	char suggestion[256];
-
-	if (r->section == SECTION_NONE) {
-		if (!r->warned)
-			report("an assignment before any section; allowed: [daemon], "
-			       "[limits] or [pool NAME] first");
-		r->warned = true;
-		return 0;
-	}
-	if (key)
-		return assign(r, key, item);
-	config_key_suggest(r->section, item->key, suggestion, sizeof(suggestion));
-	report("unknown key \"%.64s\"; %s", item->key, suggestion);
-	return 0;
+	*r = (struct config_reader){ .keys = { .diagnostics.out = errors,
+					       .sections = config_sections,
+					       .n_sections = SECTION_USER,
+					       .on_section = on_section,
+					       .on_key = on_key } };
+	r->config = calloc(1, sizeof(*r->config));
+	return r->config ? 0 : -ENOMEM;
 }
 
 int config_reader_text(struct config_reader *r, const char *file, char *text, size_t len)
 {
-	struct ini ini;
-	struct ini_item item;
-	enum ini_what what;
 	char *kept;
 	int e = add_file(r->config, file, &kept);
 
-	if (e < 0)
-		return e;
-	r->diagnostics.file = kept;
-	r->section = SECTION_NONE;
-	r->warned = false;
-	ini_init(&ini, text, len, &r->diagnostics);
-	while ((what = ini_next(&ini, &item)) != INI_END) {
-		e = what == INI_SECTION ? on_section(r, &item) : on_assignment(r, &item);
-		if (e < 0)
-			return e;
-	}
-	return 0;
+	return e < 0 ? e : keyfile_read(&r->keys, kept, text, len);
 }
 
 /* Where a value was set; NULL: it is the default. */
 static const struct config_origin *origin_of(const struct config *c, enum section section,
 					     size_t subject, const char *key)
 {
-	return config_origin_find(c, section, subject, config_key_find(section, key), NULL);
+	return config_origin_find(c, section, subject, keyfile_find(config_section(section), key),
+				  NULL);
 }
 
 /* Copies the defaults of a section's values that nothing set. */
 static void fill(struct config *c, enum section section, size_t subject, const void *defaults)
 {
 	char *members = config_subject(c, section, subject);
-	size_t n;
-	const struct config_key *keys = config_keys(section, &n);
+	const struct keyfile_section *s = config_section(section);
 
-	for (size_t i = 0; i < n; i++)
-		if (!config_origin_find(c, section, subject, &keys[i], NULL))
-			memcpy(members + keys[i].offset, (const char *)defaults + keys[i].offset,
-			       keys[i].type->size);
+	for (const struct keyfile_key *key = s->keys; key < s->keys + s->n_keys; key++)
+		if (!config_origin_find(c, section, subject, key, NULL))
+			memcpy(members + key->offset, (const char *)defaults + key->offset,
+			       key->type->size);
 }
 
 static void fill_pool(struct config *c, size_t pool)
@@ -297,8 +243,8 @@ static void check_useless(struct config_reader *r, size_t pool, const char *key,
 
 	if (!origin)
 		return;
-	r->diagnostics.file = origin->file;
-	diagnostics_add(&r->diagnostics, origin->line,
+	r->keys.diagnostics.file = origin->file;
+	diagnostics_add(&r->keys.diagnostics, origin->line,
 			"[pool %s]: %s has no meaning with kind=%s; allowed: with kind=%s", p->name,
 			key, kind_word(p->kind), allowed);
 }
@@ -310,8 +256,8 @@ static void check_pool(struct config_reader *r, size_t pool)
 
 	if (!origin_of(r->config, SECTION_POOL, pool, "kind")) {
 		header = config_origin_find(r->config, SECTION_POOL, pool, NULL, NULL);
-		r->diagnostics.file = header->file;
-		diagnostics_add(&r->diagnostics, header->line,
+		r->keys.diagnostics.file = header->file;
+		diagnostics_add(&r->keys.diagnostics, header->line,
 				"[pool %s] has no kind; allowed: kind= with %s", p->name,
 				value_kind.allowed);
 		return;
@@ -343,8 +289,8 @@ static void check_default_pool(struct config_reader *r)
 			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
 						 i > 0 ? ", " : "", c->pools[i].name);
 	}
-	r->diagnostics.file = origin->file;
-	diagnostics_add(&r->diagnostics, origin->line,
+	r->keys.diagnostics.file = origin->file;
+	diagnostics_add(&r->keys.diagnostics, origin->line,
 			"default-pool=%s: there is no such pool; allowed: %s", c->default_pool,
 			names);
 }
@@ -357,7 +303,7 @@ int config_reader_finish(struct config_reader *r, struct config **ret)
 	for (size_t i = 0; i < r->config->n_pools; i++)
 		check_pool(r, i);
 	check_default_pool(r);
-	if (r->diagnostics.n > 0)
+	if (r->keys.diagnostics.n > 0)
 		return -EINVAL;
 	e = fill_all(r->config);
 	if (e < 0)

@@ -6,14 +6,12 @@
 #pragma once
 
 #include "daemon/config/config_table.h"
-#include "proto/base/ini.h"
 
 struct config_reader {
 	struct config *config; /* owned, until config_reader_finish() gives it away */
-	struct diagnostics diagnostics;
+	struct keyfile keys;
 	enum section section; /* of the next assignment */
 	size_t subject;	      /* its user or pool */
-	bool warned;	      /* an assignment before any section is reported once */
 };
 
 /* errors is borrowed. 0 or -ENOMEM. */

@@ -17,8 +17,6 @@
 #include <stdarg.h>
 #include <string.h>
 
-#define TEXT_MAX 256u /* the longest value of a key that needs a restart is a socket's path */
-
 /* ---- --dump-config ---- */
 
 static void dump_origin(const struct config_origin *origin, FILE *out)
@@ -34,7 +32,7 @@ static void dump_origin(const struct config_origin *origin, FILE *out)
 }
 
 /* Writes one line for each assignment that added to the list. */
-static void dump_list(const struct config_key *key, const struct id_list *list,
+static void dump_list(const struct keyfile_key *key, const struct id_list *list,
 		      const struct config_origin *origins, size_t n, FILE *out)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -49,10 +47,11 @@ static void dump_list(const struct config_key *key, const struct id_list *list,
 static void dump_keys(const struct config *c, enum section section, size_t subject, FILE *out)
 {
 	const char *members = config_subject(c, section, subject);
-	size_t n, n_origins;
-	const struct config_key *keys = config_keys(section, &n);
+	const struct keyfile_section *s = config_section(section);
+	const struct keyfile_key *keys = s->keys;
+	size_t n_origins;
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < s->n_keys; i++) {
 		const char *member = members + keys[i].offset;
 		const struct config_origin *origins =
 			config_origin_find(c, section, subject, &keys[i], &n_origins);
@@ -133,34 +132,14 @@ __attribute__((format(printf, 2, 3))) static void names_add(struct names *names,
 	names->used += len;
 }
 
-/* Whether both have the same value. Without memory it says no, so that at worst a restart too many
- * is asked for. */
-static bool is_same(const struct config_key *key, const void *old, const void *fresh)
-{
-	const void *members[2] = { old, fresh };
-	char text[2][TEXT_MAX] = { "", "" };
-
-	for (int i = 0; i < 2; i++) {
-		FILE *out = fmemopen(text[i], TEXT_MAX, "w");
-
-		if (!out)
-			return false;
-		key->type->format(key->type, (const char *)members[i] + key->offset, out);
-		fclose(out);
-	}
-	return strcmp(text[0], text[1]) == 0;
-}
-
 static void compare_section(enum section section, const char *label, const void *old,
 			    const void *fresh, struct names *names)
 {
-	size_t n;
-	const struct config_key *keys = config_keys(section, &n);
+	const struct keyfile_section *s = config_section(section);
 
-	for (size_t i = 0; i < n; i++) {
-		if (keys[i].restart && !is_same(&keys[i], old, fresh))
-			names_add(names, "%s %s", label, keys[i].name);
-	}
+	for (size_t i = 0; i < s->n_keys; i++)
+		if (s->keys[i].restart && !keyfile_is_same(&s->keys[i], old, fresh))
+			names_add(names, "%s %s", label, s->keys[i].name);
 }
 
 size_t config_needs_restart(const struct config *old, const struct config *fresh, char *names,

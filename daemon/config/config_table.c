@@ -14,7 +14,6 @@
 
 #include "proto/base/grow.h"
 #include "proto/base/own.h"
-#include "proto/base/suggest.h"
 
 #include <errno.h>
 #include <string.h>
@@ -33,9 +32,9 @@
 	}
 
 /* The socket gets its mode and group when it is made, by the daemon or by systemd. */
-static const struct config_key daemon_keys[] = {
+static const struct keyfile_key daemon_keys[] = {
 	DAEMON("socket", socket_path, &value_path, true),
-	DAEMON("mode", socket_mode, &value_mode, true),
+	DAEMON("mode", socket_mode, &keyfile_mode, true),
 	DAEMON("group", socket_gid, &value_group, true),
 	DAEMON("admin-group", admin_gid, &value_group, false),
 	DAEMON("default-pool", default_pool, &value_pool, false),
@@ -46,7 +45,7 @@ static const struct config_key daemon_keys[] = {
 	DAEMON("busy-poll", busy_poll, &value_microseconds, false),
 };
 
-static const struct config_key limits_keys[] = {
+static const struct keyfile_key limits_keys[] = {
 	LIMIT("max-bytes", bytes, &value_bytes),
 	LIMIT("max-pool-share", pool_share, &value_part),
 	LIMIT("max-table-bytes", tables, &value_bytes),
@@ -56,7 +55,7 @@ static const struct config_key limits_keys[] = {
 	LIMIT("max-share", share, &value_part),
 };
 
-static const struct config_key pool_keys[] = {
+static const struct keyfile_key pool_keys[] = {
 	POOL("kind", kind, &value_kind, true),
 	POOL("device", device, &value_device, true),
 	POOL("numa-node", numa_node, &value_node, true),
@@ -72,52 +71,16 @@ static const struct config_key pool_keys[] = {
 	POOL("pending-max-age", pending_max_age, &value_seconds, false),
 };
 
-static const struct {
-	const struct config_key *keys;
-	size_t n;
-} sections[] = {
-	[SECTION_NONE] = { NULL, 0 },
-	[SECTION_DAEMON] = { daemon_keys, array_size(daemon_keys) },
-	[SECTION_LIMITS] = { limits_keys, array_size(limits_keys) },
-	[SECTION_USER] = { limits_keys, array_size(limits_keys) },
-	[SECTION_POOL] = { pool_keys, array_size(pool_keys) },
+const struct keyfile_section config_sections[] = {
+	[SECTION_DAEMON] = { "daemon", "[daemon]", daemon_keys, array_size(daemon_keys),
+			     .no_argument = true },
+	[SECTION_LIMITS] = { "limits", "[limits]", limits_keys, array_size(limits_keys) },
+	[SECTION_POOL] = { "pool", "[pool NAME]", pool_keys, array_size(pool_keys) },
 };
 
-const struct config_key *config_keys(enum section section, size_t *ret_n)
+const struct keyfile_section *config_section(enum section section)
 {
-	*ret_n = sections[section].n;
-	return sections[section].keys;
-}
-
-const struct config_key *config_key_find(enum section section, const char *name)
-{
-	size_t n;
-	const struct config_key *keys = config_keys(section, &n);
-
-	for (size_t i = 0; i < n; i++)
-		if (strcmp(keys[i].name, name) == 0)
-			return &keys[i];
-	return NULL;
-}
-
-void config_key_suggest(enum section section, const char *name, char *buf, size_t size)
-{
-	/* More than any one section has. */
-	const char
-		*names[array_size(daemon_keys) + array_size(limits_keys) + array_size(pool_keys)];
-	size_t n;
-	const struct config_key *keys = config_keys(section, &n);
-
-	for (size_t i = 0; i < n; i++)
-		names[i] = keys[i].name;
-	suggest(name, names, n, buf, size);
-}
-
-void config_section_suggest(const char *name, char *buf, size_t size)
-{
-	static const char *const names[] = { "daemon", "limits", "pool" };
-
-	suggest(name, names, array_size(names), buf, size);
+	return &config_sections[section == SECTION_USER ? SECTION_LIMITS : section];
 }
 
 void *config_subject(const struct config *c, enum section section, size_t subject)
@@ -206,7 +169,7 @@ void config_origin_settle(struct config *c)
 }
 
 const struct config_origin *config_origin_find(const struct config *c, enum section section,
-					       size_t subject, const struct config_key *key,
+					       size_t subject, const struct keyfile_key *key,
 					       size_t *ret_n)
 {
 	struct config_origin wanted = { .section = section, .subject = subject, .key = key };

@@ -16,7 +16,6 @@
 
 #include "proto/base/grow.h"
 #include "proto/base/own.h"
-#include "proto/base/size.h"
 #include "proto/name.h"
 #include "proto/words.h"
 
@@ -43,45 +42,6 @@ static const char digits[] = "0123456789";
 static const char unlimited[] = "unlimited";
 
 /* ---- numbers ---- */
-
-/* Reads a decimal number of at most max that fills the text. */
-static int parse_whole(const char *text, uint64_t max, uint64_t *ret)
-{
-	uint64_t value = 0;
-
-	if (*text == '\0')
-		return -EINVAL;
-	for (; *text != '\0'; text++) {
-		if (!isdigit((unsigned char)*text))
-			return -EINVAL;
-		value = value * 10 + (uint64_t)(*text - '0');
-		if (value > max)
-			return -EINVAL;
-	}
-	*ret = value;
-	return 0;
-}
-
-static int parse_number(const struct value_type *type, const char *text, void *member, char *wrong)
-{
-	uint64_t value = UINT32_MAX;
-	bool none = type->none && strcmp(text, type->none) == 0;
-
-	if (!none && (parse_whole(text, type->max, &value) < 0 || value < type->min))
-		return -EINVAL;
-	*(uint32_t *)member = (uint32_t)value;
-	return 0;
-}
-
-static void format_number(const struct value_type *type, const void *member, FILE *out)
-{
-	uint32_t value = *(const uint32_t *)member;
-
-	if (type->none && value == UINT32_MAX)
-		fputs(type->none, out);
-	else
-		fprintf(out, "%" PRIu32, value);
-}
 
 /* Reads "12", "12.5" or ".5", at most max, and then `suffix`. */
 static int parse_decimal(const char *text, double max, const char *suffix, double *ret)
@@ -113,18 +73,18 @@ static void write_decimal(double value, FILE *out)
 	fprintf(out, "%.*s", (int)len, text);
 }
 
-static int parse_ratio(const struct value_type *type, const char *text, void *member, char *wrong)
+static int parse_ratio(const struct keyfile_type *type, const char *text, void *member, char *wrong)
 {
 	return parse_decimal(text, 1, "", member);
 }
 
-static void format_ratio(const struct value_type *type, const void *member, FILE *out)
+static void format_ratio(const struct keyfile_type *type, const void *member, FILE *out)
 {
 	write_decimal(*(const double *)member, out);
 }
 
 /* A part of a whole, in percent; negative: not set. */
-static int parse_part(const struct value_type *type, const char *text, void *member, char *wrong)
+static int parse_part(const struct keyfile_type *type, const char *text, void *member, char *wrong)
 {
 	double percent = 100;
 
@@ -135,7 +95,7 @@ static int parse_part(const struct value_type *type, const char *text, void *mem
 	return 0;
 }
 
-static void format_part(const struct value_type *type, const void *member, FILE *out)
+static void format_part(const struct keyfile_type *type, const void *member, FILE *out)
 {
 	double percent = *(const double *)member;
 
@@ -145,53 +105,13 @@ static void format_part(const struct value_type *type, const void *member, FILE 
 	putc('%', out);
 }
 
-static int parse_mode(const struct value_type *type, const char *text, void *member, char *wrong)
-{
-	size_t n = strspn(text, "01234567");
-
-	if (n == 0 || n > 4 || text[n] != '\0' || strtoul(text, NULL, 8) > 0777)
-		return -EINVAL;
-	*(mode_t *)member = (mode_t)strtoul(text, NULL, 8);
-	return 0;
-}
-
-static void format_mode(const struct value_type *type, const void *member, FILE *out)
-{
-	fprintf(out, "%04o", (unsigned)*(const mode_t *)member);
-}
-
 /* ---- sizes ---- */
 
-/* UINT64_MAX stands for "unlimited". */
-static int read_size(const char *text, uint64_t *ret, char *wrong)
-{
-	const char *fault = size_parse(text, ret);
-
-	if (!fault && *ret == UINT64_MAX)
-		fault = "it is too large";
-	if (fault)
-		snprintf(wrong, WRONG_MAX, "%s", fault);
-	return fault ? -EINVAL : 0;
-}
-
-/* Writes all of its digits, unlike size_format(): the text must mean the same number. */
-static void write_size(uint64_t bytes, FILE *out)
-{
-	static const char *const units[] = { "", "K", "M", "G", "T" };
-	size_t unit = 0;
-
-	while (bytes > 0 && bytes % 1024 == 0 && unit + 1 < array_size(units)) {
-		bytes /= 1024;
-		unit++;
-	}
-	fprintf(out, "%" PRIu64 "%s", bytes, units[unit]);
-}
-
-static int parse_size(const struct value_type *type, const char *text, void *member, char *wrong)
+static int parse_size(const struct keyfile_type *type, const char *text, void *member, char *wrong)
 {
 	struct config_size size = { 0 };
 	int r = strchr(text, '%') ? parse_decimal(text, 100, "%", &size.percent)
-				  : read_size(text, &size.bytes, wrong);
+				  : keyfile_parse_size(type, text, &size.bytes, wrong);
 
 	if (r < 0)
 		return r;
@@ -203,7 +123,7 @@ static int parse_size(const struct value_type *type, const char *text, void *mem
 	return 0;
 }
 
-static void format_size(const struct value_type *type, const void *member, FILE *out)
+static void format_size(const struct keyfile_type *type, const void *member, FILE *out)
 {
 	const struct config_size *size = member;
 
@@ -211,74 +131,45 @@ static void format_size(const struct value_type *type, const void *member, FILE 
 		write_decimal(size->percent, out);
 		putc('%', out);
 	} else {
-		write_size(size->bytes, out);
+		keyfile_format_size(type, &size->bytes, out);
 	}
-}
-
-static int parse_bytes(const struct value_type *type, const char *text, void *member, char *wrong)
-{
-	uint64_t bytes = UINT64_MAX;
-
-	if (strcmp(text, unlimited) != 0 && read_size(text, &bytes, wrong) < 0)
-		return -EINVAL;
-	*(uint64_t *)member = bytes;
-	return 0;
-}
-
-static void format_bytes(const struct value_type *type, const void *member, FILE *out)
-{
-	if (*(const uint64_t *)member == UINT64_MAX)
-		fputs(unlimited, out);
-	else
-		write_size(*(const uint64_t *)member, out);
 }
 
 /* ---- names ---- */
 
-static int parse_path(const struct value_type *type, const char *text, void *member, char *wrong)
+static int parse_path(const struct keyfile_type *type, const char *text, void *member, char *wrong)
 {
 	size_t len = strlen(text);
-	char *copy;
 
 	/* A backslash at a line's end joins the next line: such a path can be read at the end of a
 	 * file only, and cannot be written. */
 	if (text[0] != '/' || text[len - 1] == '/' || text[len - 1] == '\\')
 		return -EINVAL;
 	if (len > PATH_BYTES_MAX) {
-		snprintf(wrong, WRONG_MAX, "the path has %zu bytes", len);
+		snprintf(wrong, KEYFILE_WRONG_MAX, "the path has %zu bytes", len);
 		return -EINVAL;
 	}
-	copy = strdup(text);
-	if (!copy)
-		return -ENOMEM;
-	free_ptr(member);
-	*(char **)member = copy;
-	return 0;
+	return keyfile_parse_text(type, text, member, wrong);
 }
 
-static void format_path(const struct value_type *type, const void *member, FILE *out)
-{
-	fputs(*(char *const *)member, out);
-}
-
-static int parse_pool(const struct value_type *type, const char *text, void *member, char *wrong)
+static int parse_pool(const struct keyfile_type *type, const char *text, void *member, char *wrong)
 {
 	const char *fault = name_check_pool(text, strlen(text));
 
 	if (fault) {
-		snprintf(wrong, WRONG_MAX, "%s", fault);
+		snprintf(wrong, KEYFILE_WRONG_MAX, "%s", fault);
 		return -EINVAL;
 	}
 	strcpy(member, text);
 	return 0;
 }
 
-static void format_text(const struct value_type *type, const void *member, FILE *out)
+static void format_name(const struct keyfile_type *type, const void *member, FILE *out)
 {
 	fputs(member, out);
 }
 
-static int parse_kind(const struct value_type *type, const char *text, void *member, char *wrong)
+static int parse_kind(const struct keyfile_type *type, const char *text, void *member, char *wrong)
 {
 	for (unsigned kind = 1; kind < KINDS; kind++) {
 		if (strcmp(kind_word(kind), text) != 0)
@@ -289,7 +180,7 @@ static int parse_kind(const struct value_type *type, const char *text, void *mem
 	return -EINVAL;
 }
 
-static void format_kind(const struct value_type *type, const void *member, FILE *out)
+static void format_kind(const struct keyfile_type *type, const void *member, FILE *out)
 {
 	fputs(kind_word(*(const enum pool_kind *)member), out);
 }
@@ -312,7 +203,8 @@ static bool is_uuid_prefix(const char *text)
 
 /* nvidia-smi writes a PCI domain with eight digits, the driver's API with four. The short form is
  * kept. */
-static int parse_device(const struct value_type *type, const char *text, void *member, char *wrong)
+static int parse_device(const struct keyfile_type *type, const char *text, void *member,
+			char *wrong)
 {
 	size_t n = strspn(text, digits);
 	char *device = member;
@@ -330,21 +222,6 @@ static int parse_device(const struct value_type *type, const char *text, void *m
 		return -EINVAL;
 	strcpy(device, text);
 	return 0;
-}
-
-static int parse_bool(const struct value_type *type, const char *text, void *member, char *wrong)
-{
-	bool second = strcmp(text, type->words[1]) == 0;
-
-	if (!second && strcmp(text, type->words[0]) != 0)
-		return -EINVAL;
-	*(bool *)member = second;
-	return 0;
-}
-
-static void format_bool(const struct value_type *type, const void *member, FILE *out)
-{
-	fputs(type->words[*(const bool *)member], out);
 }
 
 /* ---- users and groups ---- */
@@ -406,11 +283,11 @@ static int parse_id(enum id_kind kind, const char *word, uint32_t *ret, char *wr
 
 	if (word[strspn(word, digits)] == '\0') {
 		/* The kernel takes (uid_t)-1 for "no change". */
-		r = parse_whole(word, UINT32_MAX - 1, &number);
+		r = keyfile_parse_whole(word, UINT32_MAX - 1, &number);
 		if (r == 0)
 			*ret = (uint32_t)number;
 		else
-			snprintf(wrong, WRONG_MAX, "%.64s is no number of a %s", word,
+			snprintf(wrong, KEYFILE_WRONG_MAX, "%.64s is no number of a %s", word,
 				 id_words[kind]);
 		return r;
 	}
@@ -418,13 +295,14 @@ static int parse_id(enum id_kind kind, const char *word, uint32_t *ret, char *wr
 	if (r == -ENOMEM)
 		return r;
 	if (r == -EIO || r == -EMFILE || r == -ENFILE) {
-		snprintf(wrong, WRONG_MAX, "%s \"%.64s\" can't be looked up: %s", id_words[kind],
-			 word, strerror(-r));
+		snprintf(wrong, KEYFILE_WRONG_MAX, "%s \"%.64s\" can't be looked up: %s",
+			 id_words[kind], word, strerror(-r));
 		return -EINVAL;
 	}
 	/* getpwnam(3): "not found" is 0 or any of ENOENT, ESRCH, EBADF, EPERM, ... */
 	if (r < 0) {
-		snprintf(wrong, WRONG_MAX, "there is no %s \"%.64s\"", id_words[kind], word);
+		snprintf(wrong, KEYFILE_WRONG_MAX, "there is no %s \"%.64s\"", id_words[kind],
+			 word);
 		return -EINVAL;
 	}
 	*ret = entry.id;
@@ -446,7 +324,7 @@ static void write_id(enum id_kind kind, uint32_t id, FILE *out)
 		fprintf(out, "%" PRIu32, id);
 }
 
-int config_parse_user(const char *text, uid_t *ret, char wrong[WRONG_MAX])
+int config_parse_user(const char *text, uid_t *ret, char wrong[KEYFILE_WRONG_MAX])
 {
 	return parse_id(ID_USER, text, ret, wrong);
 }
@@ -456,19 +334,19 @@ void config_format_user(uid_t uid, FILE *out)
 	write_id(ID_USER, uid, out);
 }
 
-static int parse_group(const struct value_type *type, const char *text, void *member, char *wrong)
+static int parse_group(const struct keyfile_type *type, const char *text, void *member, char *wrong)
 {
 	return parse_id(ID_GROUP, text, member, wrong);
 }
 
-static void format_group(const struct value_type *type, const void *member, FILE *out)
+static void format_group(const struct keyfile_type *type, const void *member, FILE *out)
 {
 	if (*(const gid_t *)member != (gid_t)-1)
 		write_id(ID_GROUP, *(const gid_t *)member, out);
 }
 
 /* The text is not empty. A list of no words would open a pool to everybody. */
-static int parse_ids(const struct value_type *type, const char *text, void *member, char *wrong)
+static int parse_ids(const struct keyfile_type *type, const char *text, void *member, char *wrong)
 {
 	struct id_list *list = member;
 	size_t before = list->n;
@@ -488,20 +366,20 @@ static int parse_ids(const struct value_type *type, const char *text, void *memb
 			return -ENOMEM;
 		list->ids = ids;
 		ids[list->n] = ID_EVERYBODY;
-		r = type->ids == ID_USER && strcmp(word, everybody) == 0
+		r = type->of == ID_USER && strcmp(word, everybody) == 0
 			    ? 0
-			    : parse_id(type->ids, word, &ids[list->n], wrong);
+			    : parse_id(type->of, word, &ids[list->n], wrong);
 		if (r < 0)
 			return r;
 		list->n++;
 		text += len;
 	}
 	if (list->n == before)
-		snprintf(wrong, WRONG_MAX, "it names nobody");
+		snprintf(wrong, KEYFILE_WRONG_MAX, "it names nobody");
 	return list->n == before ? -EINVAL : 0;
 }
 
-static void format_ids(const struct value_type *type, const void *member, FILE *out)
+static void format_ids(const struct keyfile_type *type, const void *member, FILE *out)
 {
 	const struct id_list *list = member;
 
@@ -511,7 +389,7 @@ static void format_ids(const struct value_type *type, const void *member, FILE *
 		if (list->ids[i] == ID_EVERYBODY)
 			fputs(everybody, out);
 		else
-			write_id(type->ids, list->ids[i], out);
+			write_id(type->of, list->ids[i], out);
 	}
 }
 
@@ -530,70 +408,59 @@ static void clear_ids(void *member)
 		.allowed = text, .size = sizeof(ctype), .parse = parse_##how, \
 		.format = format_##how                                        \
 	}
-#define NUMBER(low, high, word, text)                                             \
-	{                                                                         \
-		.allowed = text, .size = sizeof(uint32_t), .parse = parse_number, \
-		.format = format_number, .min = low, .max = high, .none = word    \
-	}
-#define WORDS(no, yes)                                                               \
-	{                                                                            \
-		.allowed = no " or " yes, .size = sizeof(bool), .parse = parse_bool, \
-		.format = format_bool, .words = {                                    \
-			no,                                                          \
-			yes                                                          \
-		}                                                                    \
-	}
 #define IDS(kind, text)                                                                        \
 	{                                                                                      \
 		.allowed = text, .parse = parse_ids, .format = format_ids, .clear = clear_ids, \
-		.list = true, .ids = kind                                                      \
+		.list = true, .of = kind                                                       \
 	}
 
 /* An int's -1, "the device's own", has UINT32_MAX's bits and an empty text. */
-const struct value_type value_node = NUMBER(0, NODE_MAX, "", "a NUMA node's number, 0 to 1023");
-const struct value_type value_count =
-	NUMBER(0, UINT32_MAX - 1, unlimited, "a whole number, or \"unlimited\"");
-const struct value_type value_pending = NUMBER(0, PENDING_MAX, NULL, "a whole number, 0 to 65536");
-const struct value_type value_seconds =
-	NUMBER(1, 86400, NULL, "a whole number of seconds, 1 to 86400");
-const struct value_type value_microseconds =
-	NUMBER(0, 1000, NULL, "a whole number of microseconds, 0 to 1000");
-const struct value_type value_ratio =
+const struct keyfile_type value_node =
+	KEYFILE_NUMBER(0, NODE_MAX, "", "a NUMA node's number, 0 to 1023");
+const struct keyfile_type value_count =
+	KEYFILE_NUMBER(0, UINT32_MAX - 1, unlimited, "a whole number, or \"unlimited\"");
+const struct keyfile_type value_pending =
+	KEYFILE_NUMBER(0, PENDING_MAX, NULL, "a whole number, 0 to 65536");
+const struct keyfile_type value_seconds =
+	KEYFILE_NUMBER(1, 86400, NULL, "a whole number of seconds, 1 to 86400");
+const struct keyfile_type value_microseconds =
+	KEYFILE_NUMBER(0, 1000, NULL, "a whole number of microseconds, 0 to 1000");
+const struct keyfile_type value_ratio =
 	VALUE(double, ratio, "a number from 0 to 1 with at most six decimals (\"0.2\")");
-const struct value_type value_part =
+const struct keyfile_type value_part =
 	VALUE(double, part, "a part from 1% to 100% (\"50%\"), or \"unlimited\"");
-const struct value_type value_mode = VALUE(mode_t, mode, "an octal mode from 0 to 0777");
-const struct value_type value_size =
+const struct keyfile_type value_size =
 	VALUE(struct config_size, size,
 	      "bytes, with K, M, G or T for powers of 1024 (\"40G\"), or a part of the "
 	      "device's or the host's memory up to 100% (\"80%\")");
-const struct value_type value_bytes =
-	VALUE(uint64_t, bytes,
-	      "bytes, with K, M, G or T for powers of 1024 (\"40G\"), or \"unlimited\"");
-const struct value_type value_path = {
+const struct keyfile_type value_bytes =
+	KEYFILE_SIZE(0, unlimited,
+		     "bytes, with K, M, G or T for powers of 1024 (\"40G\"), or \"unlimited\"");
+const struct keyfile_type value_path = {
 	.allowed = "an absolute path of at most 107 bytes that does not end with / or \\",
 	.parse = parse_path,
-	.format = format_path,
+	.format = keyfile_format_text,
 	.clear = free_ptr
 };
-const struct value_type value_pool = { .allowed = "1 to 63 of the characters A-Z a-z 0-9 . _ -",
-				       .size = POOL_NAME_MAX + 1,
-				       .parse = parse_pool,
-				       .format = format_text };
-const struct value_type value_kind = VALUE(enum pool_kind, kind, "host, pinned, vmm or mempool");
-const struct value_type value_device = {
+const struct keyfile_type value_pool = { .allowed = "1 to 63 of the characters A-Z a-z 0-9 . _ -",
+					 .size = POOL_NAME_MAX + 1,
+					 .parse = parse_pool,
+					 .format = format_name };
+const struct keyfile_type value_kind = VALUE(enum pool_kind, kind, "host, pinned, vmm or mempool");
+const struct keyfile_type value_device = {
 	.allowed = "a UUID or its start (\"GPU-8c3b...\"), a PCI id (\"0000:3b:00.0\") or an "
 		   "ordinal (\"0\")",
 	.size = sizeof(((struct pool_config *)0)->device),
 	.parse = parse_device,
-	.format = format_text
+	.format = format_name
 };
-const struct value_type value_trust = WORDS("refuse", "trust");
-const struct value_type value_share = WORDS("refuse", "share");
-const struct value_type value_allocate = WORDS("first-use", "create");
-const struct value_type value_yes = WORDS("no", "yes");
-const struct value_type value_group = VALUE(gid_t, group, "a group's name or number");
-const struct value_type value_users =
+const struct keyfile_type value_trust = KEYFILE_WORDS("refuse", "trust", "refuse or trust");
+const struct keyfile_type value_share = KEYFILE_WORDS("refuse", "share", "refuse or share");
+const struct keyfile_type value_allocate =
+	KEYFILE_WORDS("first-use", "create", "first-use or create");
+const struct keyfile_type value_yes = KEYFILE_WORDS("no", "yes", "no or yes");
+const struct keyfile_type value_group = VALUE(gid_t, group, "a group's name or number");
+const struct keyfile_type value_users =
 	IDS(ID_USER, "names or numbers of users, with blanks between, or \"*\" for all users");
-const struct value_type value_groups =
+const struct keyfile_type value_groups =
 	IDS(ID_GROUP, "names or numbers of groups, with blanks between");

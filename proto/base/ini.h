@@ -21,6 +21,10 @@ void diagnostics_add(struct diagnostics *d, unsigned line, const char *format, .
 
 enum ini_what { INI_END, INI_SECTION, INI_ASSIGNMENT };
 
+/* The same for what is no fault: it is not counted. */
+void diagnostics_note(struct diagnostics *d, unsigned line, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
 /* One section's header or one assignment. Strings lie in the text that ini_init() got. */
 struct ini_item {
 	unsigned line;	/* its first; from 1 */

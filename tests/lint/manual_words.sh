@@ -43,7 +43,7 @@ if [ -x "$build/gpushm-relay" ]; then
 fi
 {
 	sed -n 's/^	\(CONFIG\|ONCE\)("\([a-z-]*\)".*/\2/p' client/relay/config.c
-	sed -n 's/^	{ "\([a-z-]*\)", TYPE_.*/\1/p' client/relay/config.c
+	sed -n 's/^	{ "\([a-z-]*\)", offsetof.*/\1/p' client/relay/config.c
 } >"$folder/there"
 grep '^\.It Ic' man/gpushm-relay.8 | grep -oE 'Ic [a-z-]+ Ns = ' | sed 's/Ic //; s/ Ns = //' >"$folder/told"
 same "gpushm-relay's key" man/gpushm-relay.8

@@ -578,7 +578,7 @@ def check_config(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
     [
         ("[relai]\n", 'did you mean "relay"'),
         ("[relay]\nlisen=:1\n", 'did you mean "listen"'),
-        ("listen=:1\n", "no section"),
+        ("listen=:1\n", "before any section; allowed: [relay], [offer], [allow NAME] or [pull NAME] first"),
         ("[relay]\nlisten=127.0.0.1:70000\n", "not ADDRESS:PORT"),
         ("[relay]\nlisten=127.0.0.1\n", "not ADDRESS:PORT"),
         ("[relay]\nlisten=0.0.0.0:19400\n", "insecure=yes"),
@@ -597,7 +597,7 @@ def check_config(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
         ("[relay]\nadvertise=b:1\n", "https://HOST:PORT"),
         ("[relay]\nadvertise=https://b:1/x\n", "https://HOST:PORT"),
         ("[pull x]\nsource=a/b\n[pull y]\nsource=a/b\n[pull x]\nsource=c/d\n", "two of [pull x]"),
-        ("#" * (1 << 20), "larger than 1 MiB"),
+        ("#" * ((1 << 20) + 1), "too large; allowed: 1048576 bytes"),
     ],
 )
 def test_a_wrong_configuration_is_told_with_its_line(tmp_path: Path, text: str, words: str) -> None:
@@ -614,8 +614,8 @@ def test_the_example_is_right(tmp_path: Path) -> None:
     )
     found = check_config(tmp_path, text).stderr
     assert "/etc/gpushm" in found
-    assert "has no key" not in found
-    assert "no section" not in found
+    assert "unknown key" not in found
+    assert "unknown section" not in found
 
 
 def test_names_that_are_hidden_are_not_there(tmp_path: Path) -> None:
