@@ -118,11 +118,11 @@ int server_load_config(const char *config_path, const char *socket_path, FILE *e
 	return 0;
 }
 
-static void log_lines(char *text)
+static void log_lines(int level, char *text)
 {
 	for (char *at = text, *line; (line = strsep(&at, "\n"));)
 		if (*line)
-			log_write(LOG_ERR, &(struct log_about){ .message_id = LOG_ID_CONFIG }, "%s",
+			log_write(level, &(struct log_about){ .message_id = LOG_ID_CONFIG }, "%s",
 				  line);
 }
 
@@ -159,7 +159,7 @@ static void reload(struct server *s)
 		return;
 	r = server_load_config(s->config_path, s->socket_path, errors, &fresh);
 	fclose(errors);
-	log_lines(text);
+	log_lines(r < 0 ? LOG_ERR : LOG_WARNING, text);
 	free(text);
 	if (r < 0) {
 		log_error_id(LOG_ID_CONFIG,

@@ -69,7 +69,6 @@ static const struct keyfile_type value_list = { .allowed = "text",
 static const struct keyfile_type value_yes = KEYFILE_WORDS("no", "yes", "yes or no");
 static const struct keyfile_type value_connections = KEYFILE_NUMBER(1, 16384, NULL, "1 to 16384");
 static const struct keyfile_type value_transfers = KEYFILE_NUMBER(0, 16384, NULL, "0 to 16384");
-static const struct keyfile_type value_seconds = KEYFILE_NUMBER(1, 3600, NULL, "1 to 3600 seconds");
 static const struct keyfile_type value_rate = KEYFILE_SIZE(0, NULL, "a size, such as 64K or 1.5G");
 static const struct keyfile_type value_memory =
 	KEYFILE_SIZE(16u << 20, NULL, "a size of at least 16.0 MiB, such as 256M");
@@ -91,16 +90,19 @@ static const struct keyfile_key relay_keys[] = {
 	ONCE("insecure", insecure, &value_yes),
 	ONCE("nixl", nixl, &value_yes),
 	ONCE("nixl-gpu", nixl_gpu, &value_yes),
-	ONCE("nixl-idle", nixl_idle, &value_seconds),
 	ONCE("advertise", advertise, &value_text),
 	ONCE("max-connections", max_connections, &value_connections),
 	ONCE("max-connections-per-address", max_connections_per_address, &value_connections),
 	CONFIG("max-transfers", max_transfers, &value_transfers),
 	CONFIG("fan-out", fan_out, &value_transfers),
-	CONFIG("header-time", header_time, &value_seconds),
 	CONFIG("max-rate", max_rate, &value_rate),
-	CONFIG("min-rate", min_rate, &value_rate),
 	ONCE("gpu-memory", gpu_memory, &value_memory),
+};
+/* Version 0.2 had them. */
+static const struct keyfile_former relay_former[] = {
+	{ "nixl-idle", "delete it: a session ends after a minute without a request" },
+	{ "header-time", "delete it: a client has ten seconds for a whole request" },
+	{ "min-rate", "delete it: a client must read 16 KiB a second" },
 };
 static const struct keyfile_key offer_keys[] = {
 	CONFIG("name", offer, &value_list),
@@ -117,7 +119,8 @@ static const struct keyfile_key pull_keys[] = {
 };
 enum { RELAY, OFFER, ALLOW, PULL };
 static const struct keyfile_section sections[] = {
-	[RELAY] = { "relay", "[relay]", relay_keys, array_size(relay_keys), .no_argument = true },
+	[RELAY] = { "relay", "[relay]", relay_keys, array_size(relay_keys), relay_former,
+		    array_size(relay_former), .no_argument = true },
 	[OFFER] = { "offer", "[offer]", offer_keys, array_size(offer_keys), .no_argument = true },
 	[ALLOW] = { "allow", "[allow NAME]", allow_keys, array_size(allow_keys),
 		    .needs_argument = true },
@@ -283,9 +286,6 @@ int config_read(const char *path, const char *listen, FILE *errors, struct confi
 	r.config->max_connections_per_address = 256;
 	r.config->max_transfers = 8;
 	r.config->fan_out = 2;
-	r.config->header_time = 10;
-	r.config->nixl_idle = 60;
-	r.config->min_rate = 16u << 10;
 	r.config->gpu_memory = 256u << 20;
 	e = read_file(&r, path);
 	check(&r);

@@ -39,18 +39,15 @@ struct config {
 	/* owned: PEM files, for serving and for pulls alike; cert: NULL: no TLS. ca: who signs the
 	 * certificates of clients and of other relays; NULL: clients need none. */
 	char *cert, *key, *ca;
-	char *advertise;    /* owned: "https://HOST:PORT"; NULL: nothing */
-	uint32_t nixl_idle; /* seconds without a request that end a session */
-	bool nixl;	    /* POST /v1/nixl/NAME */
-	bool nixl_gpu;	    /* network cards read GPUs */
-	bool insecure;	    /* other addresses than loopback without mutual TLS */
+	char *advertise; /* owned: "https://HOST:PORT"; NULL: nothing */
+	bool nixl;	 /* POST /v1/nixl/NAME */
+	bool nixl_gpu;	 /* network cards read GPUs */
+	bool insecure;	 /* other addresses than loopback without mutual TLS */
 	uint32_t max_connections, max_connections_per_address;
 	uint32_t max_transfers;	     /* addresses times buffers; 0: no limit */
 	uint32_t fan_out;	     /* the same for machines that pull, if others have the
 					file; 0: no limit */
-	uint32_t header_time;	     /* seconds for a whole request */
 	uint64_t max_rate;	     /* bytes a second in all; 0: no limit */
-	uint64_t min_rate;	     /* bytes a second that a client must read; 0: no limit */
 	uint64_t gpu_memory;	     /* bytes that are pinned for transfers from GPUs */
 	struct strings offer, hide;  /* globs of names */
 	struct config_allow *allows; /* owned */

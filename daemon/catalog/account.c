@@ -17,10 +17,10 @@
 #include <unistd.h>
 
 static const struct {
-	const char *noun, *key, *remedy;
+	const char *noun, *key, *remedy; /* key: NULL: none changes it */
 } items[] = {
 	[ACCOUNT_BYTES] = { "memory", "max-bytes", "unlink buffers that are not needed" },
-	[ACCOUNT_TABLES] = { "memory for tables and pages of streams", "max-table-bytes",
+	[ACCOUNT_TABLES] = { "memory for tables and pages of streams", NULL,
 			     "describe fewer arrays, with shorter names and descrs, or have fewer "
 			     "streams and readers" },
 	[ACCOUNT_BUFFERS] = { "buffers", "max-buffers",
@@ -40,8 +40,11 @@ static const struct {
 	[ACCOUNT_WATCHED] = { "watched names", "max-share", "watch fewer names" },
 };
 
-#define RESERVE_PART 8u		   /* one in so many is for administrators alone */
-#define FDS_SPARE 16u		   /* for what is open for a moment only */
+#define RESERVE_PART 8u /* one in so many is for administrators alone */
+#define FDS_SPARE 16u	/* for what is open for a moment only */
+/* Tables take the daemon's own memory, not a pool's. The names, shapes and dtypes of 5,000 arrays
+ * take 0.7 MB; the largest possible table takes 64 MiB. */
+#define TABLES_MAX (256u << 20)
 #define WATCHED_TOTAL (256u << 10) /* with a name of 255 bytes each takes about 350 bytes */
 
 int accounts_init(struct accounts *a, const struct config *config)
@@ -139,7 +142,7 @@ static uint64_t limit_of(const struct accounts *a, const struct account *account
 	case ACCOUNT_BYTES:
 		return limits->bytes;
 	case ACCOUNT_TABLES:
-		return limits->tables;
+		return TABLES_MAX;
 	case ACCOUNT_BUFFERS:
 		return count_limit(limits->buffers);
 	case ACCOUNT_LEASES:
@@ -172,14 +175,16 @@ static int check_limit(const struct account *account, enum account_item item, ui
 {
 	uint64_t limit = limit_of(account->accounts, account, account->uid, item);
 	uint64_t used = account->used[item], sum;
+	char where[64] = "";
 
 	/* The sum is also checked without a limit, because it is counted. */
 	if (!__builtin_add_overflow(used, amount, &sum) && (sum <= limit || sum - limit <= slack))
 		return 0;
-	return fault(f, CODE_LIMIT,
-		     "uid %u: %s more %s asked, %s held, limit %s (%s in gpushmd.conf): %s",
+	if (items[item].key)
+		snprintf(where, sizeof(where), " (%s in gpushmd.conf)", items[item].key);
+	return fault(f, CODE_LIMIT, "uid %u: %s more %s asked, %s held, limit %s%s: %s",
 		     account->uid, amount_text(item, amount).text, items[item].noun,
-		     amount_text(item, used).text, amount_text(item, limit).text, items[item].key,
+		     amount_text(item, used).text, amount_text(item, limit).text, where,
 		     items[item].remedy);
 }
 

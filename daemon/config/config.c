@@ -10,9 +10,6 @@
  *  - bytes: no limit. A GPU's memory often belongs to one user; the pool's size limits all users.
  *  - pool share: half of each pool for a service, so that one CREATE of any user can't take all of
  *    it; all of it for a daemon of one's own.
- *  - tables: 256 MiB. Tables take the daemon's own memory, not a pool's. The names, shapes and
- *    dtypes of 5,000 arrays take 0.7 MB; the largest possible table takes 64 MiB. Only users who
- *    describe hundreds of thousands of arrays need more.
  *  - buffers: 16,384. Each buffer holds one to four fds of the daemon; gpushmd.service allows
  *    524,288 fds, enough for ten such users. A model in pieces has some hundreds of buffers.
  *  - leases: 65,536, four times the buffers, for several workers that attach to all of them. A
@@ -74,7 +71,6 @@ void config_default_limits(struct limits_config *ret)
 {
 	*ret = (struct limits_config){
 		.bytes = UINT64_MAX,
-		.tables = 256u << 20,
 		.buffers = 16384,
 		.leases = 65536,
 		.peers = 1024,
@@ -85,21 +81,11 @@ void config_default_limits(struct limits_config *ret)
 
 void pool_config_default(enum pool_kind kind, struct pool_config *ret)
 {
-	bool pinned = kind == POOL_PINNED;
-
-	/* 10 and 0.2 are Numba's NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT and _RATIO. The ratio of a
-	 * GPU of 140 GiB is 28 GiB, which other programs would miss, so bytes are limited, too. A
-	 * large block is made anew in less time than it takes to fill it; pinned memory is not: 16
-	 * ms for 64 MiB, 390 ms for 1 GiB (driver 580). */
 	*ret = (struct pool_config){
 		.kind = kind,
 		.numa_node = -1,
 		.size.percent = kind == POOL_VMM || kind == POOL_MEMPOOL ? 100 : 50,
 		.share = -1,
-		.pending_max_count = 10,
-		.pending_max_ratio = 0.2,
-		.pending_max_bytes = pinned ? 1u << 30 : 256u << 20,
-		.pending_max_buffer = pinned ? 1u << 30 : 64u << 20,
 		.pending_max_age = 10,
 	};
 }

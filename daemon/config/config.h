@@ -12,7 +12,6 @@
 
 struct limits_config {
 	uint64_t bytes;			 /* of buffers; UINT64_MAX: no limit */
-	uint64_t tables;		 /* bytes of the buffers' tables; UINT64_MAX: no limit */
 	uint32_t buffers, leases, peers; /* UINT32_MAX: no limit */
 	double share;			 /* percent of what all users share: catalog/account.h */
 	double pool_share;		 /* percent of each pool; 100: no limit */

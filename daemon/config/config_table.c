@@ -48,7 +48,6 @@ static const struct keyfile_key daemon_keys[] = {
 static const struct keyfile_key limits_keys[] = {
 	LIMIT("max-bytes", bytes, &value_bytes),
 	LIMIT("max-pool-share", pool_share, &value_part),
-	LIMIT("max-table-bytes", tables, &value_bytes),
 	LIMIT("max-buffers", buffers, &value_count),
 	LIMIT("max-leases", leases, &value_count),
 	LIMIT("max-connections", peers, &value_count),
@@ -64,18 +63,28 @@ static const struct keyfile_key pool_keys[] = {
 	POOL("allow-groups", allow_groups, &value_groups, false),
 	POOL("max-pool-share", share, &value_part, false),
 	POOL("allocate", allocate, &value_allocate, true),
-	POOL("pending-max-count", pending_max_count, &value_pending, false),
-	POOL("pending-max-ratio", pending_max_ratio, &value_ratio, false),
-	POOL("pending-max-bytes", pending_max_bytes, &value_bytes, false),
-	POOL("pending-max-buffer", pending_max_buffer, &value_bytes, false),
-	POOL("pending-max-age", pending_max_age, &value_seconds, false),
+	POOL("pending-max-age", pending_max_age, &value_age, false),
+};
+
+/* Version 0.2 had them. */
+static const struct keyfile_former limits_former[] = {
+	{ "max-table-bytes", "delete it: each user may have 256 MiB of tables" },
+};
+#define PENDING "delete it; pending-max-age=0 gives freed memory back at once"
+static const struct keyfile_former pool_former[] = {
+	{ "pending-max-count", PENDING },
+	{ "pending-max-ratio", PENDING },
+	{ "pending-max-bytes", PENDING },
+	{ "pending-max-buffer", PENDING },
 };
 
 const struct keyfile_section config_sections[] = {
 	[SECTION_DAEMON] = { "daemon", "[daemon]", daemon_keys, array_size(daemon_keys),
 			     .no_argument = true },
-	[SECTION_LIMITS] = { "limits", "[limits]", limits_keys, array_size(limits_keys) },
-	[SECTION_POOL] = { "pool", "[pool NAME]", pool_keys, array_size(pool_keys) },
+	[SECTION_LIMITS] = { "limits", "[limits]", limits_keys, array_size(limits_keys),
+			     limits_former, array_size(limits_former) },
+	[SECTION_POOL] = { "pool", "[pool NAME]", pool_keys, array_size(pool_keys), pool_former,
+			   array_size(pool_former) },
 };
 
 const struct keyfile_section *config_section(enum section section)

@@ -3,9 +3,6 @@
  * Reads and writes each type of value of gpushmd.conf. What is written (--dump-config) reads back
  * as the same value.
  *
- * Numbers are read digit by digit, because strtoull() and strtod() also take signs, blanks,
- * hexadecimal, "inf" and "nan", which a typing error may produce.
- *
  * Of a pool or a GPU only the form is checked here. Whether the GPU exists is found out when the
  * pools are made: a file can be checked on a machine without a GPU.
  *
@@ -29,7 +26,6 @@
 #include <sys/un.h>
 
 #define NODE_MAX 1023u	   /* the kernel's MAX_NUMNODES is at most 1 << 10 (CONFIG_NODES_SHIFT) */
-#define PENDING_MAX 65536u /* a pending vmm, pinned or host buffer holds an fd of the daemon */
 #define FRACTION_DIGITS 6  /* of a decimal number: as many as are written */
 #define PATH_BYTES_MAX 107 /* of a socket's path, without its NUL (unix(7)) */
 #define ENTRY_BYTES_MAX (1u << 20) /* of a group(5) entry: some 50,000 members */
@@ -71,16 +67,6 @@ static void write_decimal(double value, FILE *out)
 	if (len > 0 && text[len - 1] == '.')
 		len--;
 	fprintf(out, "%.*s", (int)len, text);
-}
-
-static int parse_ratio(const struct keyfile_type *type, const char *text, void *member, char *wrong)
-{
-	return parse_decimal(text, 1, "", member);
-}
-
-static void format_ratio(const struct keyfile_type *type, const void *member, FILE *out)
-{
-	write_decimal(*(const double *)member, out);
 }
 
 /* A part of a whole, in percent; negative: not set. */
@@ -419,14 +405,12 @@ const struct keyfile_type value_node =
 	KEYFILE_NUMBER(0, NODE_MAX, "", "a NUMA node's number, 0 to 1023");
 const struct keyfile_type value_count =
 	KEYFILE_NUMBER(0, UINT32_MAX - 1, unlimited, "a whole number, or \"unlimited\"");
-const struct keyfile_type value_pending =
-	KEYFILE_NUMBER(0, PENDING_MAX, NULL, "a whole number, 0 to 65536");
+const struct keyfile_type value_age =
+	KEYFILE_NUMBER(0, 86400, NULL, "a whole number of seconds, 0 to 86400");
 const struct keyfile_type value_seconds =
 	KEYFILE_NUMBER(1, 86400, NULL, "a whole number of seconds, 1 to 86400");
 const struct keyfile_type value_microseconds =
 	KEYFILE_NUMBER(0, 1000, NULL, "a whole number of microseconds, 0 to 1000");
-const struct keyfile_type value_ratio =
-	VALUE(double, ratio, "a number from 0 to 1 with at most six decimals (\"0.2\")");
 const struct keyfile_type value_part =
 	VALUE(double, part, "a part from 1% to 100% (\"50%\"), or \"unlimited\"");
 const struct keyfile_type value_size =

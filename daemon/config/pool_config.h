@@ -53,14 +53,9 @@ struct pool_config {
 	struct id_list allow_users, allow_groups;
 	double share;  /* percent that one user may hold; < 0: limits_config::pool_share */
 	bool allocate; /* host: a create allocates all pages, else each page's first user does */
-	/* All freed blocks are given back when more of them wait, by number, as a part of the
-	 * pool's size or in bytes. */
-	uint32_t pending_max_count;
-	double pending_max_ratio;
-	uint64_t pending_max_bytes;
-	uint64_t pending_max_buffer; /* bytes; a larger block is given back at once */
-	uint32_t pending_max_age;    /* seconds; then a block that waits is given back */
-	bool builtin;		     /* made without a [pool] section */
+	uint32_t
+		pending_max_age; /* seconds that a freed block waits; 0: it is given back at once */
+	bool builtin;		 /* made without a [pool] section */
 };
 
 /* Sets the default of each [pool] key for a kind. The name stays empty. Defined in config.c. */

@@ -17,6 +17,9 @@
 
 #include <assert.h>
 
+#define COUNT_MAX 10u /* as Numba's NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT */
+#define PINNED_MAX (1u << 30)
+
 static void run_free(struct job *job)
 {
 	struct pending *p = container_of(job, struct pending, job);
@@ -146,15 +149,25 @@ static void start_aging(struct pending *p)
 		uv_timer_start(timer, on_aging, age_ms, 0);
 }
 
+/* What other programs on a GPU miss at most. */
+uint64_t pool_pending_max(const struct pool *pool)
+{
+	return pool->config.kind == POOL_PINNED ? PINNED_MAX : 256u << 20;
+}
+
+/* A large block is made anew in less time than it takes to fill it; pinned memory is not: 16 ms for
+ * 64 MiB, 390 ms for 1 GiB (driver 580). */
+static bool may_wait(const struct pool *pool, const struct block *block)
+{
+	return pool->config.pending_max_age > 0 &&
+	       block->bytes <= (pool->config.kind == POOL_PINNED ? PINNED_MAX : 64u << 20);
+}
+
 /* Numba compares after adding, and strictly: with a limit of 10 the eleventh free gives all eleven
  * back (numba-cuda, cudadrv/driver.py, _PendingDeallocs.add_item). */
 static bool overflows(const struct pool *pool)
 {
-	const struct pool_config *c = &pool->config;
-
-	return pool->pending_count > c->pending_max_count ||
-	       pool->pending_bytes > c->pending_max_bytes ||
-	       (double)pool->pending_bytes > c->pending_max_ratio * (double)pool->size;
+	return pool->pending_count > COUNT_MAX || pool->pending_bytes > pool_pending_max(pool);
 }
 
 /* Closes the block's fds and forgets it, without a driver call. */
@@ -202,7 +215,7 @@ void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign)
 	pool->used -= p->block.bytes;
 	pool->blocks--;
 
-	if (p->block.bytes > pool->config.pending_max_buffer)
+	if (!may_wait(pool, &p->block))
 		give_back(p);
 	else if (overflows(pool))
 		pool_flush(pool);

@@ -281,10 +281,6 @@ int pool_reload(struct pool *pool, const struct pool_config *fresh)
 	pool->config.allow_groups = copy.allow_groups;
 	pool->config.restricted = copy.restricted;
 	pool->config.share = copy.share;
-	pool->config.pending_max_count = copy.pending_max_count;
-	pool->config.pending_max_ratio = copy.pending_max_ratio;
-	pool->config.pending_max_bytes = copy.pending_max_bytes;
-	pool->config.pending_max_buffer = copy.pending_max_buffer;
 	pool->config.pending_max_age = copy.pending_max_age;
 	return 0;
 }

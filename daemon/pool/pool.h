@@ -253,6 +253,9 @@ void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign);
  * call. */
 void pool_let_go(struct pool *pool, struct block *block);
 
+/* Bytes that may be pending. When more are, or more than ten blocks, all of them are given back. */
+uint64_t pool_pending_max(const struct pool *pool);
+
 /* Submits everything pending to be given back; it no longer counts against the pool. An empty
  * mempool is soon made anew. */
 void pool_flush(struct pool *pool);

@@ -380,7 +380,7 @@ void pools_sweep(struct pools *p, void (*on_swept)(const struct pool *pool, void
 
 static bool is_renewable(const struct pool *pool, uint64_t lent)
 {
-	uint64_t kept = pool->renew_now ? 0 : pool->config.pending_max_bytes;
+	uint64_t kept = pool->renew_now ? 0 : pool_pending_max(pool);
 
 	return pool->config.kind == POOL_MEMPOOL && pool_is_empty(pool) && pool->lost == 0 &&
 	       !pool_stuck(pool) && pool->peak > kept && !(lent >> pool->index & 1);

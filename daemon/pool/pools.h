@@ -57,7 +57,7 @@ void pools_replace_retired(struct pools *p);
 void pools_sweep(struct pools *p, void (*on_swept)(const struct pool *pool, void *arg), void *arg);
 
 /* Call it each second. The driver keeps all memory that an exported mempool ever had, as long as
- * its fd exists anywhere. So a mempool that had more than its pending-max-bytes, has been empty for
+ * its fd exists anywhere. So a mempool that had more than pool_pending_max(), has been empty for
  * pending-max-age and is not in `lent` (bits of pool::index: clients have its fd) is retired, once
  * a fresh one is ready in its place. */
 void pools_renew(struct pools *p, uint64_t lent);

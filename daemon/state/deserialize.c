@@ -71,10 +71,6 @@ static void find_rules(const struct config *c, struct pool_config *ret)
 		ret->allow_users = it->allow_users;
 		ret->allow_groups = it->allow_groups;
 		ret->share = it->share;
-		ret->pending_max_count = it->pending_max_count;
-		ret->pending_max_ratio = it->pending_max_ratio;
-		ret->pending_max_bytes = it->pending_max_bytes;
-		ret->pending_max_buffer = it->pending_max_buffer;
 		ret->pending_max_age = it->pending_max_age;
 	}
 }

@@ -21,7 +21,7 @@
 #define MANY 10000
 #define GROWTH_MAX 32768 /* KiB; includes freed memory that a sanitizer keeps */
 
-#define GPU(kind) "[pool " kind "]\nkind=" kind "\npending-max-count=0\n"
+#define GPU(kind) "[pool " kind "]\nkind=" kind "\npending-max-age=0\n"
 /* Without a driver the last three pools have failed. */
 #define CONFIG "[daemon]\ndefault-pool=host\n" CENSUS_CONFIG GPU("vmm") GPU("mempool") GPU("pinned")
 

@@ -23,7 +23,7 @@
 #include <sys/mman.h>
 
 #define USERS "allow-users=0 65529\nallow-groups=0 65529\n"
-#define GPU(kind) "[pool " kind "]\nkind=" kind "\npending-max-count=0\n" USERS
+#define GPU(kind) "[pool " kind "]\nkind=" kind "\npending-max-age=0\n" USERS
 /* Without a driver the last three pools have failed, and are left out. */
 #define CONFIG                                           \
 	CENSUS_CONFIG USERS GPU("vmm") GPU("mempool")    \

@@ -23,7 +23,7 @@ enum { HOSTILE = 65521, HONEST = 65531 };
 /* 5% of the 7,168 places that are not for administrators. */
 enum { SHARE = 358, MORE = 20 };
 
-static const char config[] = "[pool host]\nkind=host\nsize=1G\npending-max-count=0\n"
+static const char config[] = "[pool host]\nkind=host\nsize=1G\npending-max-age=0\n"
 			     "[limits 65521]\nmax-share=5%\n";
 
 static struct supervisor k;

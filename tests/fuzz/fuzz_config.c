@@ -7,6 +7,7 @@
 #include "proto/base/own.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 
 /* Returns 0 and *ret, which the caller frees, or the reader's error. The text lies in memory of its
@@ -27,7 +28,8 @@ static int parse(const void *data, size_t size, struct config **ret)
 	if (e == 0)
 		e = config_reader_finish(&r, ret);
 	fclose(out);
-	assert((e == 0) == (errors_size == 0));
+	/* A key of an older version is told, too. */
+	assert(e == 0 || e == -ENOMEM || errors_size > 0);
 	return e;
 }
 
@@ -60,9 +62,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 	assert(strcmp(c->default_pool, again->default_pool) == 0);
 	for (size_t i = 0; i < c->n_pools; i++)
 		assert(c->pools[i].allow_users.n == again->pools[i].allow_users.n &&
-		       c->pools[i].pending_max_ratio == again->pools[i].pending_max_ratio &&
-		       c->pools[i].pending_max_bytes == again->pools[i].pending_max_bytes &&
-		       c->pools[i].pending_max_buffer == again->pools[i].pending_max_buffer &&
 		       c->pools[i].pending_max_age == again->pools[i].pending_max_age &&
 		       c->pools[i].allocate == again->pools[i].allocate);
 	config_free(again);

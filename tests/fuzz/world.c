@@ -60,12 +60,7 @@ static uint32_t first_user[] = { 1000 };
 static const struct config config = {
 	.admin_gid = (gid_t)-1,
 	.default_pool = "host",
-	.limits = { .bytes = 3 << 18,
-		    .tables = 16384,
-		    .buffers = 6,
-		    .leases = 8,
-		    .peers = 4,
-		    .share = 50 },
+	.limits = { .bytes = 3 << 18, .buffers = 6, .leases = 8, .peers = 4, .share = 50 },
 };
 static const struct pool_config pool_configs[] = {
 	{ .name = "host",
@@ -73,10 +68,6 @@ static const struct pool_config pool_configs[] = {
 	  .numa_node = -1,
 	  .share = 100,
 	  .size.bytes = 1 << 20,
-	  .pending_max_count = 2,
-	  .pending_max_ratio = 0.2,
-	  .pending_max_bytes = 1 << 17,
-	  .pending_max_buffer = 1 << 16,
 	  .pending_max_age = 1 },
 	{ .name = "small",
 	  .kind = POOL_HOST,
@@ -85,10 +76,6 @@ static const struct pool_config pool_configs[] = {
 	  .size.bytes = 1 << 16,
 	  .restricted = true,
 	  .allow_users = { first_user, array_size(first_user) },
-	  .pending_max_count = 10,
-	  .pending_max_ratio = 1,
-	  .pending_max_bytes = UINT64_MAX,
-	  .pending_max_buffer = UINT64_MAX,
 	  .pending_max_age = 10 },
 	{ .name = "gpu0", .kind = POOL_VMM, .numa_node = -1, .share = 100, .size.percent = 100 },
 };

@@ -29,9 +29,9 @@
 #define WATCH_US 100e3 /* after the kill, and as long again after the block was reused */
 #define SMALL 512
 
-#define POOLS                                                         \
-	"[pool vmm]\nkind=vmm\nsize=32M\npending-max-ratio=1\n"       \
-	"[pool pinned]\nkind=pinned\nsize=32M\npending-max-ratio=1\n" \
+#define POOLS                                    \
+	"[pool vmm]\nkind=vmm\nsize=32M\n"       \
+	"[pool pinned]\nkind=pinned\nsize=32M\n" \
 	"[pool mempool]\nkind=mempool\nsize=32M\n"
 #define TRUST "[daemon]\nunwatched-clients=trust\n"
 

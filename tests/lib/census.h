@@ -9,7 +9,7 @@
 #include "tests/lib/daemon.h"
 
 /* One pool of host memory that keeps nothing that was freed, so that fds can be counted. */
-#define CENSUS_CONFIG "[pool host]\nkind=host\nsize=1G\npending-max-count=0\n"
+#define CENSUS_CONFIG "[pool host]\nkind=host\nsize=1G\npending-max-age=0\n"
 
 struct census {
 	uint32_t peers, buffers, leases, suspects, waiting;

@@ -22,6 +22,18 @@ same() {
 }
 : >"$folder/bad"
 
+# keys_in_use TABLE EXAMPLE FOLDER: the example has a line for each key of the table, a test sets it, and a file of the folder
+# reads its value.
+keys_in_use() {
+	sed -nE 's/^\t[A-Z]+\("([a-z-]+)", ([a-z_]+),.*/\1 \2/p; s/^\t\{ "([a-z-]+)", offsetof\([a-z_ ]+, ([a-z_]+)\).*/\1 \2/p' "$1" |
+		while read -r key member; do
+			grep -qE "^#?$key=" "$2" || echo "$2: has no line for $key="
+			grep -rqE "(^|[^a-z-]|\\n)$key=" tests --include='*.[ch]' --include='*.py' || echo "tests: none sets $key="
+			find "$3" -name '*.c' ! -path 'daemon/config/*' -exec grep -qE "(->|\.)$member\>" {} + ||
+				echo "$1: nothing reads the value of $key="
+		done >>"$folder/bad"
+}
+
 # Long options of a program's --help, and of the manual's lines on standard input.
 options_there() { "$@" --help | sed -n 's/^  *\(-[a-z0-9], \)*--\([a-z-]*\).*/\2/Ip'; }
 options_told() { grep -o '\\-[a-z][a-z-]*' | sed 's/^\\-//'; }
@@ -47,6 +59,7 @@ fi
 } >"$folder/there"
 grep '^\.It Ic' man/gpushm-relay.8 | grep -oE 'Ic [a-z-]+ Ns = ' | sed 's/Ic //; s/ Ns = //' >"$folder/told"
 same "gpushm-relay's key" man/gpushm-relay.8
+keys_in_use client/relay/config.c systemd/gpushm-relay.conf client/relay
 # Each metric, without _total and the like. A macro adds "gpushm_owner_" and most of "gpushm_pool_".
 sed -n 's/.*BYTES("\([a-z_]*\)", .*/gpushm_pool_\1/p; s/.*OWNERS("\([a-z_]*\)", .*/gpushm_owner_\1/p' client/ctl/snapshot.c client/common/exposition.c >"$folder/there"
 grep -ohE '"gpushm_[a-z_]*[a-z]"' client/ctl/snapshot.c client/common/exposition.c | tr -d '"' >>"$folder/there"
@@ -80,6 +93,7 @@ same "gpushmctl's option" $page
 sed -n 's/.*\<\(DAEMON\|LIMIT\|POOL\)("\([a-z-]*\)".*/\2/p' daemon/config/config_table.c >"$folder/there"
 grep -o '^\.It Ic [a-z-]*' man/gpushmd.conf.5 | sed 's/.* //' >"$folder/told"
 same "key" man/gpushmd.conf.5
+keys_in_use daemon/config/config_table.c systemd/gpushmd.conf daemon
 
 # gpushm(3) and gpushm_load(3) have the prototype of each function as the header declares it, and
 # describe it.

@@ -29,8 +29,7 @@ enum model_patience { MODEL_AT_ONCE, MODEL_BRIEFLY, MODEL_FOR_EVER };
 #define MODEL_PEERS_MAX 3u
 #define MODEL_BYTES_MAX (14ull << 20)
 #define MODEL_POOL_SHARE 75u /* percent of each pool */
-#define MODEL_PENDING_COUNT 2u
-#define MODEL_PENDING_SHARE 2u /* of the pool: one half */
+#define MODEL_PENDING_COUNT 10u
 #define MODEL_NAME_MAX 64
 
 struct model_process {

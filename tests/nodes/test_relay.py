@@ -501,7 +501,7 @@ def test_a_transient_buffer_ends_although_it_was_served() -> None:
 @pytest.fixture
 def hung() -> Iterator[Here]:
     """A relay that knows "u", which it has not opened, and reads "t", which it has; its daemon hangs, asked for "u"."""
-    with Here(first="header-time=1\n") as h, h.raw() as reads, h.raw() as asks:
+    with Here() as h, h.raw() as reads, h.raw() as asks:
         client = gpushm.Connection(h.daemon.socket)
         arrays = [client.create(n, (64 * MIB,), "uint8", pool="host", transient=n == "t") for n in "tu"]
         for a in arrays:

@@ -213,7 +213,7 @@ def test_one_address_does_not_take_all_connections() -> None:
     ids=["headers", "body"],
 )
 def test_a_slow_request_ends_its_connection(begin: bytes, more: bytes) -> None:
-    with Here(first="header-time=1\n") as h, h.raw() as s:
+    with Here() as h, h.raw() as s:
         s.settimeout(0.2)
         s.sendall(begin)
         until = time.monotonic() + TIMEOUT
@@ -243,7 +243,7 @@ def test_a_request_that_takes_more_than_a_second_is_served() -> None:
 @pytest.mark.deep
 def test_a_slow_reader_is_ended_and_a_steady_one_is_not(tmp_path: Path) -> None:
     write_model(tmp_path / "f", 200 * MIB)
-    with Here(first="min-rate=1M\n") as h:
+    with Here() as h:
         h.load(tmp_path / "f", "m")
         with h.raw() as slow, h.raw() as steady:
             slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)

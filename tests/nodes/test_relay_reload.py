@@ -91,18 +91,23 @@ def test_a_wrong_configuration_changes_nothing(tmp_path: Path, config: str, word
         assert names(h) == ["a"]
         h.config.unlink()
         h.process.send_signal(signal.SIGHUP)
-        await_line(h, "no such file")
+        await_line(h, "No such file")
         assert names(h) == ["a"]
 
 
 def test_what_is_read_at_the_start_is_told() -> None:
     with Here() as h:
-        lines = "".join(reload(h, "max-connections=3\nheader-time=1\n"))
+        lines = "".join(reload(h, "max-connections=3\nmax-transfers=1\n"))
         assert "max-connections= is taken over at the next start" in lines
-        assert "header-time" not in lines
-        with h.raw() as s:
-            s.sendall(b"GET / HTTP/1.1\r\n")
-            assert s.recv(100) == b""
+        assert "max-transfers" not in lines
+
+
+def test_keys_of_an_older_version_are_told_and_change_nothing() -> None:
+    with Here() as h:
+        lines = "".join(reload(h, "min-rate=1M\nheader-time=1\nnixl-idle=no\n"))
+        for key in "min-rate", "header-time", "nixl-idle":
+            assert f"{key}= has no effect any more; delete it" in lines
+        assert "read again" in lines
 
 
 def test_a_daemon_that_hangs_does_not_keep_a_relay_from_ending(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FETCH_LEAST (16u << 10) /* bytes a second, as the default of a relay's min-rate */
+#define FETCH_LEAST (16u << 10) /* bytes a second, as a relay's */
 
 struct fetch {
 	const struct curl_library *curl;

@@ -22,6 +22,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#define IDLE_S 60u /* without a request; then a session ends */
 #define SESSIONS_MAX 32u
 #define SESSIONS_OF_ADDRESS_MAX 4u
 #define SLOTS 16u
@@ -60,7 +61,6 @@ static struct list regions = { &regions, &regions };
 static struct list ended = { &ended, &ended }; /* regions without a session */
 static unsigned n_sessions;
 /* Of the configuration. */
-static unsigned idle_s = 60;
 static bool is_on, reads_gpus;
 
 /* ---- regions ---- */
@@ -278,7 +278,7 @@ static int begin(const struct exchange *x, struct offer *o, struct session **ret
 		r = gpushm_private_fail(EBUSY,
 					"the relay has %u sessions of NIXL, %u of one address at "
 					"most; a puller that was killed keeps one for %u s",
-					SESSIONS_MAX, SESSIONS_OF_ADDRESS_MAX, idle_s);
+					SESSIONS_MAX, SESSIONS_OF_ADDRESS_MAX, IDLE_S);
 	shared = r == 0 ? find_region(o) : NULL;
 	if (shared)
 		enlist(s, shared, NULL);
@@ -335,7 +335,7 @@ static void end_unused(void)
 	list_init(&done);
 	lock_take(&lock, LOCK_NIXL);
 	list_foreach (s, &sessions, link)
-		if (!s->ended && s->users == 0 && now - s->used_ms > idle_s * 1000ull)
+		if (!s->ended && s->users == 0 && now - s->used_ms > IDLE_S * 1000ull)
 			end(s);
 	list_move(&ended, &done);
 	lock_drop(&lock);
@@ -382,7 +382,7 @@ static int format(struct session *s, char **ret)
 	const struct region *r = s->region;
 	struct nixl_found library;
 	struct offer_facts facts;
-	struct grant g = { .expires_s = idle_s,
+	struct grant g = { .expires_s = IDLE_S,
 			   .metadata = r->metadata,
 			   .n_metadata = r->n_metadata,
 			   .memory = r->memory,
@@ -534,7 +534,6 @@ void nixl_prepare(const struct config *c)
 
 	if (!c->nixl)
 		return;
-	idle_s = c->nixl_idle;
 	reads_gpus = c->nixl_gpu;
 	/* UCX would catch signals, and put hooks into the code of mmap(), for memory that is sent
 	 * without being registered: there is none, and systemd's MemoryDenyWriteExecute= refuses

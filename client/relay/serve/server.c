@@ -25,6 +25,8 @@
 #define MEMORY (32u << 10) /* of a connection: its request's line and headers, and a reply's */
 #define STACK (256u << 10)
 #define IDLE_S 60u		  /* between two requests */
+#define REQUEST_S 10u		  /* for a whole request */
+#define MIN_RATE (16u << 10)	  /* bytes a second that a client must read */
 #define RECHECK_NS 60000000000ull /* a certificate may expire while its connection lasts */
 
 struct server {
@@ -263,8 +265,8 @@ bool server_is_safe(const struct config *c, bool loopback)
 void server_limit(const struct config *c)
 {
 	const struct clients_limits limits = { .idle_s = IDLE_S,
-					       .request_s = c->header_time,
-					       .min_rate = c->min_rate,
+					       .request_s = REQUEST_S,
+					       .min_rate = MIN_RATE,
 					       .max_rate = c->max_rate };
 
 	clients_limit(&limits);

@@ -15,9 +15,9 @@
 
 #define STRANGER 65529
 
-#define CONFIG                                                                   \
-	"[pool a]\nkind=host\nsize=64M\nallow-users=root\npending-max-ratio=1\n" \
-	"[pool b]\nkind=host\nsize=64M\npending-max-ratio=1\n"
+#define CONFIG                                              \
+	"[pool a]\nkind=host\nsize=64M\nallow-users=root\n" \
+	"[pool b]\nkind=host\nsize=64M\n"
 
 static const struct role roles[] = { { "user", user_role } };
 

@@ -52,7 +52,7 @@ static void expect_error(const char *code, const char *const *words)
 }
 #define WORDS(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
-#define HOST "[pool host]\nkind=host\nsize=64M\npending-max-count=0\n"
+#define HOST "[pool host]\nkind=host\nsize=64M\npending-max-age=0\n"
 
 START_TEST(a_limit_of_buffers_is_enforced)
 {

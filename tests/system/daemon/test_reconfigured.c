@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define MIB (1u << 20)
-#define A "[pool a]\nkind=host\nsize=64M\npending-max-ratio=1\n"
+#define A "[pool a]\nkind=host\nsize=64M\n"
 #define B "[pool b]\nkind=host\nsize=64M\n"
 
 static void start(const char *config)

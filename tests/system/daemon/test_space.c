@@ -269,8 +269,8 @@ START_TEST(a_create_that_waits_asks_the_driver_again)
 END_TEST
 
 /* Two pools on one GPU, each of which may use all of it, as the default ones nearly may. */
-#define TWO                                                                                 \
-	"[pool a]\nkind=vmm\nsize=64M\npending-max-ratio=1\n[pool b]\nkind=vmm\nsize=64M\n" \
+#define TWO                                                            \
+	"[pool a]\nkind=vmm\nsize=64M\n[pool b]\nkind=vmm\nsize=64M\n" \
 	"[pool m]\nkind=mempool\nsize=64M\n"
 
 static struct gpushm_buffer *create_in(const char *pool, uint64_t bytes)

@@ -121,7 +121,6 @@ static inline void open_of(uint64_t bytes)
 {
 	struct pool_config c = a_config(POOL_HOST, bytes);
 
-	c.pending_max_ratio = 1.0;
 	pool = open_pool(&c, NULL);
 	ck_assert_int_eq(pool->state, POOL_READY);
 }

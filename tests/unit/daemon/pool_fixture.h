@@ -83,10 +83,6 @@ static inline struct pool_config a_config(enum pool_kind kind, uint64_t bytes)
 				 .kind = kind,
 				 .numa_node = -1,
 				 .size = { .bytes = bytes },
-				 .pending_max_count = 10,
-				 .pending_max_ratio = 0.2,
-				 .pending_max_bytes = UINT64_MAX,
-				 .pending_max_buffer = UINT64_MAX,
 				 .pending_max_age = 10 };
 
 	return c;

@@ -7,7 +7,7 @@
 
 START_TEST(a_sum_that_would_overflow_is_refused)
 {
-	const struct config config = { .limits = { .bytes = UINT64_MAX, .tables = UINT64_MAX } };
+	const struct config config = { .limits = { .bytes = UINT64_MAX } };
 	struct charge held = { 0 }, more = { 0 };
 	struct accounts a;
 	struct fault f;
@@ -20,6 +20,22 @@ START_TEST(a_sum_that_would_overflow_is_refused)
 	ck_assert_int_eq(recharge(&held, UINT64_MAX, &f), 0);
 	ck_assert_int_eq(charge(&a, 1, ACCOUNT_BYTES, 1, 0, &more, &f), -EDQUOT);
 	ck_assert_ptr_null(more.account);
+	discharge(&held);
+	accounts_done(&a);
+}
+END_TEST
+
+START_TEST(a_user_has_256_mib_of_tables)
+{
+	const struct config config = { .limits = { .bytes = UINT64_MAX } };
+	struct charge held = { 0 }, more = { 0 };
+	struct accounts a;
+	struct fault f;
+
+	ck_assert_int_eq(accounts_init(&a, &config), 0);
+	ck_assert_int_eq(charge(&a, 1, ACCOUNT_TABLES, 256u << 20, 0, &held, &f), 0);
+	ck_assert_int_eq(charge(&a, 1, ACCOUNT_TABLES, 1, 0, &more, &f), -EDQUOT);
+	ck_assert_ptr_nonnull(strstr(f.text, "256.0 MiB held, limit 256.0 MiB: describe fewer"));
 	discharge(&held);
 	accounts_done(&a);
 }
@@ -70,6 +86,7 @@ int main(void)
 	TCase *t = tcase_create("account");
 
 	tcase_add_test(t, a_sum_that_would_overflow_is_refused);
+	tcase_add_test(t, a_user_has_256_mib_of_tables);
 	tcase_add_test(t, a_user_takes_only_its_share_of_what_is_left);
 	return suite_run("account", t, NULL);
 }

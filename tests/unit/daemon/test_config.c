@@ -76,10 +76,6 @@ START_TEST(a_pools_defaults_depend_on_its_kind)
 		ck_assert_double_eq(c->pools[i].size.percent, percent[i]);
 		ck_assert_int_eq(c->pools[i].numa_node, -1);
 		ck_assert_str_eq(c->pools[i].device, "");
-		ck_assert_uint_eq(c->pools[i].pending_max_count, 10);
-		ck_assert_double_eq(c->pools[i].pending_max_ratio, 0.2);
-		ck_assert_uint_eq(c->pools[i].pending_max_bytes, (i == 3 ? 1024u : 256u) << 20);
-		ck_assert_uint_eq(c->pools[i].pending_max_buffer, (i == 3 ? 1024u : 64u) << 20);
 		ck_assert_uint_eq(c->pools[i].pending_max_age, 10);
 		ck_assert(c->pools[i].kind == POOL_MEMPOOL || !c->pools[i].restricted);
 		ck_assert(!c->pools[i].builtin);
@@ -114,7 +110,6 @@ static const struct {
 	{ "[limits]", "max-pool-share=unlimited", "max-pool-share=100%" },
 	{ "[pool p]\nkind=vmm", "max-pool-share=30%", "max-pool-share=30%" },
 	{ "[pool p]\nkind=vmm", "allow-users=*", "allow-users=*" },
-	{ "[limits]", "max-table-bytes=3M", "max-table-bytes=3M" },
 	{ "[limits]", "max-bytes=2048T", "max-bytes=2048T" },
 	{ "[limits]", "max-bytes=18446744073709551614", "max-bytes=18446744073709551614" },
 	{ "[limits]", "max-buffers=unlimited", "max-buffers=unlimited" },
@@ -135,16 +130,27 @@ static const struct {
 	{ "[pool p]\nkind=vmm", "size=0.000001%", "size=0.000001%" },
 	{ "[pool p]\nkind=vmm", "allow-users=root, 4000000001", "allow-users=root 4000000001" },
 	{ "[pool p]\nkind=vmm", "allow-groups=root", "allow-groups=root" },
-	{ "[pool p]\nkind=vmm", "pending-max-count=0", "pending-max-count=0" },
-	{ "[pool p]\nkind=vmm", "pending-max-ratio=.25", "pending-max-ratio=0.25" },
-	{ "[pool p]\nkind=vmm", "pending-max-ratio=1", "pending-max-ratio=1" },
 	{ "[pool p]\nkind=host", "allocate=create", "allocate=create" },
 	{ "[pool p]\nkind=host", "allocate=first-use", "allocate=first-use" },
-	{ "[pool p]\nkind=vmm", "pending-max-bytes=0", "pending-max-bytes=0" },
-	{ "[pool p]\nkind=vmm", "pending-max-bytes=2.5G", "pending-max-bytes=2560M" },
-	{ "[pool p]\nkind=vmm", "pending-max-buffer=unlimited", "pending-max-buffer=unlimited" },
+	{ "[pool p]\nkind=vmm", "pending-max-age=0", "pending-max-age=0" },
 	{ "[pool p]\nkind=vmm", "pending-max-age=3600", "pending-max-age=3600" },
 };
+
+START_TEST(a_key_of_an_older_version_is_told_and_has_no_effect)
+{
+	static const char *const former[] = { "[limits]\nmax-table-bytes=1M\n",
+					      "[limits 7]\nmax-table-bytes=x\n",
+					      "[pool p]\nkind=host\npending-max-count=0\n",
+					      "[pool p]\nkind=host\npending-max-ratio=0.2\n",
+					      "[pool p]\nkind=host\npending-max-bytes=1G\n",
+					      "[pool p]\nkind=host\npending-max-buffer=1G\n" };
+	struct loaded l = load_text(former[_i]);
+
+	ck_assert_int_eq(l.result, 0);
+	ck_assert_ptr_nonnull(strstr(l.errors, "= has no effect any more; delete it"));
+	loaded_done(&l);
+}
+END_TEST
 
 START_TEST(each_form_of_a_value_is_understood_and_written_with_its_line)
 {
@@ -332,7 +338,7 @@ static const struct {
 } changes[] = {
 	{ "", "" },
 	{ "[pool a]\nsize=1024M\n", "" },
-	{ "[pool a]\nallow-users=root\npending-max-count=1\npending-max-ratio=0\n", "" },
+	{ "[pool a]\nallow-users=root\npending-max-age=1\n", "" },
 	{ "[daemon]\nadmin-group=root\ndefault-pool=b\n[limits]\nmax-bytes=1\n", "" },
 	{ "[daemon]\nsocket=/t\nmode=0600\ngroup=root\n",
 	  "[daemon] socket, [daemon] mode, [daemon] group" },
@@ -442,6 +448,7 @@ int main(void)
 	tcase_add_test(tc, an_empty_file_gives_the_defaults_of_the_manual);
 	tcase_add_test(tc, a_service_restricts_a_mempool_and_a_users_daemon_does_not);
 	tcase_add_test(tc, a_pools_defaults_depend_on_its_kind);
+	tcase_add_loop_test(tc, a_key_of_an_older_version_is_told_and_has_no_effect, 0, 6);
 	tcase_add_loop_test(tc, each_form_of_a_value_is_understood_and_written_with_its_line, 0,
 			    array_size(values));
 	tcase_add_test(tc, a_dump_is_a_file_that_means_the_same);

@@ -47,7 +47,7 @@ static const struct {
 	{ "[daemon]\nsokcet=/a\n", "2: unknown key \"sokcet\"; did you mean \"socket\"?" },
 	{ "[limits]\nMax_Bytes=1\n", "2: unknown key \"Max_Bytes\"; did you mean \"max-bytes\"?" },
 	{ "[limits]\nsize=1\n",
-	  "2: unknown key \"size\"; allowed: max-bytes, max-pool-share, max-table-bytes" },
+	  "2: unknown key \"size\"; allowed: max-bytes, max-pool-share, max-buffers" },
 	{ "[daemon]\nsocket=a\n", "2: socket=a: this can't be used; allowed: an absolute path" },
 	{ "[daemon]\nsocket=/a/\n", "2: socket=/a/: " },
 	{ "[daemon]\nsocket=/a\\\\", "2: socket=/a\\x5c: " },
@@ -116,16 +116,13 @@ static const struct {
 	{ "[pool p]\nkind=vmm\nallow-users= , ,\n", "3: allow-users=, ,: it names nobody" },
 	{ "[pool p]\nkind=vmm\nallow-users=root nosuchuser\n",
 	  "3: allow-users=root nosuchuser: there is no user \"nosuchuser\"" },
-	{ "[pool p]\nkind=vmm\npending-max-count=65537\n", "3: pending-max-count=65537: " },
 	{ "[limits]\nmax-share=0%\n", "2: max-share=0%: this can't be used; allowed: a part" },
 	{ "[limits]\nmax-share=101%\n", "2: max-share=101%: " },
 	{ "[limits]\nmax-share=50\n", "2: max-share=50: " },
-	{ "[pool p]\nkind=vmm\npending-max-bytes=20%\n", "3: pending-max-bytes=20%: " },
+	{ "[pool p]\nkind=vmm\npending-max-age=20%\n", "3: pending-max-age=20%: " },
 	{ "[pool p]\nkind=host\nallocate=yes\n", "3: allocate=yes: " },
 	{ "[pool p]\nkind=vmm\nallocate=create\n", "3: [pool p]: allocate has no meaning" },
-	{ "[pool p]\nkind=vmm\npending-max-age=0\n", "3: pending-max-age=0: " },
-	{ "[pool p]\nkind=vmm\npending-max-ratio=1.1\n", "3: pending-max-ratio=1.1: " },
-	{ "[pool p]\nkind=vmm\npending-max-ratio=1e-3\n", "3: pending-max-ratio=1e-3: " },
+	{ "[pool p]\nkind=vmm\npending-max-age=86401\n", "3: pending-max-age=86401: " },
 	{ "[limits]\nmax-bytes=\x1b[31m\n", "2: control character 0x1b" },
 };
 
@@ -265,7 +262,7 @@ START_TEST(one_pool_too_many_is_told_and_the_limit_with_it)
 	char *text = NULL;
 	struct loaded l;
 
-	many_sections("[pool p", "kind=host\npending-max-count=", POOLS_MAX + 1, &text);
+	many_sections("[pool p", "kind=host\npending-max-age=", POOLS_MAX + 1, &text);
 	l = load_text(text);
 	ck_assert_int_eq(l.result, -EINVAL);
 	ck_assert_ptr_nonnull(strstr(l.errors, ":193: one pool too many; allowed: 64 of them\n"));

@@ -25,26 +25,6 @@ START_TEST(ten_freed_blocks_stay_and_the_eleventh_gives_all_eleven_back)
 }
 END_TEST
 
-START_TEST(bytes_at_the_ratio_stay_and_one_block_more_gives_all_back)
-{
-	struct pool_config c = a_config(POOL_HOST, 10 * MIB);
-	struct block b[3];
-
-	pool = open_pool(&c, NULL); /* 0.2 of it is 2 MiB */
-	fill(b, 3);
-	give(&b[0], ALICE);
-	give(&b[1], ALICE);
-	settle();
-	ck_assert_uint_eq(pool->pending_bytes, 2 * MIB);
-	ck_assert_int_eq(driver.frees, 0);
-
-	give(&b[2], ALICE);
-	settle();
-	ck_assert_uint_eq(pool->pending_bytes, 0);
-	ck_assert_int_eq(driver.frees, 3);
-}
-END_TEST
-
 START_TEST(a_full_pool_frees_pending_blocks_and_serves_the_request)
 {
 	struct block b, c;
@@ -167,44 +147,48 @@ END_TEST
 
 START_TEST(a_block_above_the_size_limit_is_freed_at_once)
 {
-	struct pool_config c = a_config(POOL_HOST, 100 * MIB);
-	struct block small, large, larger;
+	struct block large, larger;
 
-	c.pending_max_ratio = 1;
-	c.pending_max_buffer = 4 * MIB;
-	pool = open_pool(&c, NULL);
-	small = get(pool, MIB, ALICE);
-	large = get(pool, 4 * MIB, ALICE);
-	larger = get(pool, 5 * MIB, ALICE);
-	give(&small, ALICE);
+	open_of(1024 * MIB);
+	large = get(pool, 64 * MIB, ALICE);
+	larger = get(pool, 65 * MIB, ALICE);
 	give(&larger, ALICE);
-	settle();
-	ck_assert_int_eq(driver.frees, 1);
-	ck_assert_uint_eq(driver.live, 5 * MIB);
 	give(&large, ALICE);
 	settle();
-	ck_assert_uint_eq(pool->pending_bytes, 5 * MIB);
+	ck_assert_uint_eq(pool->pending_bytes, 64 * MIB);
+	ck_assert_int_eq(driver.frees, 1);
+}
+END_TEST
+
+START_TEST(every_block_of_a_pool_without_an_age_is_freed_at_once)
+{
+	struct pool_config c = a_config(POOL_HOST, 10 * MIB);
+	struct block b;
+
+	c.pending_max_age = 0;
+	pool = open_pool(&c, NULL);
+	b = get(pool, MIB, ALICE);
+	give(&b, ALICE);
+	settle();
 	ck_assert_int_eq(driver.frees, 1);
 }
 END_TEST
 
 START_TEST(bytes_above_the_pending_limit_free_all_pending_blocks)
 {
-	struct pool_config c = a_config(POOL_HOST, 100 * MIB);
-	struct block b[3];
+	struct block b[5];
 
-	c.pending_max_ratio = 1;
-	c.pending_max_bytes = 2 * MIB;
-	pool = open_pool(&c, NULL);
-	fill(b, 3);
-	give(&b[0], ALICE);
-	give(&b[1], ALICE);
+	open_of(1024 * MIB);
+	for (int i = 0; i < 5; i++)
+		b[i] = get(pool, 60 * MIB, ALICE);
+	for (int i = 0; i < 4; i++)
+		give(&b[i], ALICE);
 	settle();
 	ck_assert_int_eq(driver.frees, 0);
-	give(&b[2], ALICE);
+	give(&b[4], ALICE);
 	settle();
 	ck_assert_uint_eq(pool->pending_bytes, 0);
-	ck_assert_int_eq(driver.frees, 3);
+	ck_assert_int_eq(driver.frees, 5);
 }
 END_TEST
 
@@ -312,12 +296,12 @@ static TCase *flushing_tests(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, ten_freed_blocks_stay_and_the_eleventh_gives_all_eleven_back);
-	tcase_add_test(tc, bytes_at_the_ratio_stay_and_one_block_more_gives_all_back);
 	tcase_add_test(tc, a_full_pool_frees_pending_blocks_and_serves_the_request);
 	tcase_add_test(tc, one_free_that_fails_is_lost_and_the_others_continue);
 	tcase_add_test(tc, a_pending_block_is_freed_when_its_time_is_over);
 	tcase_add_test(tc, each_pending_block_is_freed_at_its_own_time);
 	tcase_add_test(tc, a_block_above_the_size_limit_is_freed_at_once);
+	tcase_add_test(tc, every_block_of_a_pool_without_an_age_is_freed_at_once);
 	tcase_add_test(tc, bytes_above_the_pending_limit_free_all_pending_blocks);
 	return tc;
 }
