@@ -8,6 +8,7 @@
 
 #include "client/gpushm_private.h"
 #include "client/models/copy/readback.h"
+#include "client/models/fail.h"
 #include "client/models/files/arrays.h"
 #include "proto/base/own.h"
 
@@ -22,7 +23,7 @@ static int plan_of(const struct mapping *m, struct plan *ret)
 			      .n = m->n,
 			      .bytes = m->size - m->n_header };
 	if (!ret->runs)
-		return gpushm_private_fail(ENOMEM, "out of memory");
+		return load_no_memory();
 	for (size_t i = 0; i < m->n; i++)
 		ret->runs[i] = (struct run){ .file_offset = m->pieces[i].begin,
 					     .buffer_offset = m->pieces[i].buffer_offset,

@@ -8,6 +8,7 @@
 #include "client/gpushm_array.h"
 #include "client/gpushm_private.h"
 #include "client/models/copy/copier.h"
+#include "client/models/fail.h"
 #include "client/models/files/arrays.h"
 #include "client/models/save_layout.h"
 #include "proto/base/own.h"
@@ -43,18 +44,13 @@ static struct piece piece_of(const struct covered *a, uint64_t begin)
 			       .strided = plain ? NULL : a->array };
 }
 
-static int no_memory(void)
-{
-	return gpushm_private_fail(ENOMEM, "out of memory");
-}
-
 static int take_layout(struct mapping *m, struct save_layout *l)
 {
 	struct save_shard *s = &l->shards[0];
 
 	m->pieces = calloc(s->n + 1, sizeof(*m->pieces));
 	if (!m->pieces)
-		return no_memory();
+		return load_no_memory();
 	m->header = take_ptr(s->header);
 	m->n_header = s->n_header;
 	m->size = s->n_header + s->bytes;
@@ -73,7 +69,7 @@ static int begin(struct mapping *m)
 	int r;
 
 	m->arrays = calloc(1, sizeof(*m->arrays));
-	r = m->arrays ? arrays_list(m->buffer, m->arrays) : no_memory();
+	r = m->arrays ? arrays_list(m->buffer, m->arrays) : load_no_memory();
 	if (r < 0)
 		return r;
 	m->n_arrays = m->arrays->n;
@@ -123,7 +119,7 @@ static int find_pieces(struct mapping *m, json_t *header)
 
 	m->pieces = calloc(m->arrays->n + 1, sizeof(*m->pieces));
 	if (!found || !m->pieces)
-		return no_memory();
+		return load_no_memory();
 	for (size_t i = 0; i < m->arrays->n; i++) {
 		const struct covered *a = &m->arrays->items[i];
 		json_t *of = json_object_get(header, gpushm_array_name(a->array));
@@ -160,7 +156,7 @@ int gpushm_private_mapping_lend(struct gpushm_buffer *b, const char *header, uin
 	};
 	ret->header = malloc(n_header + 1);
 	if (!ret->header || n_header < 8)
-		return no_memory();
+		return load_no_memory();
 	memcpy(ret->header, header, n_header);
 	object = json_loadb(header + 8, n_header - 8, 0, NULL);
 	r = object ? begin(ret) : gpushm_private_fail(EBADMSG, "the file's header is no JSON text");
@@ -225,7 +221,7 @@ static int gather_rows(const struct gpushm_array *a, uint64_t row, uint64_t skip
 	int r;
 
 	if (!rows)
-		return no_memory();
+		return load_no_memory();
 	r = gpushm_array_slice(a, 0, (int64_t)first, (int64_t)last + 1, 1, &part);
 	if (r == 0)
 		r = gpushm_copy_to_host(part, rows, NULL);

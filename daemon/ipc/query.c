@@ -201,18 +201,6 @@ int request_stat(struct session *s, const Gpushm__Proto__Request *q, struct repl
 
 /* ---- LIST ---- */
 
-static bool is_listed(const struct buffer *b, const struct session *s, ProtobufCBinaryData prefix)
-{
-	char shown[KEY_MAX + 1];
-
-	if (!catalog_visible(b, s->process))
-		return false;
-	if (prefix.len == 0)
-		return true;
-	return b->key && private_names_shown(s->process, b->key, shown) >= prefix.len &&
-	       memcmp(shown, prefix.data, prefix.len) == 0;
-}
-
 int request_list(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		 struct fault *f)
 {
@@ -228,7 +216,7 @@ int request_list(struct session *s, const Gpushm__Proto__Request *q, struct repl
 		Gpushm__Proto__Buffer *item;
 
 		b = container_of(at, struct buffer, all_link);
-		if (!is_listed(b, s, asked->prefix))
+		if (!request_lists(s, b, asked->prefix))
 			continue;
 		item = reply_alloc(s->service, sizeof(*item));
 		if (!item || fill_buffer(item, s, b, asked->has_holders && asked->holders) < 0)

@@ -194,3 +194,15 @@ void request_handle_quiet_close(struct session *s, const void *data, size_t len)
 	if (q && q->verb_case == GPUSHM__PROTO__REQUEST__VERB_CLOSE && q->close->quiet)
 		dispatch(s, q, &unused, &f);
 }
+
+bool request_lists(const struct session *s, const struct buffer *b, ProtobufCBinaryData prefix)
+{
+	char shown[KEY_MAX + 1];
+
+	if (!catalog_visible(b, s->process))
+		return false;
+	if (prefix.len == 0)
+		return true;
+	return b->key && private_names_shown(s->process, b->key, shown) >= prefix.len &&
+	       memcmp(shown, prefix.data, prefix.len) == 0;
+}

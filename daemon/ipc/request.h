@@ -67,3 +67,7 @@ int request_attempt_or_wait(struct session *s, const char *key, uint64_t wait_ms
 /* Every pool as the session's client sees it, in the build arena. 0, or -ENOMEM with *f filled in.
  */
 int query_pools(struct session *s, size_t *ret_n, Gpushm__Proto__Pool ***ret, struct fault *f);
+
+/* For a request with a prefix: whether the process sees the buffer, and by a name that begins so.
+ */
+bool request_lists(const struct session *s, const struct buffer *b, ProtobufCBinaryData prefix);

@@ -8,8 +8,6 @@
 #include "daemon/ipc/service.h"
 #include "proto/base/clock.h"
 
-#include <string.h>
-
 #define DEFAULT_READERS 8u
 #define DEFAULT_LIMIT_MS 10000u
 #define STREAMS_MAX 256u		 /* in one reply */
@@ -224,18 +222,6 @@ static int fill_info(Gpushm__Proto__StreamInfo *m, struct session *session, cons
 	return fill_readers(m, session, s, owner);
 }
 
-static bool is_listed(const struct buffer *b, const struct session *s, ProtobufCBinaryData prefix)
-{
-	char shown[KEY_MAX + 1];
-
-	if (b->state == BUFFER_FILLING || !catalog_visible(b, s->process))
-		return false;
-	if (prefix.len == 0)
-		return true;
-	return b->key && private_names_shown(s->process, b->key, shown) >= prefix.len &&
-	       memcmp(shown, prefix.data, prefix.len) == 0;
-}
-
 int request_streams(struct session *session, const Gpushm__Proto__Request *q, struct reply *reply,
 		    struct fault *f)
 {
@@ -251,7 +237,8 @@ int request_streams(struct session *session, const Gpushm__Proto__Request *q, st
 	list_foreach (s, &session->service->catalog.streams, link) {
 		Gpushm__Proto__StreamInfo *item;
 
-		if (s->buffer->id <= asked->after || !is_listed(s->buffer, session, asked->prefix))
+		if (s->buffer->id <= asked->after || s->buffer->state == BUFFER_FILLING ||
+		    !request_lists(session, s->buffer, asked->prefix))
 			continue;
 		item = reply_alloc(session->service, sizeof(*item));
 		if (!item || fill_info(item, session, s) < 0)

@@ -9,6 +9,7 @@
 #include "client/gpushm_load_private.h"
 #include "client/gpushm_private.h"
 #include "client/models/copy/gpu.h"
+#include "client/models/fail.h"
 #include "client/models/locks.h"
 #include "proto/base/list.h"
 #include "proto/base/own.h"
@@ -60,8 +61,7 @@ static int make(struct device *d, struct slots **ret)
 {
 	struct slots *s = calloc(1, sizeof(*s));
 	void *memory = NULL;
-	int r = s ? gpu_pin(d->gpu, RING_BYTES, &memory)
-		  : gpushm_private_fail(ENOMEM, "out of memory");
+	int r = s ? gpu_pin(d->gpu, RING_BYTES, &memory) : load_no_memory();
 
 	if (r == 0)
 		r = gpu_queue_new(SLOTS, &s->queue);

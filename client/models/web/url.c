@@ -6,6 +6,7 @@
 #include "client/models/web/url.h"
 
 #include "client/gpushm_private.h"
+#include "client/models/fail.h"
 #include "proto/base/own.h"
 #include "proto/base/uri.h"
 
@@ -13,11 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-static int no_memory(void)
-{
-	return gpushm_private_fail(ENOMEM, "out of memory");
-}
 
 /* It names nothing but the scheme: the rest may have a password. */
 static int invalid(bool tls, const char *why)
@@ -126,7 +122,7 @@ static int parse_authority(struct url *u, const char *at, size_t n)
 	}
 	u->host = strndup(at + brackets, (size_t)((brackets ? close : colon) - at) - brackets);
 	if (!u->host)
-		return no_memory();
+		return load_no_memory();
 	for (char *c = u->host; *c; c++)
 		*c = (char)(*c >= 'A' && *c <= 'Z' ? *c + 32 : *c);
 	wrong = check_host(u, brackets);
@@ -136,7 +132,7 @@ static int parse_authority(struct url *u, const char *at, size_t n)
 	if (asprintf(&u->origin, brackets ? "%s://[%s]:%lu" : "%s://%s:%lu",
 		     u->tls ? "https" : "http", u->host, port) < 0) {
 		u->origin = NULL;
-		return no_memory();
+		return load_no_memory();
 	}
 	return 0;
 }
@@ -171,13 +167,13 @@ static int make_texts(struct url *u, const char *path, size_t n)
 	_cleanup_(free_ptr) char *encoded = encode(path, n);
 
 	if (!encoded)
-		return no_memory();
+		return load_no_memory();
 	if (asprintf(&u->text, "%.*s%s", shown_origin(u), u->origin, encoded) < 0) {
 		u->text = NULL;
-		return no_memory();
+		return load_no_memory();
 	}
 	u->name = strndup(u->text, strcspn(u->text, "?"));
-	return u->name ? 0 : no_memory();
+	return u->name ? 0 : load_no_memory();
 }
 
 int url_parse(const char *text, struct url *ret)
@@ -261,13 +257,13 @@ int url_sibling(const char *url, const char *name, char **ret)
 					   u.name, name);
 	encoded = malloc(3 * strlen(name) + 1);
 	if (!encoded)
-		return no_memory();
+		return load_no_memory();
 	/* '?', '#' and '%' would mean something else. */
 	uri_encode(name, strlen(name), URI_PATH, encoded);
 	folder = (size_t)(strrchr(u.name, '/') - u.name) + 1;
 	if (asprintf(ret, "%.*s%s%s", (int)folder, u.name, encoded, u.text + strlen(u.name)) < 0) {
 		*ret = NULL;
-		return no_memory();
+		return load_no_memory();
 	}
 	return 0;
 }
