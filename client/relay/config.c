@@ -136,23 +136,9 @@ struct reader {
 	void *members; /* of the section that is being read */
 };
 
-/* A zeroed struct at the end of an array, or NULL. */
-static void *append(void *items, size_t *n, size_t size)
-{
-	void **array = items;
-	char *grown = grow(*array, *n, size);
-
-	if (!grown)
-		return NULL;
-	*array = grown;
-	grown += size * (*n)++;
-	memset(grown, 0, size);
-	return grown;
-}
-
 static void *begin_allow(struct config *c, const char *certificate)
 {
-	struct config_allow *a = append(&c->allows, &c->n_allows, sizeof(*a));
+	struct config_allow *a = grow_append(&c->allows, &c->n_allows, sizeof(*a));
 
 	if (a)
 		a->certificate = strdup(certificate);
@@ -161,7 +147,7 @@ static void *begin_allow(struct config *c, const char *certificate)
 
 static void *begin_pull(struct config *c, const char *name)
 {
-	struct config_pull *p = append(&c->pulls, &c->n_pulls, sizeof(*p));
+	struct config_pull *p = grow_append(&c->pulls, &c->n_pulls, sizeof(*p));
 
 	if (p)
 		p->name = strdup(name);

@@ -63,7 +63,7 @@ static int enter_user(struct config_reader *r, const struct ini_item *item)
 {
 	struct config *c = r->config;
 	char wrong[KEYFILE_WRONG_MAX] = "";
-	struct user_limits *users;
+	struct user_limits *user;
 	uid_t uid;
 	int e = config_parse_user(item->argument, &uid, wrong);
 
@@ -85,12 +85,10 @@ static int enter_user(struct config_reader *r, const struct ini_item *item)
 	r->section = SECTION_USER;
 	if (r->subject < c->n_user_limits)
 		return 0;
-	users = grow(c->user_limits, c->n_user_limits, sizeof(*users));
-	if (!users)
-		return -ENOMEM;
-	c->user_limits = users;
-	users[c->n_user_limits++] = (struct user_limits){ .uid = uid };
-	return 0;
+	user = grow_append(&c->user_limits, &c->n_user_limits, sizeof(*user));
+	if (user)
+		user->uid = uid;
+	return user ? 0 : -ENOMEM;
 }
 
 /* Enters [pool NAME]. */
@@ -98,7 +96,7 @@ static int enter_pool(struct config_reader *r, const struct ini_item *item)
 {
 	struct config *c = r->config;
 	const char *wrong = name_check_pool(item->argument, strlen(item->argument));
-	struct pool_config *pools;
+	struct pool_config *pool;
 
 	if (wrong) {
 		report("[pool %.80s]: %s; allowed: %s", item->argument, wrong, value_pool.allowed);
@@ -115,13 +113,10 @@ static int enter_pool(struct config_reader *r, const struct ini_item *item)
 	}
 	if (r->subject < c->n_pools)
 		return 0;
-	pools = grow(c->pools, c->n_pools, sizeof(*pools));
-	if (!pools)
-		return -ENOMEM;
-	c->pools = pools;
-	pools[c->n_pools] = (struct pool_config){ 0 };
-	strcpy(pools[c->n_pools++].name, item->argument);
-	return 0;
+	pool = grow_append(&c->pools, &c->n_pools, sizeof(*pool));
+	if (pool)
+		strcpy(pool->name, item->argument);
+	return pool ? 0 : -ENOMEM;
 }
 
 static int on_section(struct keyfile *keys, const struct ini_item *item)

@@ -110,14 +110,12 @@ void *config_subject(const struct config *c, enum section section, size_t subjec
 
 int config_origin_add(struct config *c, const struct config_origin *origin)
 {
-	struct config_origin *origins = grow(c->origins, c->n_origins, sizeof(*origins));
+	struct config_origin *added = grow_append(&c->origins, &c->n_origins, sizeof(*added));
 
-	if (!origins)
+	if (!added)
 		return -ENOMEM;
-	c->origins = origins;
-	origins[c->n_origins] = *origin;
-	origins[c->n_origins].sequence = c->n_origins;
-	c->n_origins++;
+	*added = *origin;
+	added->sequence = c->n_origins;
 	return 0;
 }
 

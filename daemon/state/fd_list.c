@@ -28,14 +28,12 @@ _Static_assert(FD_NAME_MAX == 31, "LINE_FORMAT");
 
 int fd_list_add(struct fd_list *l, const char *name, int fd)
 {
-	struct named_fd *items = grow(l->items, l->n, sizeof(*items));
+	struct named_fd *item = grow_append(&l->items, &l->n, sizeof(*item));
 
-	if (!items)
+	if (!item)
 		return -ENOMEM;
-	l->items = items;
-	items[l->n].fd = fd;
-	snprintf(items[l->n].name, sizeof(items->name), "%s", name);
-	l->n++;
+	item->fd = fd;
+	snprintf(item->name, sizeof(item->name), "%s", name);
 	return 0;
 }
 
