@@ -120,7 +120,7 @@ static int come_back(struct gpushm_call *call)
 		call->send_until = connection_deadline(c, clock_monotonic_ns());
 		return again_soon(call);
 	}
-	if (r == -EAGAIN && c->greeting && c->session == 0)
+	if (r == -EAGAIN && c->greeting && connection_is_new(c))
 		return await_first(call);
 	r = outage_report(c, r, &call->outage);
 	if (r == -EAGAIN)

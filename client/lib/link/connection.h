@@ -100,6 +100,12 @@ int connection_check(const struct gpushm *c);
  * forgotten, and the next one is waited for. */
 bool connection_start_anew(struct gpushm *c);
 
+/* Whether it was made for calls, and no daemon has replied yet. */
+static inline bool connection_is_new(const struct gpushm *c)
+{
+	return c->calls_only && c->session == 0;
+}
+
 struct pool_info *connection_pool(const struct gpushm *c, uint32_t id); /* NULL: unknown */
 
 /* ---- one request, one reply; the caller has c->lock ---- */

@@ -370,13 +370,13 @@ static int reclaim(struct gpushm *c, uint64_t session)
 static int come_back(struct gpushm *c)
 {
 	unsigned char before[DAEMON_ID_BYTES];
+	bool first = connection_is_new(c);
 	uint64_t session = c->session, fresh;
 	int r;
 
 	memcpy(before, c->daemon, sizeof(before));
 	r = hello_receive(c, 0);
-	/* Its first daemon. */
-	if (r < 0 || session == 0)
+	if (r < 0 || first)
 		return r;
 	fresh = c->session;
 	c->session = session;
@@ -397,7 +397,7 @@ static int come_back(struct gpushm *c)
 static int not_back(struct gpushm *c, int r)
 {
 	c->ended = !c->wait_for_successor;
-	if (c->session == 0)
+	if (connection_is_new(c))
 		return hello_may_pass(r) ? -ECONNREFUSED : r;
 	return error_set(ECONNREFUSED,
 			 c->wait_for_successor ? "the daemon has gone and does not come back: %s"
