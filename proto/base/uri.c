@@ -17,7 +17,8 @@ void uri_encode(const char *text, size_t len, const char *kept, char *ret)
 	for (size_t i = 0; i < len; i++) {
 		unsigned char c = (unsigned char)text[i];
 
-		if (isalnum(c) || (c != '\0' && strchr(kept, c)))
+		/* Not isalnum(), which depends on the locale above 127. */
+		if ((c < 128 && isalnum(c)) || (c != '\0' && strchr(kept, c)))
 			*ret++ = (char)c;
 		else
 			ret += sprintf(ret, "%%%02X", c);
@@ -29,14 +30,17 @@ bool uri_decode(const char *text, char *ret, size_t size)
 {
 	size_t n = 0;
 
-	for (; *text; text++) {
-		int high = *text == '%' ? uri_hex_digit(text[1]) : -1;
+	/* ret may be text, and is written after text was read. */
+	while (*text) {
+		bool encoded = *text == '%';
+		int high = encoded ? uri_hex_digit(text[1]) : -1;
 		int low = high >= 0 ? uri_hex_digit(text[2]) : -1;
+		char c = encoded ? (char)(high << 4 | low) : *text;
 
-		if ((*text == '%' && (low < 0 || high + low == 0)) || n + 1 >= size)
+		if ((encoded && (low < 0 || high + low == 0)) || n + 1 >= size)
 			return false;
-		ret[n++] = *text == '%' ? (char)(high << 4 | low) : *text;
-		text += *text == '%' ? 2 : 0;
+		text += encoded ? 3 : 1;
+		ret[n++] = c;
 	}
 	ret[n] = '\0';
 	return true;
