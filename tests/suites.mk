@@ -192,8 +192,7 @@ $(PRODUCT_CHECKS): check-%:
 check-unit: suite-unit
 suites:
 	@echo $(CHECK_SUITES) $(DEEP_SUITES) $(foreach p,$(PRODUCTS),$(of_$(p))) | tr ' ' '\n' | sort -u
-empty :=
-space := $(empty) $(empty)
+space := $() $()
 # Several names are joined by "+". What a suite needs is its programs of this build, unless suite_needs_NAME says more.
 suite-%: names = $(subst +, ,$*)
 suite-%:
@@ -208,8 +207,7 @@ SHORT_TESTS = $(filter-out $(LONGER) $(STORMS) $(ADVERSARIES),$(UNIT_TESTS) $(SY
 suite_short-unit = $(FAKE_PATH) $(filter $(UNIT_TESTS),$(SHORT_TESTS))
 suite_short-host = $(filter $(SYSTEM_TESTS),$(SHORT_TESTS))
 check-short: all $(SHORT_TESTS) $(FAKECUDA)
-	@rm -f $(RESULTS)
-	@$(call run,short-unit short-host)
+	@rm -f $(RESULTS); $(call run,short-unit short-host)
 
 # ---- suites that need other packages of Python ----
 
@@ -223,8 +221,7 @@ suite_fleet = $(HERE_ENV) $(call pytest_here,venv-fleet,tests/python/fleet,tests
 check-torch: ## models of PyTorch, transformers and safetensors; installs 5 GB
 check-fleet: ## the examples for Ray and Dask; installs 450 MB. check-deep runs them if that was done
 check-torch check-fleet: check-%: $(BUILD)/venv-%/ready python-core $(BUILD)/gpushmd $(BUILD)/gpushmctl
-	@rm -f $(RESULTS)
-	@$(call run,$*)
+	@rm -f $(RESULTS); $(call run,$*)
 
 # ---- suites of check-deep ----
 
@@ -247,8 +244,7 @@ suite_python-asan = $(if $(and $(PYTHON_READY),$(PYTHON_PRELOAD)),$(FAKE_PATH) B
 	LD_PRELOAD=$(subst $(space),:,$(PYTHON_PRELOAD)) $(call pytest,,$(PYTHON_TESTS)))
 suite_python-host = $(if $(and $(PYTHON_READY),$(FAKECUDA)),BUILD=$(BUILD) $(call pytest,,$(PYTHON_TESTS)))
 VALGRIND_TESTS = $(call pick,table table_view wire config ini view array status_page npy deferred_free pool dlpack,$(UNIT_TESTS))
-suite_valgrind = --under 'prlimit --nofile=1024 valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --trace-children=no' \
-	$(VALGRIND_TESTS)
+suite_valgrind = --under 'prlimit --nofile=1024 valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --trace-children=no' $(VALGRIND_TESTS)
 suite_storm-host = $(STORMS)
 suite_storm-fake = $(if $(FAKECUDA),$(FAKE_ENV) $(STORMS))
 suite_stream-storm = STORM_SECONDS=60 $(call pick,stream_storm,$(SYSTEM_TESTS))
@@ -261,12 +257,10 @@ suite_host-deep = $(QUICK_ENV) $(call of_product,system,ctl) $(call pick,crash f
 suite_streams-deep = "$(STREAMS_MODEL) --deep" "tests/model/streams/mutants.sh $(BUILD)"
 suite_fuzz    = $(foreach t,$(FUZZ_TARGETS),"tests/fuzz/run.sh $(BUILD) $(notdir $(t)) $(FUZZ_SECONDS)")
 SCRIPTS = bench=tests/bench/smoke.sh install=tests/install.sh prometheus=tests/prometheus/run.sh systemd=tests/system/systemd.sh \
-	packages=tests/packages/lint.sh image=tests/image.sh wheel=tests/wheel.sh demo=tests/demo.sh bare=tests/bare_root.sh \
-	abi=tests/abi/check.sh earlier=tests/earlier/run.sh
+	packages=tests/packages/lint.sh image=tests/image.sh wheel=tests/wheel.sh demo=tests/demo.sh bare=tests/bare_root.sh abi=tests/abi/check.sh earlier=tests/earlier/run.sh
 $(foreach s,$(SCRIPTS),$(eval suite_$(subst =, = ",$(s)) $$(BUILD)"))
 suite_lint    = "$(MAKE) -s lint"
-# What suite-abi compares the libraries with.
-abi: lib models
+abi: lib models # what suite-abi compares the libraries with
 	@tests/abi/check.sh $(BUILD) write
 DEEP_SUITES = earlier bare fake-deep host-deep nodes-deep storm-fake storm-host stream-storm keeper-crash keeper-deep python-asan asan-fake asan-unit lint model \
 	tsan tsan-relay fuzz valgrind python-host bench install streams-deep systemd wheel image packages prometheus abi $(if $(wildcard $(BUILD)/venv-fleet/ready),fleet)
@@ -287,8 +281,7 @@ check-deep-here:
 	@$(if $(wildcard $(BUILD)/venv-fleet/ready),:,$(call SKIPPED,fleet,Ray and Dask (make venv-fleet)))
 	@$(call built,programs and tests,$(MAKE_ALL) check-programs $(BENCH_BIN) $(if $(PYTHON_READY),python))
 	@$(PYTHON_INSTALL)
-	@$(MAKE) asan-programs
-	@$(MAKE) tsan-programs
+	@$(MAKE) asan-programs && $(MAKE) tsan-programs
 	@$(call built,fuzzers,$(FUZZ_MAKE))
 	@$(call run,$(DEEP_SUITES))
 

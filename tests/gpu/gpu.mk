@@ -27,8 +27,7 @@ check-gpu: ## on a machine with a GPU: tests of it, the package with PARTS of it
 	V=1 $(GPU_PATH) $(RUN) gpu "$(BUILD)/examples/demo $(BUILD)/gpushmd $(BUILD)/examples/classify tests/data" || true
 	@tests/run.sh --sum $(RESULTS)
 check-gpu-python:
-	@rm -f $(RESULTS)
-	@$(CHECK_GPU_PYTHON)
+	@rm -f $(RESULTS); $(CHECK_GPU_PYTHON)
 	@tests/run.sh --sum $(RESULTS)
 # Clients and daemons that die while a kernel writes.
 check-gpu-deaths:

@@ -53,7 +53,8 @@ static int load_result(const struct model_load *o, int r)
 }
 
 static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **sources,
-		const char *name, const struct gpushm_create_options *options, struct model_fetching *f)
+		const char *name, const struct gpushm_create_options *options,
+		struct model_fetching *f)
 {
 	struct model_library library;
 	int r = model_library_open(&library);
