@@ -35,12 +35,12 @@ bool uri_decode(const char *text, char *ret, size_t size)
 		bool encoded = *text == '%';
 		int high = encoded ? uri_hex_digit(text[1]) : -1;
 		int low = high >= 0 ? uri_hex_digit(text[2]) : -1;
-		char c = encoded ? (char)(high << 4 | low) : *text;
+		char c = *text;
 
 		if ((encoded && (low < 0 || high + low == 0)) || n + 1 >= size)
 			return false;
 		text += encoded ? 3 : 1;
-		ret[n++] = c;
+		ret[n++] = encoded ? (char)(high << 4 | low) : c;
 	}
 	ret[n] = '\0';
 	return true;
