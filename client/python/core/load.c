@@ -204,39 +204,86 @@ void load_remote_set(struct load_remote *r)
 	r->o.key = text_of(r->paths[3]);
 }
 
-/* ---- load ---- */
+/* ---- load and pull ---- */
 
-struct load_ask {
-	struct ask ask;
-	struct texts sources, only;
-	const char *name;
-	struct options options;
-	struct deadline timeout; /* for another process that loads */
-	struct gpushm_load_options load;
-	struct load_remote remote;
-	struct gpushm_buffer *ret;
-};
-
-static void load_done(struct load_ask *a)
+void load_ask_done(struct load_ask *a)
 {
-	texts_done(&a->sources);
-	texts_done(&a->only);
 	options_done(&a->options);
 	load_remote_done(&a->remote);
 }
 
 /* All waits are the library's, which asks load_on_progress() meanwhile: a pipe can't be read twice.
  */
-static int run_load(struct gpushm *c, struct ask *ask)
+void load_ask_waits(struct load_ask *a)
 {
-	struct load_ask *a = container_of(ask, struct load_ask, ask);
 	uint64_t left = deadline_left(&a->timeout);
 
 	a->options.o.wait_ms = deadline_left(&a->options.wait);
 	/* 0 is no limit. */
 	a->load.wait_ms = left + (left == 0);
-	return load_calls.load(c, a->sources.text, a->sources.n, a->name, &a->options.o, &a->load,
-			       &a->ret);
+}
+
+int load_ask_from(const struct load_args *args, uint32_t flags, struct load_ask *a)
+{
+	if ((args->name != Py_None && args_text(args->name, "name", &a->name) < 0) ||
+	    load_check_progress(args->progress) < 0 ||
+	    options_from(&args->options, &a->options) < 0)
+		return -1;
+	load_remote_set(&a->remote);
+	a->load.struct_size = sizeof(a->load);
+	a->load.flags = (args->if_missing ? GPUSHM_LOAD_IF_MISSING : 0) |
+			(args->replace ? GPUSHM_LOAD_REPLACE : 0) |
+			(args->verify ? GPUSHM_LOAD_VERIFY : 0) | flags;
+	a->load.progress = load_on_progress;
+	a->load.user = args->progress;
+	a->load.remote = &a->remote.o;
+	return 0;
+}
+
+PyObject *load_on(struct connection *c, struct load_ask *a, PyObject *name)
+{
+	_cleanup_(drop_object) PyObject *own = NULL;
+	struct deadline once = { 0 };
+	struct buffer *b;
+	int r;
+
+	if (!c || load_library() < 0)
+		return NULL;
+	r = connection_try_apart(c, &a->ask, &once);
+	if (r < 0)
+		return error_raise(r);
+	if (PyErr_Occurred()) {
+		gpushm_close(a->ret);
+		return NULL;
+	}
+	own = name == Py_None ? PyUnicode_FromString(gpushm_buffer_name(a->ret)) : Py_NewRef(name);
+	if (!own) {
+		gpushm_close(a->ret);
+		return NULL;
+	}
+	b = pybuffer_new(c, a->ret, own, NULL);
+	return (PyObject *)buffer_hinted(b, a->options.o.flags);
+}
+
+struct file_ask {
+	struct load_ask base;
+	struct texts sources, only;
+};
+
+static void file_ask_done(struct file_ask *a)
+{
+	texts_done(&a->sources);
+	texts_done(&a->only);
+	load_ask_done(&a->base);
+}
+
+static int run_load(struct gpushm *c, struct ask *ask)
+{
+	struct file_ask *a = container_of(ask, struct file_ask, base.ask);
+
+	load_ask_waits(&a->base);
+	return load_calls.load(c, a->sources.text, a->sources.n, a->base.name, &a->base.options.o,
+			       &a->base.load, &a->base.ret);
 }
 
 static int io_from(const char *word, uint32_t *ret_flags)
@@ -253,63 +300,6 @@ static int io_from(const char *word, uint32_t *ret_flags)
 	return 0;
 }
 
-/* The arguments of load() that need more than PyArg_Parse...(). */
-struct load_args {
-	PyObject *sources, *name, *only, *progress;
-	struct options_args options;
-	const char *io;
-	int if_missing, replace, verify, drop_cache;
-};
-
-static int load_ask_from(const struct load_args *args, struct load_ask *a)
-{
-	struct gpushm_load_options *o = &a->load;
-
-	o->struct_size = sizeof(*o);
-	o->flags = (args->if_missing ? GPUSHM_LOAD_IF_MISSING : 0) |
-		   (args->replace ? GPUSHM_LOAD_REPLACE : 0) |
-		   (args->verify ? GPUSHM_LOAD_VERIFY : 0) |
-		   (args->drop_cache ? GPUSHM_LOAD_DROP_CACHE : 0);
-	if (args_text(args->name, "name", &a->name) < 0 || io_from(args->io, &o->flags) < 0 ||
-	    load_check_progress(args->progress) < 0 ||
-	    texts_from(args->sources, true, &a->sources) < 0 ||
-	    texts_from(args->only, false, &a->only) < 0 ||
-	    options_from(&args->options, &a->options) < 0)
-		return -1;
-	o->only = a->only.text;
-	o->n_only = a->only.n;
-	o->progress = load_on_progress;
-	o->user = args->progress;
-	return 0;
-}
-
-/* A load takes long, so it has a link of its own. */
-PyObject *load_on(struct connection *c, struct ask *ask, struct gpushm_buffer **made,
-		  PyObject *name, const struct gpushm_create_options *options)
-{
-	_cleanup_(drop_object) PyObject *own = NULL;
-	struct deadline once = { 0 };
-	struct buffer *b;
-	int r;
-
-	if (!c || load_library() < 0)
-		return NULL;
-	r = connection_try_apart(c, ask, &once);
-	if (r < 0)
-		return error_raise(r);
-	if (PyErr_Occurred()) {
-		gpushm_close(*made);
-		return NULL;
-	}
-	own = name == Py_None ? PyUnicode_FromString(gpushm_buffer_name(*made)) : Py_NewRef(name);
-	if (!own) {
-		gpushm_close(*made);
-		return NULL;
-	}
-	b = pybuffer_new(c, *made, own, NULL);
-	return (PyObject *)buffer_hinted(b, options->flags);
-}
-
 static PyObject *load(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = { "sources",	  "name",	"pool",	      "mode",
@@ -319,31 +309,36 @@ static PyObject *load(PyObject *self, PyObject *args, PyObject *kwargs)
 					     "io",	  "drop_cache", "token_file", "ca",
 					     "cert",	  "key",	"patience",   "threads",
 					     "progress",  NULL };
-	_cleanup_(load_done) struct load_ask a = { .ask.run = run_load, .timeout.forever = true };
+	_cleanup_(file_ask_done) struct file_ask a = { .base.ask.run = run_load,
+						       .base.timeout.forever = true };
 	_cleanup_(drop_object) PyObject *sha256 = NULL;
-	struct load_args given = {
-		.only = Py_None, .progress = Py_None, .options.mode = 0600, .io = "auto"
-	};
-	PyObject *checksums = Py_None, **paths = a.remote.paths;
+	struct load_args given = { .progress = Py_None, .options.mode = 0600 };
+	PyObject *sources, *only = Py_None, *checksums = Py_None, **paths = a.base.remote.paths;
+	struct gpushm_load_options *o = &a.base.load;
+	const char *io = "auto";
+	int drop_cache = 0;
+	uint32_t flags;
 
 	if (!PyArg_ParseTupleAndKeywords(
 		    args, kwargs, "OO|$zO&pOO&OOOzOpppO&spO&O&O&O&O&O&O:load", (char **)names,
-		    &given.sources, &given.name, &given.options.pool, mode_arg, &given.options.mode,
-		    &given.options.transient, &given.options.attrs, deadline_arg, &a.options.wait,
-		    &given.options.gid, &given.options.device, &given.only, &a.load.strip,
-		    &checksums, &given.verify, &given.if_missing, &given.replace, deadline_arg,
-		    &a.timeout, &given.io, &given.drop_cache, load_path_arg, &paths[0],
+		    &sources, &given.name, &given.options.pool, mode_arg, &given.options.mode,
+		    &given.options.transient, &given.options.attrs, deadline_arg,
+		    &a.base.options.wait, &given.options.gid, &given.options.device, &only,
+		    &o->strip, &checksums, &given.verify, &given.if_missing, &given.replace,
+		    deadline_arg, &a.base.timeout, &io, &drop_cache, load_path_arg, &paths[0],
 		    load_path_arg, &paths[1], load_path_arg, &paths[2], load_path_arg, &paths[3],
-		    u32_arg, &a.remote.o.patience_s, u32_arg, &a.load.threads, &given.progress))
+		    u32_arg, &a.base.remote.o.patience_s, u32_arg, &o->threads, &given.progress))
 		return NULL;
-	if (checksums != Py_None && !PyUnicode_FSConverter(checksums, &sha256))
+	flags = drop_cache ? GPUSHM_LOAD_DROP_CACHE : 0;
+	if ((checksums != Py_None && !PyUnicode_FSConverter(checksums, &sha256)) ||
+	    args_text(given.name, "name", &a.base.name) < 0 || io_from(io, &flags) < 0 ||
+	    texts_from(sources, true, &a.sources) < 0 || texts_from(only, false, &a.only) < 0 ||
+	    load_ask_from(&given, flags, &a.base) < 0)
 		return NULL;
-	a.load.sha256 = sha256 ? PyBytes_AsString(sha256) : NULL;
-	load_remote_set(&a.remote);
-	a.load.remote = &a.remote.o;
-	if (load_ask_from(&given, &a) < 0)
-		return NULL;
-	return load_on(connection_of(self), &a.ask, &a.ret, given.name, &a.options.o);
+	o->sha256 = sha256 ? PyBytes_AsString(sha256) : NULL;
+	o->only = a.only.text;
+	o->n_only = a.only.n;
+	return load_on(connection_of(self), &a.base, given.name);
 }
 
 PyObject *load_key(PyObject *module, PyObject *o)

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "client/python/core/args.h"
 #include "client/python/core/buffer.h"
 
 #include "client/gpushm_load.h"
@@ -42,8 +43,30 @@ void load_remote_done(struct load_remote *r);
 /* For "O&": a path, or None. */
 int load_path_arg(PyObject *o, void *ret);
 
-/* Makes the Buffer of a request that makes one on a link of its own; *made is what it gives.
- * name: None is
- * the library's. options: the caller's, for hints. NULL: raised. */
-PyObject *load_on(struct connection *c, struct ask *ask, struct gpushm_buffer **made,
-		  PyObject *name, const struct gpushm_create_options *options);
+/* What load() and pull() have in common while they run. */
+struct load_ask {
+	struct ask ask;
+	const char *name; /* NULL: the library's */
+	struct options options;
+	struct deadline timeout; /* for another process that loads */
+	struct gpushm_load_options load;
+	struct load_remote remote;
+	struct gpushm_buffer *ret;
+};
+
+/* Their arguments that need more than PyArg_Parse...(). */
+struct load_args {
+	PyObject *name, *progress;
+	struct options_args options;
+	int if_missing, replace, verify;
+};
+
+/* 0; -1: raised. load_ask_done() ends it, also then. flags: others for the library. */
+int load_ask_from(const struct load_args *args, uint32_t flags, struct load_ask *a);
+void load_ask_done(struct load_ask *a);
+
+/* Sets how long the library waits, when it is called. */
+void load_ask_waits(struct load_ask *a);
+
+/* Makes the Buffer on a link of its own. NULL: raised. */
+PyObject *load_on(struct connection *c, struct load_ask *a, PyObject *name);

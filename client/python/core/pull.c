@@ -11,66 +11,30 @@
 /* ---- pull ---- */
 
 struct pull_ask {
-	struct ask ask;
-	const char *source, *name;
-	struct options options;
-	struct deadline timeout; /* for another process that pulls */
-	struct gpushm_load_options load;
-	struct load_remote remote;
-	struct gpushm_buffer *ret;
+	struct load_ask base;
+	const char *source;
 };
 
 static void pull_done(struct pull_ask *a)
 {
-	options_done(&a->options);
-	load_remote_done(&a->remote);
+	load_ask_done(&a->base);
 }
 
 static int run_pull(struct gpushm *c, struct ask *ask)
 {
-	struct pull_ask *a = container_of(ask, struct pull_ask, ask);
-	uint64_t left = deadline_left(&a->timeout);
+	struct pull_ask *a = container_of(ask, struct pull_ask, base.ask);
 
-	a->options.o.wait_ms = deadline_left(&a->options.wait);
-	/* 0 is no limit. */
-	a->load.wait_ms = left + (left == 0);
-	return load_calls.pull(c, a->source, a->name, &a->options.o, &a->load, &a->ret);
+	load_ask_waits(&a->base);
+	return load_calls.pull(c, a->source, a->base.name, &a->base.options.o, &a->base.load,
+			       &a->base.ret);
 }
 
-/* The arguments of pull() that need more than PyArg_Parse...(). */
-struct pull_args {
-	PyObject *source, *name, *progress;
-	struct options_args options;
-	const char *via;
-	int if_missing, replace, verify;
-};
-
-static int flags_from(const struct pull_args *args, uint32_t *ret)
+static int via_from(const char *word, uint32_t *ret_flags)
 {
-	bool nixl = strcmp(args->via, "nixl") == 0;
-
-	if (!nixl && strcmp(args->via, "https") != 0)
-		return error_python(PyExc_ValueError, "via is \"https\" or \"nixl\", not \"%s\"",
-				    args->via);
-	*ret = (args->if_missing ? GPUSHM_LOAD_IF_MISSING : 0) |
-	       (args->replace ? GPUSHM_LOAD_REPLACE : 0) | (args->verify ? GPUSHM_LOAD_VERIFY : 0) |
-	       (nixl ? GPUSHM_LOAD_NIXL : 0);
-	return 0;
-}
-
-static int pull_ask_from(const struct pull_args *args, struct pull_ask *a)
-{
-	if (args_text(args->source, "source", &a->source) < 0 ||
-	    (args->name != Py_None && args_text(args->name, "name", &a->name) < 0) ||
-	    flags_from(args, &a->load.flags) < 0 || load_check_progress(args->progress) < 0 ||
-	    options_from(&args->options, &a->options) < 0)
-		return -1;
-	load_remote_set(&a->remote);
-	a->load.struct_size = sizeof(a->load);
-	a->load.progress = load_on_progress;
-	a->load.user = args->progress;
-	a->load.remote = &a->remote.o;
-	return 0;
+	*ret_flags = strcmp(word, "nixl") == 0 ? GPUSHM_LOAD_NIXL : 0;
+	if (*ret_flags || strcmp(word, "https") == 0)
+		return 0;
+	return error_python(PyExc_ValueError, "via is \"https\" or \"nixl\", not \"%s\"", word);
 }
 
 static PyObject *pull(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -81,23 +45,26 @@ static PyObject *pull(PyObject *self, PyObject *args, PyObject *kwargs)
 					     "timeout",	  "via",    "token_file", "ca",
 					     "cert",	  "key",    "patience",	  "threads",
 					     "progress",  NULL };
-	_cleanup_(pull_done) struct pull_ask a = { .ask.run = run_pull, .timeout.forever = true };
-	struct pull_args given = {
-		.name = Py_None, .progress = Py_None, .options.mode = 0600, .via = "https"
-	};
-	PyObject **paths = a.remote.paths;
+	_cleanup_(pull_done) struct pull_ask a = { .base.ask.run = run_pull,
+						   .base.timeout.forever = true };
+	struct load_args given = { .name = Py_None, .progress = Py_None, .options.mode = 0600 };
+	PyObject *source, **paths = a.base.remote.paths;
+	const char *via = "https";
+	uint32_t flags;
 
 	if (!PyArg_ParseTupleAndKeywords(
-		    args, kwargs, "O|O$zO&pOO&OOpppO&sO&O&O&O&O&O&O:pull", (char **)names,
-		    &given.source, &given.name, &given.options.pool, mode_arg, &given.options.mode,
-		    &given.options.transient, &given.options.attrs, deadline_arg, &a.options.wait,
-		    &given.options.gid, &given.options.device, &given.verify, &given.if_missing,
-		    &given.replace, deadline_arg, &a.timeout, &given.via, load_path_arg, &paths[0],
-		    load_path_arg, &paths[1], load_path_arg, &paths[2], load_path_arg, &paths[3],
-		    u32_arg, &a.remote.o.patience_s, u32_arg, &a.load.threads, &given.progress) ||
-	    pull_ask_from(&given, &a) < 0)
+		    args, kwargs, "O|O$zO&pOO&OOpppO&sO&O&O&O&O&O&O:pull", (char **)names, &source,
+		    &given.name, &given.options.pool, mode_arg, &given.options.mode,
+		    &given.options.transient, &given.options.attrs, deadline_arg,
+		    &a.base.options.wait, &given.options.gid, &given.options.device, &given.verify,
+		    &given.if_missing, &given.replace, deadline_arg, &a.base.timeout, &via,
+		    load_path_arg, &paths[0], load_path_arg, &paths[1], load_path_arg, &paths[2],
+		    load_path_arg, &paths[3], u32_arg, &a.base.remote.o.patience_s, u32_arg,
+		    &a.base.load.threads, &given.progress) ||
+	    args_text(source, "source", &a.source) < 0 || via_from(via, &flags) < 0 ||
+	    load_ask_from(&given, flags, &a.base) < 0)
 		return NULL;
-	return load_on(connection_of(self), &a.ask, &a.ret, given.name, &a.options.o);
+	return load_on(connection_of(self), &a.base, given.name);
 }
 
 /* ---- pull_wait ---- */
