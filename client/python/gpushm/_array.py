@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, SupportsIndex, TypeVar, cast, overload
 
-from . import _compute, _copy, _core, _dtype, _foreign, _handle, _ipc, _show
+from . import _copy, _core, _dtype, _foreign, _handle, _ipc, _show, _values
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,17 +21,15 @@ Out = TypeVar("Out")
 T = TypeVar("T")
 
 
-class Array(_compute.Operators, _core.Array):
+class Array(_values.Values, _core.Array):
     """A typed, strided array in a buffer, or a view of one: memory with a shape, which computes nothing itself.
 
     create() and open() return one that owns its buffer: close(), or the end of a with block, gives the buffer
     back. Views share the memory and keep the buffer open.
 
     NumPy, CuPy, PyTorch, Numba and JAX use it without a copy: through DLPack, the CUDA Array Interface, or, in host
-    and pinned memory, the buffer protocol. Operators (+, ==, @, ...), sum() and its like, copy() and astype() are
-    theirs: NumPy's in host and pinned memory; on a GPU those of CuPy, else of PyTorch, whichever is imported, or of the
-    other operand's library. They return its arrays, which belong to no buffer. == compares elements; hash() is that of
-    the object.
+    and pinned memory, the buffer protocol; what they compute with it are their arrays: numpy(), cupy.asarray(array),
+    torch.from_dlpack(array). == compares elements; hash() is that of the object.
     """
 
     __slots__ = ()
@@ -368,7 +366,7 @@ class Record:
 
 # ---- helpers ----
 
-on_host = _compute.on_host
+on_host = _values.on_host
 
 
 def _numpy() -> Any:

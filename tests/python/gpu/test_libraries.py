@@ -224,29 +224,19 @@ def test_publish_waits_for_a_copy_to_registered_memory(named: Any, kernels: None
         del t
 
 
-# ---- arithmetic ----
+# ---- comparisons ----
 
 
-@pytest.mark.skipif(NAME not in ("torch", "cupy"), reason="another library computes")
+@pytest.mark.skipif(NAME not in ("torch", "cupy"), reason="another library compares")
 @pytest.mark.parametrize("pool", [name for name in MY_POOLS if POOLS[name] not in ("host", "pinned")])
-def test_arithmetic_is_done_by_the_library(pool: str, named: Any, kernels: None) -> None:
+def test_comparison_is_done_by_the_library(pool: str, named: Any, kernels: None) -> None:
     want = content("float32")
     with filled(named(), want, pool, "shared"), gpushm.open("a", "r+", device=gpu_for(pool)) as a:
         t = library.make(want)
-        for got, expected in (
-            (a + 1, want + 1), (1 - a, 1 - want), (-a, -want), (a @ a.T, want @ want.T), (a == 5, want == 5),
-            (a + t, want + want), (t * a, want * want), (a + a, want + want), (a.sum(axis=0), want.sum(axis=0)),
-            (a.max(axis=1), want.max(axis=1)), (a.copy(), want), (a.astype("float16"), want.astype("f2")),
-        ):
+        for got, expected in ((a == 5, want == 5), (a == t, want == want), (a != a[...], want != want)):
             assert type(got) is type(t)
-            assert np.allclose(np.frombuffer(library.bytes_of(got), expected.dtype), expected.ravel())
-        held = a
-        held += 1
-        with library.slow_write(library.make(want), 0):
-            held *= t
-            assert np.array_equal(a.copy_to_host(), (want + 1) * want)
-        assert held is a and type(a + want) is np.ndarray
-        del t, got, held
+            assert np.array_equal(np.frombuffer(library.bytes_of(got), expected.dtype), expected.ravel())
+        del t, got
         a.fill(2)
         assert a.tolist() == np.full((7, 6), 2.0).tolist() and bool((a == 2).all())
 

@@ -139,10 +139,7 @@ def uses(a: gpushm.Array) -> None:
     np.from_dlpack(a)
     np.full(a.shape, 7, a.dtype)
     itemsize: int = a.dtype.itemsize
-    assert_type(a + itemsize, Any)
-    assert_type(a.astype("float16"), Any)
-    a += 1
-    assert_type(a, gpushm.Array)
+    assert_type(a == itemsize, Any)
     assert_type(list(a), list[Any])
     assert_type(gpushm.is_cuda_array(a), bool)
     assert_type(gpushm.as_array(TheirArray()), gpushm.Array)

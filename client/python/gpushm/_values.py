@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: MIT
+"""What an Array says of its elements: one value, a list, and whether they equal others. An Array is memory with a shape
+and a dtype, and computes nothing else.
+
+== takes the array as one of the library that is there, lets that compare, and returns what it returns. In host and
+pinned memory the library is NumPy. On a GPU it is CuPy, or else PyTorch, whichever the process has imported. If the
+other operand is an array of one of the three, its library compares.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+
+
+def on_host(array: _core.Array) -> bool:
+    """Whether the CPU reaches the array's memory."""
+    return array.kind in ("host", "pinned")
+
+
+# ---- the library ----
+
+
+def _library_of(operand: Any) -> str | None:
+    """"numpy", "cupy" or "torch" for an array of theirs; None for numbers and everything else."""
+    names = {base.__module__.partition(".")[0] for base in type(operand).__mro__}
+    if "numpy" in names and not getattr(operand, "shape", ()):
+        return None
+    return next((name for name in ("torch", "cupy", "numpy") if name in names), None)
+
+
+def _choose(array: Any, other: Any = None) -> str:
+    """The name of the library that computes. TypeError: no library can."""
+    if isinstance(other, _core.Array):
+        if on_host(array) != on_host(other):
+            raise TypeError("one array is on a GPU and the other one is not: copy_to_host() makes a copy on the host")
+        other = None
+    found = _library_of(other) or ("numpy" if on_host(array) else None)
+    found = found or next((name for name in ("cupy", "torch") if name in sys.modules), None)
+    if found is None:
+        raise TypeError(
+            f"buffer {array.name!r} is on a GPU, where CuPy or PyTorch can compare: import one of them, or let NumPy "
+            "compare what copy_to_host() returns"
+        )
+    return found
+
+
+class _OnTheHost:
+    """A host or pinned array for PyTorch, which does not know pinned memory in DLPack."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __dlpack__(self, **words: Any) -> Any:
+        return self._array.__dlpack__(**words | {"dl_device": (1, 0)})
+
+
+def _taken(array: Any, library: str) -> Any:
+    """An Array as an array of that library, without a copy, except for NumPy on a GPU; anything else as it is."""
+    if not isinstance(array, _core.Array):
+        return array
+    if library == "numpy":
+        return array.__array__()  # type: ignore[attr-defined]
+    if library == "cupy":
+        return sys.modules["cupy"].asarray(array)
+    return sys.modules["torch"].from_dlpack(_OnTheHost(array) if on_host(array) else array)
+
+
+def _on_its_gpu(array: Any, library: str) -> Any:
+    """A section in which CuPy launches its kernels on the array's GPU; the others find that GPU themselves."""
+    if library != "cupy" or on_host(array):
+        return nullcontext()
+    return sys.modules["cupy"].cuda.Device(array.__dlpack_device__()[1])
+
+
+def equal(function: Callable[..., Any], array: Any, other: Any) -> Any:
+    """== and !=, of each element. They need no library: without one NumPy compares copies."""
+    if isinstance(other, _core.Array) and on_host(array) != on_host(other):
+        return function(array.__array__(), other.__array__())  # type: ignore[attr-defined]
+    try:
+        library = _choose(array, other)
+    except TypeError:
+        library = "numpy"
+    with _on_its_gpu(array, library):
+        return function(_taken(array, library), _taken(other, library))
+
+
+def why_missing(array: Any, name: str) -> str | None:
+    """What to do for an attribute that NumPy's arrays have, and an Array does not; None for any other name."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or name.startswith("_") or not hasattr(numpy.ndarray, name):
+        return None
+    instead = "numpy()" if on_host(array) else "cupy.asarray(array) or torch.from_dlpack(array)"
+    return f"a gpushm.Array has no {name!r}, for it is memory with a shape: {instead} has it, without a copy"
+
+
+class Values:
+    """What an Array has of a ndarray's."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> Any:
+        return equal(operator.eq, self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return equal(operator.ne, self, other)
+
+    # Of the object, as PyTorch has it: sets and dicts find an Array by what it is, not by what is in it.
+    def __hash__(self) -> int:
+        return object.__hash__(self)
+
+    # ---- one value ----
+
+    def item(self) -> Any:
+        """The only element, as a number of Python's. ValueError: there are more, or none."""
+        return self.copy_to_host().item()  # type: ignore[attr-defined]
+
+    def __bool__(self) -> bool:
+        return bool(self.copy_to_host())  # type: ignore[attr-defined]
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        """As NumPy: of an integer without dimensions. bytes() and the like must not take another one for a number."""
+        array: Any = self
+        if array.ndim or not array.dtype_name.startswith(("int", "uint")):
+            raise TypeError("only an Array of one integer, without dimensions, is an index")
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __contains__(self, value: object) -> bool:
+        return bool((self == value).any())
+
+    def tolist(self) -> Any:
+        """The elements as (nested) lists of Python's numbers."""
+        return self.copy_to_host().tolist()  # type: ignore[attr-defined]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Called for attributes that an Array does not have, and for getters that raise AttributeError."""
+            why = why_missing(self, name)
+            if why is not None:
+                raise AttributeError(why)
+            return object.__getattribute__(self, name)
