@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import resource_tracker
 from typing import Any
 
@@ -144,6 +144,30 @@ def test_sending_an_anonymous_array_publishes_it(pool: str, workers: Any) -> Non
         a.publish()
         with a.handle() as again:
             assert again.readonly
+
+
+def test_an_anonymous_array_is_sent_also_while_another_thread_publishes_it(
+    pool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def published_meanwhile(buffer: Any) -> None:
+        monkeypatch.undo()
+        with ThreadPoolExecutor(1) as other:
+            other.submit(buffer.publish, "shared").result(60)
+
+    with gpushm.to_device(np.arange(4), pool=pool) as a:
+        monkeypatch.setattr(gpushm._libraries, "before_publish", published_meanwhile)
+        handle = a.handle()
+        assert handle.access == "r+" and a.state == "shared"
+        with handle as again:
+            assert list(again.copy_to_host()) == [0, 1, 2, 3]
+
+
+def test_an_anonymous_array_is_sent_by_many_threads_at_once(host_pool: str) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(50):
+            with gpushm.create(None, 4, pool=host_pool) as a:
+                sent = {future.result(60) for future in [threads.submit(pickle.dumps, a) for _ in range(4)]}
+                assert len(sent) == 1
 
 
 def test_an_anonymous_array_ends_with_its_last_user(pool: str) -> None:

@@ -223,8 +223,8 @@ def handle_of(thing: Array | Buffer) -> Handle[Array | Buffer]:
     buffer, layout = (thing, None) if isinstance(thing, _core.Buffer) else (thing.buffer, _layout_of(thing))
     if buffer._of_stream:
         raise TypeError(f'"{buffer.name}" is a stream, whose frames can\'t be sent: follow("{buffer.name}") takes them')
-    if buffer.anonymous and buffer.state == "filling":
-        buffer.publish("shared")
+    if buffer.anonymous:
+        _publish_once(buffer)
     # A buffer that is being filled will probably be sealed.
     access: Access = "r" if buffer.state != "shared" or buffer.readonly else "r+"
     if buffer.access == "c":
@@ -234,6 +234,18 @@ def handle_of(thing: Array | Buffer) -> Handle[Array | Buffer]:
     return Handle(
         buffer.name, buffer.id, access, layout, os.path.abspath(socket) if socket else None, thing.nbytes, maker
     )
+
+
+def _publish_once(buffer: _core.Buffer) -> None:
+    """Publishes an anonymous buffer, unless it is published. Queues pickle in threads of their own, so another thread
+    may do so meanwhile: publish() waits for that one, and then refuses.
+    """
+    try:
+        if buffer.state == "filling":
+            buffer.publish("shared")
+    except _core.StateError:
+        if buffer.state == "filling":
+            raise
 
 
 def reduce(thing: Array | Buffer) -> tuple[Any, ...]:
