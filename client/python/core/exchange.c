@@ -195,16 +195,26 @@ static int check_strides(const struct array *self)
 	return 0;
 }
 
+/* JAX asks without max_version, and its user cannot change that. It takes a numpy.ndarray that is
+ * read-only, and shares its memory. */
+static int refuse_legacy(const struct array *self)
+{
+	bool on_host = gpushm_buffer_host_ptr(self->buffer->buffer);
+
+	return error_python(PyExc_BufferError,
+			    "the array is read-only, which only DLPack 1.0 and later can say: ask "
+			    "with max_version=(1, 0), or copy it. JAX takes %s",
+			    on_host ? "numpy.asarray(array) by jax.numpy.asarray(), without a copy"
+				    : "array.copy_to_host() by jax.numpy.asarray()");
+}
+
 static int make(struct tensor *t, struct array *self, const struct request *q)
 {
 	uint64_t flags = q->copy ? IS_COPIED : array_is_writable(self) ? 0 : DLPACK_READ_ONLY;
 	struct dlpack_tensor d;
 
 	if (q->legacy && flags == DLPACK_READ_ONLY)
-		return error_python(
-			PyExc_BufferError,
-			"the array is read-only, which only DLPack 1.0 and later can say: ask with "
-			"max_version=(1, 0), or copy it");
+		return refuse_legacy(self);
 	if (!q->copy && check_strides(self) < 0)
 		return -1;
 	if (take_inner(t, self, &d) < 0 || (q->copy && make_copy(t, self, &d) < 0))
