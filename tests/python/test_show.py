@@ -62,6 +62,36 @@ def test_lists_of_buffers_and_pools_show_as_tables(host_pool: str) -> None:
     assert str(gpushm.ls("nothing/")).startswith("NAME")
 
 
+def test_a_record_shows_modes_and_limits_as_people_write_them(host_pool: str) -> None:
+    with gpushm.create("show/a", 4, pool=host_pool, mode=0o640) as a:
+        a.publish()
+        shown = repr(gpushm.stat("show/a"))
+        assert shown.startswith("gpushm.BufferInfo(name='show/a', pool='host', ") and "mode=0o640, " in shown
+        gpushm.unlink("show/a")
+        [info] = gpushm.ls()
+        assert info.name == "" and repr(info).startswith("gpushm.BufferInfo(name=(unlinked), ")
+    usage = gpushm.status().usage[0]
+    assert usage.nbytes_max == 2**64 - 1 and "nbytes_max=no limit, " in repr(usage)
+    assert f"leases_max={usage.leases_max}, " in repr(usage)
+
+
+def test_an_unlinked_stream_shows_so(host_pool: str) -> None:
+    with gpushm.stream("show/s", {"a": (4, "u1")}, slots=2, pool=host_pool):
+        gpushm.unlink("show/s")
+        assert repr(gpushm.streams()[0]).startswith("gpushm.StreamInfo(name=(unlinked), ")
+
+
+def test_the_names_of_arrays_complete_and_near_ones_are_told(host_pool: str) -> None:
+    with gpushm.create_many("show/a", {"weight": (4, "u1"), "bias": (4, "u1")}, pool=host_pool) as b:
+        assert b._ipython_key_completions_() == ["weight", "bias"]
+        with pytest.raises(KeyError, match="no array 'wieght'; near it are 'weight'"):
+            b["wieght"]
+        with pytest.raises(KeyError, match="no array 'zzz'; it has 2"):
+            b["zzz"]
+        with pytest.raises(KeyError, match="no array 5;"):
+            b[5]  # type: ignore[index]
+
+
 def test_a_list_can_be_pickled_and_copied(host_pool: str) -> None:
     with gpushm.create("show/a", 4, pool=host_pool):
         for found in (gpushm.ls("show/"), gpushm.pools()):

@@ -154,8 +154,9 @@ static PyObject *subscript(PyObject *o, PyObject *key)
 	struct gpushm_array *a;
 	int r = find(o, key, &a);
 
+	/* As of a dict: the package's subclass has it, and raises. */
 	if (r == -ENOENT)
-		PyErr_SetObject(PyExc_KeyError, key);
+		return PyObject_CallMethod(o, "__missing__", "(O)", key);
 	return array_new((struct buffer *)o, r, &a);
 }
 

@@ -7,6 +7,7 @@ shape and item size.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, SupportsIndex, TypeVar, cast, overload
 
@@ -231,6 +232,12 @@ class Buffer(_core.Buffer):
         """Frees the name at once, and the memory when no process has it open any more."""
         self.connection.unlink(self.name)
 
+    def __missing__(self, name: object) -> NoReturn:
+        # Of many names, a comparison with each takes long.
+        near = difflib.get_close_matches(str(name), list(self)[:1000])
+        what = f"near it are {', '.join(map(repr, near))}" if near else f"it has {len(self)}"
+        raise KeyError(f"buffer {self.name!r} has no array {name!r}; {what}")
+
     def __setitem__(self, name: str, value: object) -> None:
         """Copies a value into the array of that name, as `buffer[name][...] = value` does."""
         self[name][...] = value
@@ -272,6 +279,9 @@ class Buffer(_core.Buffer):
 
     def __deepcopy__(self, memo: object) -> NoReturn:
         raise TypeError("a deep copy of a gpushm.Buffer wants a name: create_many(name, buffer) and copies")
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
 
     def _repr_html_(self) -> str:
         return _show.buffer_html(self)

@@ -81,6 +81,26 @@ def _reader(reader: _core.StreamReader) -> str:
     return " ".join(words)
 
 
+def _value(record: Any, field: str) -> str:
+    """A field of a record as people write it. `buffers_max` has 32 bits."""
+    value = getattr(record, field)
+    if field == "mode":
+        return f"0o{value:03o}"
+    if field == "name" and not value and isinstance(record, _core.BufferInfo | _core.StreamInfo):
+        return "(unlinked)"
+    return "no limit" if field.endswith("_max") and value in (2**32 - 1, 2**64 - 1) else repr(value)
+
+
+def _record_repr(record: Any) -> str:
+    """__repr__() of the records: as the one of named tuples, which shows numbers in decimal."""
+    kind = type(record)
+    fields = ", ".join(f"{field}={_value(record, field)}" for field in kind.__match_args__)
+    return f"{kind.__module__}.{kind.__name__}({fields})"
+
+
+for _record in (_core.BufferInfo, _core.StreamInfo, _core.Usage):
+    setattr(_record, "__repr__", _record_repr)  # noqa: B010  mypy wants no assignment to a method
+
 # Each column's head, and its cell of a row.
 _COLUMNS: dict[str, dict[str, Callable[[Any], object]]] = {"buffers": _BUFFERS, "pools": _POOLS, "streams": _STREAMS}
 
