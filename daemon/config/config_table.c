@@ -82,9 +82,9 @@ const struct keyfile_section config_sections[] = {
 	[SECTION_DAEMON] = { "daemon", "[daemon]", daemon_keys, array_size(daemon_keys),
 			     .no_argument = true },
 	[SECTION_LIMITS] = { "limits", "[limits]", limits_keys, array_size(limits_keys),
-			     limits_former, array_size(limits_former), false },
-	[SECTION_POOL] = { "pool", "[pool NAME]", pool_keys, array_size(pool_keys), pool_former,
-			   array_size(pool_former), false },
+			     .former = limits_former, .n_former = array_size(limits_former) },
+	[SECTION_POOL] = { "pool", "[pool NAME]", pool_keys, array_size(pool_keys),
+			   .former = pool_former, .n_former = array_size(pool_former) },
 };
 
 const struct keyfile_section *config_section(enum section section)
