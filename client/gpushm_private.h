@@ -24,10 +24,10 @@ struct gpushm_private_error {
 void gpushm_private_keep(struct gpushm_private_error *ret);
 void gpushm_private_put_back(const struct gpushm_private_error *e);
 
-/* A connection for calls of gpushm_async.h, which connects when the first of them is processed: so
- * that does not wait for the daemon, either. While it has no buffer, a call also goes on with
- * another daemon that follows. like: another connection to this daemon, if there is one: where the
- * daemon's buffers outlive it, the first call waits for a successor. */
+/* Makes a connection for calls of gpushm_async.h. The first call connects it, so this function does
+ * not wait for the daemon. While the connection has no buffer, its calls also continue with another
+ * daemon. like: NULL, or another connection to this daemon: if that daemon's buffers outlive it,
+ * the first call waits for a successor. */
 int gpushm_private_connect_later(const char *socket_path, const struct gpushm *like,
 				 struct gpushm **ret);
 

@@ -114,8 +114,8 @@ static inline struct output_text ctl_size(const struct ctl *ctl, uint64_t bytes)
 /* Prints the table on stdout and frees it. An exit code. */
 int ctl_print(const struct ctl *ctl, struct table *t);
 
-/* Hands what was printed to the reader, who waits for it. An exit code; it says nothing about a
- * closed pipe. */
+/* Flushes standard output, so that a pipe's reader gets each line. Returns an exit code, and prints
+ * no error if the pipe is closed. */
 int ctl_flush(void);
 
 /* What is left of a timeout that began then (CLOCK_MONOTONIC); all in ms. */

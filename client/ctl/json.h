@@ -40,7 +40,7 @@ void json_value(struct json *j, const char *key, const char *format, ...)
 
 #define json_uint(j, key, value) json_value(j, key, "%" PRIu64, (uint64_t)(value))
 #define json_int(j, key, value) json_value(j, key, "%" PRId64, (int64_t)(value))
-/* A number, or null if there is none. */
+/* Writes the number, or null if has is false. */
 void json_uint_if(struct json *j, const char *key, bool has, uint64_t value);
 /* A string of digits, because many readers lose precision above 2^53 (RFC 7493). */
 #define json_id(j, key, value) json_value(j, key, "\"%" PRIu64 "\"", (uint64_t)(value))

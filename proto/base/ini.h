@@ -21,7 +21,7 @@ void diagnostics_add(struct diagnostics *d, unsigned line, const char *format, .
 
 enum ini_what { INI_END, INI_SECTION, INI_ASSIGNMENT };
 
-/* The same for what is no fault: it is not counted. */
+/* Writes a note in the same form. A note is not a fault, and is not counted. */
 void diagnostics_note(struct diagnostics *d, unsigned line, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Nothing stays open and nothing is locked: if an editor replaces a file meanwhile, the program
- * reads either the old or the new one.
+ * The reader of configuration files. It owns the text of a file only while it parses it, keeps no
+ * file open and takes no lock: if an editor replaces the file meanwhile, it reads the old or the
+ * new one.
  */
 #include "proto/base/keyfile.h"
 

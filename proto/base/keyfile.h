@@ -79,8 +79,8 @@ const struct keyfile_key *keyfile_find(const struct keyfile_section *s, const ch
 int keyfile_set(struct keyfile *f, const struct keyfile_key *key, const struct ini_item *item,
 		void *members);
 
-/* Whether both structs have the same value. Without memory it says no, so that at worst a restart
- * too many is asked for. */
+/* Whether both structs have the same value. Returns false if memory runs out: at worst the caller
+ * then asks for a restart that is not needed. */
 bool keyfile_is_same(const struct keyfile_key *key, const void *a, const void *b);
 
 /* Frees what the keys of a section own. */

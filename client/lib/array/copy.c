@@ -328,15 +328,13 @@ static int settle(uint64_t devices, void *stream, int r)
 
 static int check_copies(const struct gpushm_copy *copies, size_t n, uint32_t flags)
 {
-	const char *wrong;
 	int r = n > 0 ? error_null(copies, "list of copies") : 0;
 
 	if (r == 0)
 		r = error_flags(flags, GPUSHM_COPY_ASYNC);
-	if (r < 0)
-		return r;
-	wrong = sized_check_all(copies, n, sizeof(*copies));
-	return wrong ? error_set(EINVAL, "the copies: %s", wrong) : 0;
+	if (r == 0)
+		r = error_wrong("the copies", sized_check_all(copies, n, sizeof(*copies)));
+	return r;
 }
 
 int gpushm_copy_many(const struct gpushm_copy *copies, size_t n, uint32_t flags, void *stream)

@@ -20,6 +20,12 @@ int error_set_text(int number, const char *text);
 /* Puts `about "name": ` before the stored text; keeps its code. Returns -number. */
 int error_set_about(int number, const char *about, const char *name);
 
+/* 0 if wrong is NULL; else -EINVAL, with "what: wrong" as the text. For proto/base/sized.h. */
+static inline int error_wrong(const char *what, const char *wrong)
+{
+	return wrong ? error_set(EINVAL, "%s: %s", what, wrong) : 0;
+}
+
 /* 0, or -EINVAL with gpushm_error() set: flags that a function does not take. */
 int error_flags(uint32_t flags, uint32_t known);
 

@@ -74,7 +74,7 @@ uint64_t gpushm_dtype_bits(struct gpushm_dtype t)
 
 /* ---- arrays ---- */
 
-/* What the first version has: gpushm_layout() writes an offset into it. */
+/* The members of the first version: gpushm_layout() writes to the offset. */
 #define SPEC_MIN offsetof(struct gpushm_array_spec, strides)
 
 int specs_check(const struct gpushm_array_spec *specs, size_t n)
@@ -86,7 +86,7 @@ int specs_check(const struct gpushm_array_spec *specs, size_t n)
 		return r;
 	wrong = specs->struct_size < SPEC_MIN ? "struct_size is not set"
 					      : sized_check_all(specs, n, sizeof(*specs));
-	return wrong ? error_set(EINVAL, "the arrays' specs: %s", wrong) : 0;
+	return error_wrong("the arrays' specs", wrong);
 }
 
 struct gpushm_array_spec spec_at(const struct gpushm_array_spec *specs, size_t i)

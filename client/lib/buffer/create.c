@@ -53,14 +53,11 @@ static int convert_attr(const struct gpushm_attr *from, struct table_attr *ret)
  * last value is kept. */
 static int read_attrs(const struct gpushm_attr *attrs, size_t n, struct table_attr ret[ATTRS_MAX])
 {
-	const char *wrong;
-	int r = 0;
+	int r;
 
 	if (n > ATTRS_MAX)
 		return error_set(EDQUOT, "%zu attributes; a buffer has at most %u", n, ATTRS_MAX);
-	wrong = sized_check_all(attrs, n, sizeof(*attrs));
-	if (wrong)
-		return error_set(EINVAL, "the attributes: %s", wrong);
+	r = error_wrong("the attributes", sized_check_all(attrs, n, sizeof(*attrs)));
 	for (size_t i = 0; i < n && r == 0; i++)
 		r = convert_attr(sized_at(attrs, i), &ret[i]);
 	return r;

@@ -64,11 +64,10 @@ int gpushm_events(struct gpushm *c, const struct gpushm_events_options *options,
 	Gpushm__Proto__Events m = GPUSHM__PROTO__EVENTS__INIT;
 	struct gpushm_events_options o;
 	struct gpushm_events *before = NULL;
-	const char *wrong = sized_read(options, &o, sizeof(o));
-	int r;
+	int r = error_wrong("options", sized_read(options, &o, sizeof(o)));
 
-	if (wrong)
-		return error_set(EINVAL, "options: %s", wrong);
+	if (r < 0)
+		return r;
 	r = parse_types(o.types, &m.types);
 	m.has_types = m.types != 0;
 	m.has_after = true;

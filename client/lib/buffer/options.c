@@ -11,7 +11,8 @@
 #define CREATE_FLAGS (GPUSHM_TRANSIENT | GPUSHM_SET_GID | GPUSHM_SET_DEVICE)
 #define OPEN_FLAGS (GPUSHM_SET_DEVICE | GPUSHM_REFUSE_DIRTY | GPUSHM_COPY_ON_WRITE)
 
-/* What both have. *device becomes GPUSHM_OWN_DEVICE where none is set. */
+/* Checks the members that both structs have. Sets *device to GPUSHM_OWN_DEVICE if the flags choose
+ * none. */
 static int check_common(uint32_t flags, uint32_t known, int *device)
 {
 	int r = error_flags(flags, known);
@@ -34,12 +35,10 @@ int buffer_create_options(const struct gpushm_create_options *from,
 			  struct gpushm_create_options *ret)
 {
 	struct gpushm_create_options o;
-	const char *wrong = sized_read(from, &o, sizeof(o));
-	int r;
+	int r = error_wrong("options", sized_read(from, &o, sizeof(o)));
 
-	if (wrong)
-		return error_set(EINVAL, "options: %s", wrong);
-	r = check_common(o.flags, CREATE_FLAGS, &o.device);
+	if (r == 0)
+		r = check_common(o.flags, CREATE_FLAGS, &o.device);
 	if (r == 0 && o.n_attrs > 0 && !o.attrs)
 		r = error_set(EINVAL, "options: n_attrs is %zu, and attrs is NULL", o.n_attrs);
 	o.struct_size = sizeof(o);
@@ -51,12 +50,10 @@ int buffer_create_options(const struct gpushm_create_options *from,
 int buffer_open_options(const struct gpushm_open_options *from, struct gpushm_open_options *ret)
 {
 	struct gpushm_open_options o;
-	const char *wrong = sized_read(from, &o, sizeof(o));
-	int r;
+	int r = error_wrong("options", sized_read(from, &o, sizeof(o)));
 
-	if (wrong)
-		return error_set(EINVAL, "options: %s", wrong);
-	r = check_common(o.flags, OPEN_FLAGS, &o.device);
+	if (r == 0)
+		r = check_common(o.flags, OPEN_FLAGS, &o.device);
 	o.struct_size = sizeof(o);
 	if (r == 0)
 		*ret = o;

@@ -41,13 +41,12 @@ static int check_spec(const struct gpushm_stream_spec *spec)
 static int read_spec(const struct gpushm_stream_spec *from, struct gpushm_stream_spec *ret)
 {
 	struct gpushm_stream_spec spec;
-	const char *wrong = sized_read(from, &spec, sizeof(spec));
 	int r = error_null(from, "stream's spec");
 
+	if (r == 0)
+		r = error_wrong("the stream's spec", sized_read(from, &spec, sizeof(spec)));
 	if (r < 0)
 		return r;
-	if (wrong)
-		return error_set(EINVAL, "the stream's spec: %s", wrong);
 	spec.slots = spec.slots ? spec.slots : SLOTS_DEFAULT;
 	spec.readers = spec.readers ? spec.readers : READERS_DEFAULT;
 	spec.delivery = spec.delivery ? spec.delivery : GPUSHM_AT_LEAST_ONCE;

@@ -43,9 +43,10 @@ static int read_options(const struct gpushm_follow_options *from, struct gpushm_
 			uint64_t *ret_spin_us)
 {
 	struct gpushm_follow_options o;
-	const char *wrong = sized_read(from, &o, sizeof(o));
-	int r = wrong ? error_set(EINVAL, "options: %s", wrong) : stream_check_spin(o.spin_us);
+	int r = error_wrong("options", sized_read(from, &o, sizeof(o)));
 
+	if (r == 0)
+		r = stream_check_spin(o.spin_us);
 	if (r == 0)
 		r = error_flags(o.flags, FOLLOW_FLAGS);
 	*ret = (struct gpushm_open_options){ sizeof(*ret), o.flags, o.device };

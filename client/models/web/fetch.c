@@ -573,7 +573,8 @@ static int find_target(struct fetch *f, struct url *ret)
 				 f->at.name, f->head.status);
 	r = url_parse(text, ret);
 	if (r == -EINVAL)
-		return load_fail(EREMOTEIO, "%s leads to what is no URL of http:// or https://",
+		return load_fail(EREMOTEIO,
+				 "%s redirects to something that is not an http:// or https:// URL",
 				 f->at.name);
 	if (r == 0 && f->at.tls && !ret->tls)
 		return load_fail(EACCES,
