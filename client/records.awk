@@ -92,7 +92,7 @@ function end() {
 		print "};"
 	if (out == "table")
 		printf "};\nstatic const struct record %s_record RECORD_MAY_BE_UNUSED = {\n\t\"%s\", %s, %s, %s_fields, %d, " \
-		       "sizeof(struct gpushm_%s)\n};\n", record, record, quoted(class[record] == "-" ? "-" : "gpushm." class[record]),
+		       "sizeof(struct gpushm_%s)\n};\n", record, record, quoted(class[record] == "-" ? "-" : "gpushm.info." class[record]),
 		       quoted(about), record, rows, record
 	record = ""
 }

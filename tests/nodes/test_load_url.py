@@ -742,7 +742,8 @@ def test_python_loads_urls(here: Machine, web: Any, data: bytes, digest: str, tm
     w = web(files={NAME: File(data)})
     code = f"""
 import gpushm
-with gpushm.load({w.url + NAME!r}, "m", token_file={str(tmp_path / "token")!r}, patience=5) as b:
+how = gpushm.Transport(token_file={str(tmp_path / "token")!r}, patience=5)
+with gpushm.load({w.url + NAME!r}, "m", transport=how) as b:
     print(b.attr("gpushm.content").decode())
 try:
     gpushm.load({w.url + "/none"!r}, "n")
@@ -785,7 +786,7 @@ def stop(done, total):
         raise KeyError
     before = done
 try:
-    gpushm.load({w.url + NAME!r}, "m", pool="gpu0", threads=1, progress=stop)
+    gpushm.load({w.url + NAME!r}, "m", pool="gpu0", transport=gpushm.Transport(threads=1), progress=stop)
 except KeyError:
     print([b.name for b in gpushm.ls()])
 """

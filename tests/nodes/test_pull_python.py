@@ -47,9 +47,9 @@ def test_a_buffer_is_pulled_once_and_waited_for(here: Here, relay: FakeRelay) ->
         content = b.attr("gpushm.etag")
         with connection.pull(relay.url, if_missing=True) as again:
             assert again.id == b.id
-    with pytest.raises(gpushm.Exists):
+    with pytest.raises(gpushm.errors.Exists):
         connection.pull(relay.url)
-    with pytest.raises(gpushm.Timeout):
+    with pytest.raises(gpushm.errors.Timeout):
         gpushm.pull_wait(relay.url, content, timeout=0.1)
     waiter = threading.Timer(0.1, relay.publish, [Generation(1000, seed=4)])
     waiter.start()
@@ -63,29 +63,29 @@ def test_a_buffer_is_pulled_once_and_waited_for(here: Here, relay: FakeRelay) ->
 
 def test_what_is_wrong_is_an_exception_of_its_own(here: Here, relay: FakeRelay) -> None:
     connection = gpushm.connect(here.daemon.socket)
-    with pytest.raises(gpushm.NotFound):
+    with pytest.raises(gpushm.errors.NotFound):
         connection.pull(relay.url + "x")
-    with pytest.raises(gpushm.BadArgument, match="no host's name"):
+    with pytest.raises(gpushm.errors.BadArgument, match="no host's name"):
         connection.pull("user@host/m")
     # Neither is a daemon that has gone.
     with pytest.raises(gpushm.Error, match="it speaks no TLS: use a URL of http://") as plain:
         connection.pull(relay.url.removeprefix("http://").replace("/v1/buffers", ""))
     with pytest.raises(gpushm.Error, match="refused") as nobody:
         connection.pull("http://127.0.0.1:1/v1/buffers/m")
-    assert not isinstance(plain.value, gpushm.DaemonGone) and plain.value.errno == errno.EREMOTEIO
-    assert not isinstance(nobody.value, gpushm.DaemonGone) and nobody.value.errno == errno.EHOSTUNREACH
+    assert not isinstance(plain.value, gpushm.errors.DaemonGone) and plain.value.errno == errno.EREMOTEIO
+    assert not isinstance(nobody.value, gpushm.errors.DaemonGone) and nobody.value.errno == errno.EHOSTUNREACH
     with pytest.raises(ValueError, match="via"):
-        connection.pull(relay.url, via="mail")
+        connection.pull(relay.url, transport=gpushm.Transport(via="mail"))
     with pytest.raises(TypeError):
         connection.pull(relay.url, 5)
     with pytest.raises(TypeError):
         gpushm.pull_wait(relay.url, 5)
     # An attribute of somebody's buffer is no header line.
-    with pytest.raises(gpushm.BadArgument, match="ETag"):
+    with pytest.raises(gpushm.errors.BadArgument, match="ETag"):
         gpushm.pull_wait(relay.url, '"a"\r\nX-Evil: "b"', timeout=1)
     assert not any("x-evil" in key.lower() for _, headers in relay.requests for key in headers)
     relay.edit_range = lambda begin, data: bytes(len(data)) if begin else data
-    with pytest.raises(gpushm.BadContents, match=r"block 0 .* bytes \d+ to \d+"):
+    with pytest.raises(gpushm.errors.BadContents, match=r"block 0 .* bytes \d+ to \d+"):
         connection.pull(relay.url)
     assert connection.ls() == []
 
@@ -122,8 +122,8 @@ def test_an_interrupt_ends_a_wait(relay: FakeRelay) -> None:
 def test_a_wait_names_the_file_that_is_missing(relay: FakeRelay, tmp_path: Path) -> None:
     assert relay.generation
     ca, begin = tmp_path / "ca.pem", time.monotonic()
-    with pytest.raises(gpushm.NotFound, match=r"ca\.pem"):
-        gpushm.pull_wait(relay.url, relay.generation.etag, ca=str(ca), timeout=TIMEOUT)
+    with pytest.raises(gpushm.errors.NotFound, match=r"ca\.pem"):
+        gpushm.pull_wait(relay.url, relay.generation.etag, transport=gpushm.Transport(ca=str(ca)), timeout=TIMEOUT)
     assert time.monotonic() - begin < TIMEOUT / 2
 
 
@@ -139,8 +139,8 @@ def test_a_wait_outlives_a_file_that_vanishes_and_names_it(relay: FakeRelay, tmp
 
     relay.before = unchanged
     threading.Thread(target=lambda: (asked.wait(TIMEOUT), token.unlink())).start()
-    with pytest.raises(gpushm.Timeout, match="token"):
-        gpushm.pull_wait(relay.url, relay.generation.etag, token_file=str(token), timeout=3)
+    with pytest.raises(gpushm.errors.Timeout, match="token"):
+        gpushm.pull_wait(relay.url, relay.generation.etag, transport=gpushm.Transport(str(token)), timeout=3)
 
 
 def test_a_relay_that_always_says_not_modified_is_asked_with_pauses(relay: FakeRelay) -> None:
@@ -149,7 +149,7 @@ def test_a_relay_that_always_says_not_modified_is_asked_with_pauses(relay: FakeR
         return True
 
     relay.before = unchanged
-    with pytest.raises(gpushm.Timeout):
+    with pytest.raises(gpushm.errors.Timeout):
         gpushm.pull_wait(relay.url, timeout=1.5)
     assert relay.count("/v1/manifests/") <= 3
 

@@ -265,7 +265,7 @@ def test_arrays_with_strides_are_served_in_c_order(here: Here, pool: str) -> Non
 
 def strided(here: Here, pool: str) -> None:
     """Arrays in Fortran order, with gaps, and with long rows, in ranges of all kinds."""
-    client = gpushm.Connection(here.daemon.socket)
+    client = gpushm.types.Connection(here.daemon.socket)
     shapes = {"f": ((300, 7, 50), "F", None), "g": ((1000, 3), "C", (32, 8)), "long": ((2, 1500000), "F", None)}
     for name, (shape, order, strides) in shapes.items():
         expected = np.arange(np.prod(shape), dtype=np.int64).reshape(shape)
@@ -304,7 +304,7 @@ def test_tied_and_empty_arrays_are_as_save_has_them(here: Here, tmp_path: Path) 
 
 
 def test_a_file_without_data_is_served(here: Here) -> None:
-    client = gpushm.Connection(here.daemon.socket)
+    client = gpushm.types.Connection(here.daemon.socket)
     a = client.create("empty", (0,), "float32")
     a.publish("sealed")
     a.close()
@@ -316,7 +316,7 @@ def test_a_file_without_data_is_served(here: Here) -> None:
 
 
 def test_a_type_that_the_format_lacks_is_told(here: Here) -> None:
-    client = gpushm.Connection(here.daemon.socket)
+    client = gpushm.types.Connection(here.daemon.socket)
     a = client.create("complex", (4,), "complex128")
     a.publish("sealed")
     a.close()
@@ -331,7 +331,7 @@ def test_a_type_that_the_format_lacks_is_told(here: Here) -> None:
 
 
 def test_a_shared_buffer_is_not_offered(here: Here) -> None:
-    client = gpushm.Connection(here.daemon.socket)
+    client = gpushm.types.Connection(here.daemon.socket)
     a = client.create("shared", (4,), "float32")
     a.publish("shared")
     b = client.create("sealed", (4,), "float32")
@@ -456,7 +456,7 @@ def test_the_daemon_may_die_and_come_back(tmp_path: Path) -> None:
 
 def test_a_buffer_that_is_known_to_be_damaged_is_not_served() -> None:
     with Here() as h:
-        client = gpushm.Connection(h.daemon.socket)
+        client = gpushm.types.Connection(h.daemon.socket)
         a = client.create("m", (MIB,), "uint8", pool="host", attrs={"gpushm.content": "xxh3:0123456789abcdef"})
         a.publish("sealed")
         # Its digests are computed for the manifest.
@@ -479,7 +479,7 @@ def test_a_relay_may_start_before_its_daemon(tmp_path: Path) -> None:
 
 def test_a_transient_buffer_ends_although_it_was_served() -> None:
     with Here() as h:
-        client = gpushm.Connection(h.daemon.socket)
+        client = gpushm.types.Connection(h.daemon.socket)
         a = client.create("t", (1000,), "uint8", transient=True)
         a.publish("sealed")
         assert h.await_name("t").status == 200
@@ -502,7 +502,7 @@ def test_a_transient_buffer_ends_although_it_was_served() -> None:
 def hung() -> Iterator[Here]:
     """A relay that knows "u", which it has not opened, and reads "t", which it has; its daemon hangs, asked for "u"."""
     with Here() as h, h.raw() as reads, h.raw() as asks:
-        client = gpushm.Connection(h.daemon.socket)
+        client = gpushm.types.Connection(h.daemon.socket)
         arrays = [client.create(n, (64 * MIB,), "uint8", pool="host", transient=n == "t") for n in "tu"]
         for a in arrays:
             a.publish("sealed")

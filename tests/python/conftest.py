@@ -107,11 +107,11 @@ def warmed_up() -> None:
                 pass
         gpushm.unlink("warm")
     # On a busy machine the time is over before the wait begins, which is NotFound and makes no link.
-    with suppress(gpushm.Timeout):
+    with suppress(gpushm.errors.Timeout):
         for seconds in (0.001, 0.1, 1, 10):
-            with suppress(gpushm.NotFound):
+            with suppress(gpushm.errors.NotFound):
                 gpushm.wait("nothing", seconds)
-    with suppress(gpushm.Timeout):
+    with suppress(gpushm.errors.Timeout):
         asyncio.run(gpushm.wait_async("nothing", 0))
 
 
@@ -130,7 +130,7 @@ def leases_left() -> int:
     return int(left)
 
 
-def buffers_left() -> list[gpushm.BufferInfo]:
+def buffers_left() -> list[gpushm.info.BufferInfo]:
     """The buffers that are still there; waits for those that end with a lease: of a child, or closed a moment ago."""
     end = time.monotonic() + 10
     while (left := gpushm.ls()) and time.monotonic() < end:
@@ -148,7 +148,7 @@ def nothing_is_left(frozen: None) -> Iterator[None]:
     left = buffers_left()
     for buffer in left:
         if buffer.name:
-            with suppress(gpushm.NotFound):
+            with suppress(gpushm.errors.NotFound):
                 gpushm.unlink(buffer.name)
     assert left == []
     assert leases_left() == 0

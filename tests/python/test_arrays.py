@@ -272,9 +272,9 @@ def test_an_array_like_another_has_its_shape_dtype_and_strides(host_pool: str) -
     model = np.zeros((3, 4), "float32", order="F")
     with gpushm.create_like("a", model, pool=host_pool) as a, gpushm.create_like("b", a, pool=host_pool) as b:
         assert (a.shape, a.dtype, a.strides) == (b.shape, b.dtype, b.strides) == ((3, 4), np.float32, (4, 12))
-    with gpushm.to_device(model + 2, "a", pool=host_pool) as a:
+    with gpushm.numba.to_device(model + 2, "a", pool=host_pool) as a:
         assert (a.copy_to_host() == 2).all()
-        assert gpushm.to_device(model, to=a) is a
+        assert gpushm.numba.to_device(model, to=a) is a
         assert (a.copy_to_host() == 0).all()
     with gpushm.create("a", 3, "int8", pool=host_pool) as a:
         with pytest.raises(ValueError):

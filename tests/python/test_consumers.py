@@ -51,7 +51,7 @@ def warned() -> Iterator[list[str]]:
         warnings.simplefilter("always")
         yield texts
     for w in found:
-        if issubclass(w.category, gpushm.ReadOnlyWarning | gpushm.DeviceWarning):
+        if issubclass(w.category, gpushm.errors.ReadOnlyWarning | gpushm.errors.DeviceWarning):
             assert w.filename == __file__
             texts.append(str(w.message))
 
@@ -73,9 +73,9 @@ def test_torch_is_warned_of_read_only_memory_once(sealed: gpushm.Array) -> None:
 
 def test_a_warning_about_read_only_memory_can_be_an_error(sealed: gpushm.Array) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error", gpushm.ReadOnlyWarning)
+        warnings.simplefilter("error", gpushm.errors.ReadOnlyWarning)
         for _ in range(2):
-            with pytest.raises(gpushm.ReadOnlyWarning):
+            with pytest.raises(gpushm.errors.ReadOnlyWarning):
                 torch_from_dlpack(sealed, max_version=(1, 0))
     sealed.close()  # No tensor was made.
 
@@ -132,7 +132,7 @@ with warnings.catch_warnings(record=True) as found:
     warnings.simplefilter("always")
     t = torch.from_dlpack(a)
     torch.from_dlpack(a)
-print(sum(w.category is gpushm.ReadOnlyWarning for w in found), t.sum().item(), flush=True)
+print(sum(w.category is gpushm.errors.ReadOnlyWarning for w in found), t.sum().item(), flush=True)
 t += 1
 print(t.sum().item())
 """
@@ -189,7 +189,7 @@ def on_gpu_1() -> Iterator[Callable[[str], tuple[str, str]]]:
         assert done.returncode == 0, done.stderr
         return done.stdout, done.stderr
 
-    with gpushm.Connection(daemon.socket) as c:
+    with gpushm.types.Connection(daemon.socket) as c:
         for name, pool in (("a", "gpu0"), ("host", "host")):
             c.create(name, 4, pool=pool).publish("shared")
         # A buffer ends with its creator unless it has a name: both have.
@@ -248,11 +248,11 @@ def test_a_new_buffer_on_another_gpu_gives_one_warning(on_gpu_1: Callable[[str],
     out, err = on_gpu_1("""
 with gpushm.create("b", 4) as b:
     print(b.device)
-warnings.simplefilter("error", gpushm.DeviceWarning)
+warnings.simplefilter("error", gpushm.errors.DeviceWarning)
 gpushm._libraries._said.clear()
 try:
     gpushm.create("c", 4)
-except gpushm.DeviceWarning:
+except gpushm.errors.DeviceWarning:
     print(len(gpushm.ls("c")))
 """)
     assert out.split() == ["0", "0"]

@@ -53,7 +53,7 @@ def test_copy_on_write_is_refused_for_memory_of_a_driver(pool: str) -> None:
     if pool == "host":
         gpushm.open("a", "c").close()
     else:
-        with pytest.raises(gpushm.NotSupported, match="host memory"):
+        with pytest.raises(gpushm.errors.NotSupported, match="host memory"):
             gpushm.open("a", "c")
     gpushm.unlink("a")
 

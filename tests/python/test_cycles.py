@@ -38,7 +38,7 @@ class Theirs:
 def unlinked() -> Iterator[None]:
     yield
     for name in "ab":
-        with suppress(gpushm.NotFound):
+        with suppress(gpushm.errors.NotFound):
             gpushm.unlink(name)
 
 
@@ -93,7 +93,7 @@ def reader_with_a_timeout() -> Any:
     return seconds.refers_to  # type: ignore[attr-defined]
 
 
-def frame_with_a_meta(s: gpushm.Stream) -> Any:
+def frame_with_a_meta(s: gpushm.types.Stream) -> Any:
     f = s.frame()
     f.meta = meta = {"a": 1}
     meta["f"] = f
@@ -114,7 +114,7 @@ def test_a_frame_that_its_meta_has_is_collected() -> None:
 
 
 def test_a_connection_of_a_subclass_is_collected() -> None:
-    class Mine(gpushm.Connection):
+    class Mine(gpushm.types.Connection):
         pass
 
     def make() -> Mine:

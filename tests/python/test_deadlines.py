@@ -43,7 +43,7 @@ def stopped(d: Daemon) -> Iterator[int]:
         d.signal(signal.SIGCONT)
 
 
-CALLS: dict[str, Callable[[gpushm.Connection], object]] = {
+CALLS: dict[str, Callable[[gpushm.types.Connection], object]] = {
     "stat": lambda c: c.stat("a"),
     "ls": lambda c: c.ls(),
     "open": lambda c: c.open("a"),
@@ -60,18 +60,18 @@ CALLS: dict[str, Callable[[gpushm.Connection], object]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_to_a_stopped_daemon_times_out(daemon: Daemon, name: str) -> None:
-    with gpushm.Connection(daemon.socket) as c:
+    with gpushm.types.Connection(daemon.socket) as c:
         c.create("a", (2,)).publish()
         leases = c.status().leases
         c.set_timeout(0.1)
         # Made before: connecting has a limit of its own.
-        with pytest.raises(gpushm.Timeout):
+        with pytest.raises(gpushm.errors.Timeout):
             c.wait("none", 0.01)
         with stopped(daemon) as pid, pytest.raises(TimeoutError, match=rf"process {pid} is stopped") as caught:
             CALLS[name](c)
-        assert isinstance(caught.value, gpushm.Timeout) and caught.value.code == "NO_REPLY"
+        assert isinstance(caught.value, gpushm.errors.Timeout) and caught.value.code == "NO_REPLY"
         c.set_timeout(60)
-        with pytest.raises(gpushm.NotFound):
+        with pytest.raises(gpushm.errors.NotFound):
             c.stat("none")
         assert c.status().leases == leases
         c.unlink("a")
@@ -79,7 +79,7 @@ def test_a_call_to_a_stopped_daemon_times_out(daemon: Daemon, name: str) -> None
 
 # ---- asyncio ----
 
-ASYNC_CALLS: dict[str, Callable[[gpushm.Connection], Coroutine[Any, Any, object]]] = {
+ASYNC_CALLS: dict[str, Callable[[gpushm.types.Connection], Coroutine[Any, Any, object]]] = {
     "open": lambda c: gpushm.open_async("a", connection=c),
     "open, of what is clean": lambda c: gpushm.open_async("a", refuse_dirty=True, connection=c),
     "wait": lambda c: gpushm.wait_async("none", connection=c),
@@ -88,18 +88,18 @@ ASYNC_CALLS: dict[str, Callable[[gpushm.Connection], Coroutine[Any, Any, object]
 
 @pytest.mark.parametrize("name", ASYNC_CALLS)
 def test_a_loop_goes_on_while_the_daemon_is_stopped(daemon: Daemon, name: str) -> None:
-    async def main(c: gpushm.Connection) -> None:
+    async def main(c: gpushm.types.Connection) -> None:
         turns = 0
         with stopped(daemon) as pid:
             task = asyncio.create_task(ASYNC_CALLS[name](c))  # type: ignore[var-annotated]
             while not task.done():
                 await asyncio.sleep(0.001)
                 turns += 1
-            with pytest.raises(gpushm.Timeout, match=rf"process {pid} is stopped") as caught:
+            with pytest.raises(gpushm.errors.Timeout, match=rf"process {pid} is stopped") as caught:
                 await task
         assert caught.value.code == "NO_REPLY" and turns > 20
 
-    with gpushm.Connection(daemon.socket) as c:
+    with gpushm.types.Connection(daemon.socket) as c:
         c.create("a", (2,)).publish()
         leases = c.status().leases
         c.set_timeout(0.5)
@@ -110,7 +110,7 @@ def test_a_loop_goes_on_while_the_daemon_is_stopped(daemon: Daemon, name: str) -
 
 
 def test_a_call_to_a_stopped_daemon_can_be_cancelled(daemon: Daemon) -> None:
-    async def main(c: gpushm.Connection) -> None:
+    async def main(c: gpushm.types.Connection) -> None:
         with stopped(daemon):
             tasks = [asyncio.create_task(call(c)) for call in ASYNC_CALLS.values()]  # type: ignore[var-annotated]
             await asyncio.sleep(0.1)
@@ -119,7 +119,7 @@ def test_a_call_to_a_stopped_daemon_can_be_cancelled(daemon: Daemon) -> None:
             done = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(e, asyncio.CancelledError) for e in done)
 
-    with gpushm.Connection(daemon.socket) as c:
+    with gpushm.types.Connection(daemon.socket) as c:
         c.create("a", (2,)).publish()
         c.set_timeout(None)
         asyncio.run(main(c))
@@ -129,7 +129,7 @@ def test_a_call_to_a_stopped_daemon_can_be_cancelled(daemon: Daemon) -> None:
 
 
 def test_many_opens_wait_for_a_stopped_daemon_at_a_time(daemon: Daemon) -> None:
-    async def main(c: gpushm.Connection) -> None:
+    async def main(c: gpushm.types.Connection) -> None:
         with stopped(daemon):
             tasks = [asyncio.create_task(gpushm.open_async("a", connection=c)) for _ in range(50)]
             await asyncio.sleep(0.1)
@@ -137,7 +137,7 @@ def test_many_opens_wait_for_a_stopped_daemon_at_a_time(daemon: Daemon) -> None:
         for a in await asyncio.gather(*tasks):
             a.close()
 
-    with gpushm.Connection(daemon.socket) as c:
+    with gpushm.types.Connection(daemon.socket) as c:
         c.create("a", (2,)).publish()
         asyncio.run(main(c))
         c.unlink("a")
@@ -147,7 +147,7 @@ def test_many_opens_wait_for_a_stopped_daemon_at_a_time(daemon: Daemon) -> None:
 
 
 def test_ctrl_c_ends_a_call_to_a_stopped_daemon(daemon: Daemon) -> None:
-    with gpushm.Connection(daemon.socket) as c:
+    with gpushm.types.Connection(daemon.socket) as c:
         c.set_timeout(None)
         assert c.ls() == []
         with stopped(daemon):
@@ -161,12 +161,12 @@ def test_ctrl_c_ends_a_call_to_a_stopped_daemon(daemon: Daemon) -> None:
 
 def test_a_handler_of_ctrl_c_may_use_the_connection(daemon: Daemon) -> None:
     seen: list[object] = []
-    with gpushm.Connection(daemon.socket) as c:
+    with gpushm.types.Connection(daemon.socket) as c:
         c.set_timeout(0.4)
         assert c.ls() == []
 
         def on_signal(number: int, frame: object) -> None:
-            with pytest.raises(gpushm.Timeout):
+            with pytest.raises(gpushm.errors.Timeout):
                 c.ls()
             seen.append(number)
 
@@ -187,8 +187,8 @@ def test_a_handler_of_ctrl_c_may_use_the_connection(daemon: Daemon) -> None:
 
 def test_the_environment_sets_the_time(daemon: Daemon) -> None:
     program = (
-        "import gpushm, sys\nc = gpushm.Connection(sys.argv[1])\nprint(len(c.ls()), flush=True)\nsys.stdin.readline()\n"
-        "try:\n    c.ls()\nexcept gpushm.Timeout as e:\n    print(e)\n"
+        "import gpushm, sys\nc = gpushm.connect(sys.argv[1])\nprint(len(c.ls()), flush=True)\nsys.stdin.readline()\n"
+        "try:\n    c.ls()\nexcept gpushm.errors.Timeout as e:\n    print(e)\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program, daemon.socket],
@@ -213,7 +213,7 @@ def test_a_timeout_is_a_positive_number(wrong: float) -> None:
 def test_the_common_connection_has_a_time() -> None:
     gpushm.set_timeout(30)
     begun = time.monotonic()
-    with pytest.raises(gpushm.NotFound):
+    with pytest.raises(gpushm.errors.NotFound):
         gpushm.stat("none")
     assert time.monotonic() - begun < 30
     gpushm.set_timeout(60)

@@ -48,7 +48,7 @@ def test_a_refusal_has_a_reason() -> None:
     events = gpushm.events("refused")
     with gpushm.create("a", 4, pool="host") as a:
         a.publish()
-        with pytest.raises(gpushm.ReadOnly):
+        with pytest.raises(gpushm.errors.ReadOnly):
             gpushm.open("a", "r+")
     gpushm.unlink("a")
     e = events.next(60)
@@ -73,6 +73,6 @@ def test_events_go_on_after_a_restart(other_daemon: Any) -> None:
         while e is None:
             try:
                 e = events.next(1)
-            except gpushm.DaemonGone:
+            except gpushm.errors.DaemonGone:
                 continue
         assert e.type == "started"

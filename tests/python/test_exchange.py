@@ -384,8 +384,8 @@ def test_closing_the_base_of_a_numpy_array_is_refused(a: gpushm.Array) -> None:
     if a.host_ptr is None:
         return
     n = a.numpy()
-    with pytest.raises(gpushm.InUse, match="NumPy"):
+    with pytest.raises(gpushm.errors.InUse, match="NumPy"):
         n.base.close()
-    with pytest.raises(gpushm.InUse), n.base:
+    with pytest.raises(gpushm.errors.InUse), n.base:
         pass
     assert n[1, 1] == 7

@@ -187,7 +187,7 @@ def test_a_copy_into_a_closed_or_read_only_array_is_refused(pool: str) -> None:
     with pytest.raises(ValueError, match="closed"):
         gpushm._core._copy_of(a, values["layer.0"], FastTensor.__dlpack_c_exchange_api__)  # type: ignore[attr-defined]
     b.publish()
-    with pytest.raises(gpushm.ReadOnly):
+    with pytest.raises(gpushm.errors.ReadOnly):
         b.update(values)
     b.unlink()
     b.close()
@@ -206,7 +206,7 @@ def test_tensors_are_the_arrays_of_the_buffer(pool: str, torch: Any) -> None:
             assert t.device == (b[name].__dlpack_device__() if b.device is not None else (1, 0))
         if pool == "host":
             assert b"".join(t.bytes() for t in found.values()) == raw.tobytes()
-        with pytest.raises(gpushm.InUse, match="100"):
+        with pytest.raises(gpushm.errors.InUse, match="100"):
             b.close()
         del found, t
         few = b.tensors(torch.from_dlpack, (n for n in ("layer.7", "layer.3", "layer.7")))
@@ -250,7 +250,7 @@ def test_a_refused_tensor_lets_its_buffer_go(pool: str, torch: Any, type: str) -
 def test_read_only_tensors_are_warned_of_once(pool: str, torch: Any) -> None:
     with gpushm.create_many("m", {n: ((4, 6), "bfloat16") for n in NAMES}, pool=pool) as b:
         b.publish()
-        with pytest.warns(gpushm.ReadOnlyWarning, match="PyTorch") as told:
+        with pytest.warns(gpushm.errors.ReadOnlyWarning, match="PyTorch") as told:
             found = b.tensors(torch.from_dlpack)
         assert len(told) == 1 and told[0].filename == __file__
         assert all(t.read_only for t in found.values())

@@ -22,7 +22,7 @@ METHODS = ["spawn", "forkserver"]
 # ---- functions that run in other processes ----
 
 
-def fetch(handle: gpushm.Handle) -> Any:
+def fetch(handle: gpushm.types.Handle) -> Any:
     with handle as a:
         return a.copy_to_host()
 
@@ -32,7 +32,7 @@ def fetch_array(a: gpushm.Array) -> Any:
         return a.copy_to_host()
 
 
-def fetch_twice(handle: gpushm.Handle) -> Any:
+def fetch_twice(handle: gpushm.types.Handle) -> Any:
     with handle as a, handle as again:
         assert a is not again and a.buffer.id == again.buffer.id
         return a.copy_to_host(), again.copy_to_host()
@@ -69,7 +69,7 @@ def names_and_sums(b: gpushm.Buffer) -> dict[str, float]:
         return {name: float(a.copy_to_host().sum()) for name, a in b.items()}
 
 
-def error_of(handle: gpushm.Handle) -> tuple[str, str]:
+def error_of(handle: gpushm.types.Handle) -> tuple[str, str]:
     try:
         handle.open()
     except Exception as e:
@@ -170,7 +170,7 @@ def test_the_process_that_made_a_handle_opens_it(pool: str, named: Any) -> None:
             assert a[1] == 9 and here.buffer.id == a.buffer.id
         assert here.closed
         again = handle.open()
-        with pytest.raises(gpushm.InUse):
+        with pytest.raises(gpushm.errors.InUse):
             view = again[1:]
             handle.close()
         del view
@@ -206,9 +206,9 @@ def test_a_dropped_array_of_a_handle_ends_its_lease(pool: str, named: Any) -> No
 def test_a_handle_waits_for_publication_up_to_its_timeout(host_pool: str, named: Any) -> None:
     with gpushm.create(named(), 4, pool=host_pool) as a:
         handle = a.handle()
-        with pytest.raises(gpushm.NotPublished):
+        with pytest.raises(gpushm.errors.NotPublished):
             handle.open()
-        with pytest.raises(gpushm.Timeout):
+        with pytest.raises(gpushm.errors.Timeout):
             handle.open(timeout=0.01)
         a.publish()
         with handle.open(timeout=60) as again:
@@ -219,9 +219,10 @@ def test_a_handle_refuses_another_buffer_of_its_name(host_pool: str, named: Any)
     with filled("a", np.arange(4), host_pool) as a:
         handle = a.handle()
         gpushm.unlink("a")
-        with pytest.raises(gpushm.NotFound):
+        with pytest.raises(gpushm.errors.NotFound):
             handle.open()
-        with filled(named(), np.arange(4), host_pool), pytest.raises(gpushm.NotFound, match="another one by now"):
+        another = pytest.raises(gpushm.errors.NotFound, match="another one by now")
+        with filled(named(), np.arange(4), host_pool), another:
             handle.open()
 
 
@@ -324,9 +325,9 @@ def test_a_buffer_of_many_arrays_pickles(pool: str, workers: Any, named: Any) ->
 
 def test_an_unpublished_array_refuses_to_pickle(host_pool: str, named: Any) -> None:
     with gpushm.create(named(), 4, pool=host_pool) as a:
-        with pytest.raises(gpushm.StateError, match="before it is published"):
+        with pytest.raises(gpushm.errors.StateError, match="before it is published"):
             pickle.dumps(a)
-        with pytest.raises(gpushm.StateError, match="before it is published"):
+        with pytest.raises(gpushm.errors.StateError, match="before it is published"):
             pickle.dumps(a.buffer)
         a.publish()
     with pytest.raises(ValueError, match="closed"):
@@ -342,10 +343,10 @@ def test_an_error_of_a_worker_has_its_type_and_text(host_pool: str, workers: Any
 
 
 def test_an_exception_pickles_with_its_text_and_code(host_pool: str) -> None:
-    with pytest.raises(gpushm.NotFound) as caught:
+    with pytest.raises(gpushm.errors.NotFound) as caught:
         gpushm.open("not/there")
     again = pickle.loads(pickle.dumps(caught.value))
-    assert type(again) is gpushm.NotFound and str(again) == str(caught.value) and again.code == caught.value.code
+    assert type(again) is gpushm.errors.NotFound and str(again) == str(caught.value) and again.code == caught.value.code
 
 
 def test_copy_shares_memory_and_deepcopy_is_refused(host_pool: str) -> None:
@@ -368,7 +369,7 @@ def test_a_forked_child_is_refused_its_parents_array(pool: str, named: Any) -> N
             try:
                 try:
                     a.copy_to_host()
-                except gpushm.ForkError as e:
+                except gpushm.errors.ForkError as e:
                     status = 2 if "fork" in str(e) else 1
                 try:
                     with a.handle() as again:

@@ -51,11 +51,11 @@ def elsewhere(maker: int) -> None:
 
 def read_bytes(handle: bytes | tuple[int, ...], size: int, maker: int) -> Any:
     elsewhere(maker)
-    with gpushm.open_ipc_array(handle, shape=size // 8, dtype=np.dtype(np.intp)) as a:
+    with gpushm.numba.open_ipc_array(handle, shape=size // 8, dtype=np.dtype(np.intp)) as a:
         return a.copy_to_host()
 
 
-def read_raw(handle: gpushm.IpcHandle, maker: int) -> Any:
+def read_raw(handle: gpushm.numba.IpcHandle, maker: int) -> Any:
     elsewhere(maker)
     assert handle.base is None
     a = handle.open_array(None, shape=handle.size // 8, dtype=np.dtype(np.intp))
@@ -65,7 +65,7 @@ def read_raw(handle: gpushm.IpcHandle, maker: int) -> Any:
     return found
 
 
-def read_array(handle: gpushm.IpcArrayHandle, maker: int) -> Any:
+def read_array(handle: gpushm.numba.IpcArrayHandle, maker: int) -> Any:
     elsewhere(maker)
     with handle as a:
         found = a.copy_to_host()
@@ -78,7 +78,7 @@ def read_array(handle: gpushm.IpcArrayHandle, maker: int) -> Any:
     return found
 
 
-def write_array(handle: gpushm.IpcArrayHandle) -> None:
+def write_array(handle: gpushm.numba.IpcArrayHandle) -> None:
     with handle as a:
         a[...] = 7
 
@@ -103,7 +103,7 @@ def workers() -> Iterator[ProcessPoolExecutor]:
 
 
 def test_an_anonymous_array_ends_with_its_last_view(pool: str) -> None:
-    a = gpushm.to_device(np.arange(4), pool=pool)
+    a = gpushm.numba.to_device(np.arange(4), pool=pool)
     assert a.anonymous and a.buffer.anonymous and a.state == "filling" and list(a.copy_to_host()) == [0, 1, 2, 3]
     view = a[1:]
     del a
@@ -134,13 +134,13 @@ def test_every_way_to_create_works_without_a_name(host_pool: str, make: Any) -> 
 
 
 def test_sending_an_anonymous_array_publishes_it(pool: str, workers: Any) -> None:
-    with gpushm.to_device(np.arange(4), pool=pool) as a:
+    with gpushm.numba.to_device(np.arange(4), pool=pool) as a:
         assert a.state == "filling"
         workers.submit(write_array, a.get_ipc_handle()).result(60)
         assert a.state == "shared" and list(a.copy_to_host()) == [7] * 4
-    with gpushm.to_device(np.arange(4), pool=pool) as a:
+    with gpushm.numba.to_device(np.arange(4), pool=pool) as a:
         assert np.array_equal(workers.submit(np.asarray, a).result(60), np.arange(4))
-    with gpushm.to_device(np.arange(4), pool=pool) as a:
+    with gpushm.numba.to_device(np.arange(4), pool=pool) as a:
         a.publish()
         with a.handle() as again:
             assert again.readonly
@@ -154,7 +154,7 @@ def test_an_anonymous_array_is_sent_also_while_another_thread_publishes_it(
         with ThreadPoolExecutor(1) as other:
             other.submit(buffer.publish, "shared").result(60)
 
-    with gpushm.to_device(np.arange(4), pool=pool) as a:
+    with gpushm.numba.to_device(np.arange(4), pool=pool) as a:
         monkeypatch.setattr(gpushm._libraries, "before_publish", published_meanwhile)
         handle = a.handle()
         assert handle.access == "r+" and a.state == "shared"
@@ -171,7 +171,7 @@ def test_an_anonymous_array_is_sent_by_many_threads_at_once(host_pool: str) -> N
 
 
 def test_an_anonymous_array_ends_with_its_last_user(pool: str) -> None:
-    a = gpushm.to_device(np.arange(4), pool=pool)
+    a = gpushm.numba.to_device(np.arange(4), pool=pool)
     handle = pickle.loads(pickle.dumps(a.get_ipc_handle()))
     with handle as again:
         a.close()
@@ -181,13 +181,13 @@ def test_an_anonymous_array_ends_with_its_last_user(pool: str) -> None:
     assert gpushm.ls() == []
 
 
-def handle_of(a: gpushm.Array) -> gpushm.Handle:
+def handle_of(a: gpushm.Array) -> gpushm.types.Handle:
     return pickle.loads(pickle.dumps(a.handle()))
 
 
 def test_a_handle_of_a_closed_array_tells_the_reason(pool: str, workers: Any) -> None:
-    with gpushm.to_device(np.arange(4), pool=pool) as a:
-        handles = [a.handle(), a.get_ipc_handle(), gpushm.get_ipc_handle(a)]
+    with gpushm.numba.to_device(np.arange(4), pool=pool) as a:
+        handles = [a.handle(), a.get_ipc_handle(), gpushm.numba.get_ipc_handle(a)]
     for handle in handles:
         kind, text = workers.submit(error_of, handle).result(60)
         assert kind == "NotFound" and f"process {os.getpid()}" in text and "closed it" in text
@@ -197,8 +197,8 @@ def test_a_handle_of_a_closed_array_tells_the_reason(pool: str, workers: Any) ->
 def test_a_handle_of_a_dead_process_tells_the_reason(pool: str, how: str) -> None:
     code = f"""
 import gpushm, numpy, os, pickle, signal, sys
-a = gpushm.to_device(numpy.arange(4), pool={pool!r})
-sys.stdout.buffer.write(pickle.dumps((os.getpid(), a.get_ipc_handle(), gpushm.get_ipc_handle(a.gpu_data))))
+a = gpushm.numba.to_device(numpy.arange(4), pool={pool!r})
+sys.stdout.buffer.write(pickle.dumps((os.getpid(), a.get_ipc_handle(), gpushm.numba.get_ipc_handle(a.gpu_data))))
 sys.stdout.flush()
 sys.stdin.read(1)
 if {how == "kill"}:
@@ -220,7 +220,7 @@ if {how == "kill"}:
     while gpushm.ls():
         pass
     for gone in (handle, raw):
-        with pytest.raises(gpushm.NotFound, match=f"process {pid}, which made it"):
+        with pytest.raises(gpushm.errors.NotFound, match=f"process {pid}, which made it"):
             gone.open()
 
 
@@ -233,7 +233,7 @@ handle = pickle.load(sys.stdin.buffer)
 os.setuid(1001)
 try:
     print(handle.open().copy_to_host().tolist())
-except gpushm.NotFound as e:
+except gpushm.errors.NotFound as e:
     print(e)
 """
 
@@ -241,9 +241,9 @@ except gpushm.NotFound as e:
         told = pickle.dumps(a.handle())
         return subprocess.run([sys.executable, "-c", code], input=told, capture_output=True, check=True).stdout.decode()
 
-    with gpushm.to_device(np.arange(3, dtype="u1"), pool=host_pool) as a:
+    with gpushm.numba.to_device(np.arange(3, dtype="u1"), pool=host_pool) as a:
         assert "user 0 is private" in run(a)
-    with gpushm.to_device(np.arange(3, dtype="u1"), pool=host_pool, mode=0o666) as a:
+    with gpushm.numba.to_device(np.arange(3, dtype="u1"), pool=host_pool, mode=0o666) as a:
         assert run(a) == "[0, 1, 2]\n" and not a.name.startswith("~")
 
 
@@ -252,22 +252,22 @@ except gpushm.NotFound as e:
 
 def test_the_bytes_of_a_handle_open_its_memory(pool: str, workers: Any) -> None:
     want = np.arange(10, dtype=np.intp)
-    devarr = gpushm.to_device(want, pool=pool)
-    ipch = gpushm.get_ipc_handle(devarr.gpu_data)
+    devarr = gpushm.numba.to_device(want, pool=pool)
+    ipch = gpushm.numba.get_ipc_handle(devarr.gpu_data)
     reserved = ipch.handle.reserved
     assert type(reserved) is bytes and ipch.size == want.nbytes and ipch.base is not None
     for sent in (reserved, tuple(reserved)):
         assert np.array_equal(workers.submit(read_bytes, sent, ipch.size, os.getpid()).result(60), want)
-    with gpushm.open_ipc_array(reserved, (2, 2), "i8", strides=(32, 8), offset=8) as a:
+    with gpushm.numba.open_ipc_array(reserved, (2, 2), "i8", strides=(32, 8), offset=8) as a:
         assert a.copy_to_host().tolist() == [[1, 2], [5, 6]]
     assert a.closed
-    with pytest.raises(gpushm.LayoutError), gpushm.open_ipc_array(reserved, 1 << 40, "i8"):
+    with pytest.raises(gpushm.errors.LayoutError), gpushm.numba.open_ipc_array(reserved, 1 << 40, "i8"):
         pass
 
 
 @pytest.mark.parametrize("wrong", [bytes(64), b"[1]", b'["a", "b"]', b'"ab"', (300,), "text", None])
 def test_bytes_of_something_else_are_refused_as_a_handle(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="no handle of gpushm"), gpushm.open_ipc_array(wrong, 4, "u1"):
+    with pytest.raises(ValueError, match="no handle of gpushm"), gpushm.numba.open_ipc_array(wrong, 4, "u1"):
         pass
 
 
@@ -275,10 +275,10 @@ def test_bytes_of_something_else_are_refused_as_a_handle(wrong: Any) -> None:
 @pytest.mark.parametrize("part", SLICES, ids=str)
 def test_a_raw_handle_opens_the_same_bytes(pool: str, part: slice | None, foreign: bool, workers: Any) -> None:
     want = np.arange(10, dtype=np.intp)
-    devarr = gpushm.to_device(want, pool=pool)
+    devarr = gpushm.numba.to_device(want, pool=pool)
     devarr = part_of(devarr, part, foreign)
     expected = want if part is None else want[part]
-    ipch = gpushm.get_ipc_handle(devarr.gpu_data)
+    ipch = gpushm.numba.get_ipc_handle(devarr.gpu_data)
     again = pickle.loads(pickle.dumps(ipch))
     assert again.base is None and again.size == ipch.size == expected.nbytes
     assert again.handle.reserved == ipch.handle.reserved and again.offset == ipch.offset
@@ -289,7 +289,7 @@ def test_a_raw_handle_opens_the_same_bytes(pool: str, part: slice | None, foreig
 @pytest.mark.parametrize("part", SLICES, ids=str)
 def test_an_array_handle_opens_the_same_bytes(pool: str, part: slice | None, foreign: bool, workers: Any) -> None:
     want = np.arange(10, dtype=np.intp)
-    devarr = gpushm.to_device(want, pool=pool)
+    devarr = gpushm.numba.to_device(want, pool=pool)
     devarr = part_of(devarr, part, foreign)
     expected = want if part is None else want[part]
     assert np.array_equal(workers.submit(read_array, devarr.get_ipc_handle(), os.getpid()).result(60), expected)
@@ -307,15 +307,15 @@ def test_an_array_handle_opens_the_same_bytes(pool: str, part: slice | None, for
     ],
 )
 def test_a_handle_keeps_dtype_shape_and_elements(pool: str, want: np.ndarray, view: Any, workers: Any) -> None:
-    a = gpushm.to_device(want, pool=pool)
+    a = gpushm.numba.to_device(want, pool=pool)
     found = workers.submit(read_array, view(a).get_ipc_handle(), os.getpid()).result(60)
     assert found.dtype == want.dtype and found.shape == view(want).shape and np.array_equal(found, view(want))
     assert a.strides == want.strides
 
 
 def test_a_handle_keeps_its_memory(pool: str, workers: Any) -> None:
-    handle = gpushm.to_device(np.arange(4), pool=pool).get_ipc_handle()
-    raw = gpushm.get_ipc_handle(gpushm.to_device(np.arange(8), pool=pool)[4:].gpu_data)
+    handle = gpushm.numba.to_device(np.arange(4), pool=pool).get_ipc_handle()
+    raw = gpushm.numba.get_ipc_handle(gpushm.numba.to_device(np.arange(8), pool=pool)[4:].gpu_data)
     gc.collect()
     assert handle.base is not None and not handle.base.closed and handle.size == 32
     assert raw.base is not None and raw.base.owner.shape == (4,)
@@ -323,13 +323,13 @@ def test_a_handle_keeps_its_memory(pool: str, workers: Any) -> None:
     assert np.array_equal(workers.submit(read_raw, raw, os.getpid()).result(60), np.arange(4, 8))
     base = handle.base
     base.close()  # The handle itself is no user that a close() finds.
-    with pytest.raises(gpushm.NotFound, match="anonymous"):
+    with pytest.raises(gpushm.errors.NotFound, match="anonymous"):
         handle.open()
 
 
 def test_a_second_open_or_close_of_a_handle_is_refused(pool: str) -> None:
-    a = gpushm.to_device(np.arange(4), pool=pool)
-    handle, raw = a.get_ipc_handle(), gpushm.get_ipc_handle(a)
+    a = gpushm.numba.to_device(np.arange(4), pool=pool)
+    handle, raw = a.get_ipc_handle(), gpushm.numba.get_ipc_handle(a)
     for h in (handle, raw):
         with pytest.raises(ValueError, match="IpcHandle not opened"):
             h.close()
@@ -343,7 +343,7 @@ def test_a_second_open_or_close_of_a_handle_is_refused(pool: str) -> None:
         with pytest.raises(ValueError, match="already opened"):
             again()
         raw.close()
-    with pytest.raises(gpushm.LayoutError):
+    with pytest.raises(gpushm.errors.LayoutError):
         raw.open_array(None, 1 << 40, "i8")
     raw.open()
     raw.close()
@@ -355,7 +355,7 @@ def test_a_second_open_or_close_of_a_handle_is_refused(pool: str) -> None:
 
 
 def test_a_handle_closes_its_views_and_warns_of_its_tensors(pool: str) -> None:
-    a = gpushm.to_device(np.arange(4), pool=pool)
+    a = gpushm.numba.to_device(np.arange(4), pool=pool)
     handle = a.get_ipc_handle()
     view = handle.open()[1:]
     handle.close()
@@ -367,7 +367,7 @@ def test_a_handle_closes_its_views_and_warns_of_its_tensors(pool: str) -> None:
 
 def test_a_pointer_has_the_arrays_address_and_size(pool: str) -> None:
     want = np.arange(24, dtype="f4").reshape(4, 6)
-    with gpushm.to_device(want, pool=pool) as a:
+    with gpushm.numba.to_device(want, pool=pool) as a:
         for view in (a, a[1:3, ::2], a[::-1, ::-1]):
             data = view.gpu_data
             low = view.offset if view.strides[0] > 0 else 0
@@ -393,12 +393,12 @@ def test_a_pointer_has_the_arrays_address_and_size(pool: str) -> None:
 
 @pytest.mark.parametrize("access", ["r", "r+"])
 def test_a_handle_has_the_access_of_its_array(host_pool: str, access: str) -> None:
-    with gpushm.to_device(np.arange(4), "a", pool=host_pool) as a:
+    with gpushm.numba.to_device(np.arange(4), "a", pool=host_pool) as a:
         a.publish("shared")
         with gpushm.open("a", access) as b:
             with b.get_ipc_handle() as again:
                 assert again.readonly == (access == "r")
-            raw = gpushm.get_ipc_handle(b.gpu_data)
+            raw = gpushm.numba.get_ipc_handle(b.gpu_data)
             assert raw.open().owner.readonly == (access == "r")
             raw.close()
     gpushm.unlink("a")
@@ -409,8 +409,8 @@ import ctypes, gpushm, numpy, os
 pools = {p.device: p.name for p in gpushm.pools() if p.kind == "vmm"}
 want = numpy.arange(10)
 for device in (0, 1, type("Context", (), {"device": type("Device", (), {"id": 1})}), None):
-    a = gpushm.to_device(want, pool=pools[0])
-    raw = gpushm.get_ipc_handle(a[2:].gpu_data)
+    a = gpushm.numba.to_device(want, pool=pools[0])
+    raw = gpushm.numba.get_ipc_handle(a[2:].gpu_data)
     for how in ("open_staged", "open_direct", "open"):
         pointer = getattr(raw, how)(device)
         ordinal = 1 if isinstance(device, type) else device or 0
@@ -423,12 +423,12 @@ for device in (0, 1, type("Context", (), {"device": type("Device", (), {"id": 1}
         raw.close()
     real = raw.open_direct
     def refused(context):
-        raise gpushm.DeviceFailed(19, "no peer access")
+        raise gpushm.errors.DeviceFailed(19, "no peer access")
     type(raw).open_direct, real = lambda self, context=None: refused(context), type(raw).open_direct
     if device is None:
         try:
             raw.open(device)
-        except gpushm.DeviceFailed:
+        except gpushm.errors.DeviceFailed:
             print("refused")
     else:
         assert raw.open(device).owner.pool == pools[ordinal]
@@ -447,27 +447,27 @@ handle = a.view("f8").reshape(2, 5)[::-1, 1::2].get_ipc_handle()
 strange = want.view("f8").reshape(2, 5)[::-1, 1::2]
 with handle as b:
     assert b.buffer.id == a.buffer.id and numpy.array_equal(b.copy_to_host(), strange)
-real = gpushm.Handle.open
+real = gpushm.types.Handle.open
 def no_peer(self, access=None, timeout=0, *, device=None):
     if device not in (None, 0):
-        raise gpushm.DeviceFailed(19, "no peer access")
+        raise gpushm.errors.DeviceFailed(19, "no peer access")
     return real(self, access, timeout, device=device)
-gpushm.Handle.open = no_peer
+gpushm.types.Handle.open = no_peer
 with handle as b:
     assert b.pool == pools[1] and b.strides == strange.strides and numpy.array_equal(b.copy_to_host(), strange)
 assert b.closed
 try:
     handle.open(device=1)
-except gpushm.DeviceFailed:
+except gpushm.errors.DeviceFailed:
     print("refused")
-gpushm.Handle.open = real
+gpushm.types.Handle.open = real
 gpushm._driver.call("cuCtxPopCurrent_v2", ctypes.byref(made))
 gpushm._driver.call("cuDevicePrimaryCtxRelease_v2", 1)
 del handle
 for wrong in (2, "gpu"):
     try:
         raw.open_staged(wrong)
-    except (gpushm.NotFound, TypeError) as e:
+    except (gpushm.errors.NotFound, TypeError) as e:
         print(type(e).__name__, e)
 del raw, pointer
 a.close()
@@ -480,7 +480,7 @@ def test_a_handle_opens_directly_or_staged_on_another_gpu(in_child: Callable[...
     if not any(p.kind == "vmm" for p in gpushm.pools()):
         pytest.skip("no GPU, nor our own libcuda")
     daemon = Daemon(FAKECUDA_DEVICES="2")
-    with gpushm.Connection(daemon.socket) as c:
+    with gpushm.types.Connection(daemon.socket) as c:
         gpus = len({p.device_uuid for p in c.pools() if p.kind == "vmm"})
     if gpus < 2:
         daemon.remove()

@@ -109,7 +109,7 @@ def refused() -> None:
             with pytest.raises(Exception):  # noqa: B017
                 method(a)
         view = a[1:]
-        with pytest.raises(gpushm.InUse):
+        with pytest.raises(gpushm.errors.InUse):
             a.close()
         del view
 

@@ -34,7 +34,7 @@ def test_close_is_refused_and_names_the_views(a: gpushm.Array) -> None:
     assert view.closed
     with pytest.raises(ValueError, match="closed"):
         view.shape  # noqa: B018
-    with pytest.raises(gpushm.InUse):
+    with pytest.raises(gpushm.errors.InUse):
         a.buffer.close()
     del other
     a.close()
@@ -144,9 +144,9 @@ def test_a_write_to_a_sealed_array_is_refused(a: gpushm.Array) -> None:
     assert a.readonly == (a.kind != "none") and a.state == "sealed"
     for write in (lambda: a.__setitem__(0, 1), lambda: a.copy_from_host(np.zeros((4, 6), "f4")),
                   lambda: a.copy_to_device(np.zeros((4, 6), "f4"))):
-        with pytest.raises(gpushm.ReadOnly):
+        with pytest.raises(gpushm.errors.ReadOnly):
             write()
-    with pytest.raises(gpushm.StateError):
+    with pytest.raises(gpushm.errors.StateError):
         a.publish()
     with pytest.raises(ValueError, match="sealed"):
         a.publish("open")
@@ -159,7 +159,7 @@ def test_a_write_by_a_reader_is_refused(a: gpushm.Array) -> None:
         assert r.readonly and not w.readonly
         w[0] = 9
         assert r[0, 0] == 9 and a[0, 0] == 9
-        with pytest.raises(gpushm.ReadOnly):
+        with pytest.raises(gpushm.errors.ReadOnly):
             r[0] = 1
     with pytest.raises(ValueError, match='"r"'):
         gpushm.open("a", "w")
@@ -171,7 +171,7 @@ def test_a_closed_array_can_be_unlinked_once(a: gpushm.Array) -> None:
     with gpushm.open("a") as reader:
         a.close()
         a.unlink()
-        with pytest.raises(gpushm.NotFound):
+        with pytest.raises(gpushm.errors.NotFound):
             gpushm.open("a")
         assert reader[1, 0] == 6
     with pytest.raises(FileNotFoundError):
@@ -191,14 +191,14 @@ def test_a_transient_buffer_ends_with_its_last_user(pool: str) -> None:
     with gpushm.create("a", 4, pool=pool, transient=True) as a:
         a.publish()
         assert gpushm.stat("a").transient
-    with pytest.raises(gpushm.NotFound):
+    with pytest.raises(gpushm.errors.NotFound):
         gpushm.stat("a")
 
 
 def test_an_unpublished_array_ends_with_its_creator(pool: str) -> None:
-    with gpushm.create("a", 4, pool=pool), pytest.raises(gpushm.NotPublished):
+    with gpushm.create("a", 4, pool=pool), pytest.raises(gpushm.errors.NotPublished):
         gpushm.open("a")
-    with pytest.raises(gpushm.NotFound):
+    with pytest.raises(gpushm.errors.NotFound):
         gpushm.stat("a")
 
 
@@ -218,15 +218,15 @@ def test_many_arrays_of_one_buffer_keep_names_and_contents(pool: str) -> None:
         with pytest.raises(KeyError, match="no"):
             b["no"]
         array = b["ids"]
-        with pytest.raises(gpushm.InUse, match='"ids"'):
+        with pytest.raises(gpushm.errors.InUse, match='"ids"'):
             b.close()
         assert array.array_name == "ids" and not array.owns_buffer
         del array
     with gpushm.open("m", array="ids") as ids:
         assert list(ids) == list(range(7))
-    with pytest.raises(gpushm.NotFound, match="51 arrays"):
+    with pytest.raises(gpushm.errors.NotFound, match="51 arrays"):
         gpushm.open("m")
-    with pytest.raises(gpushm.NotFound, match="nothing"):
+    with pytest.raises(gpushm.errors.NotFound, match="nothing"):
         gpushm.open("m", array="nothing")
     assert isinstance(b, __import__("collections").abc.Mapping)
     gpushm.unlink("m")
@@ -242,7 +242,7 @@ def test_an_array_laid_over_a_buffer_is_checked(a: gpushm.Array) -> None:
         assert back.copy_to_host().tolist() == [[18, 19], [12, 13], [6, 7]]
     for wrong in ({"shape": 25}, {"offset": 4}, {"shape": (2, 2), "strides": (4,)}, {"shape": 4, "offset": 94},
                   {"shape": 4, "strides": (-4,)}, {"dtype": "float64"}):
-        with pytest.raises((gpushm.LayoutError, ValueError)):
+        with pytest.raises((gpushm.errors.LayoutError, ValueError)):
             gpushm.open("a", **wrong)
     with pytest.raises(OverflowError):
         gpushm.open("a", offset=-4)
@@ -262,7 +262,7 @@ def test_an_array_in_fortran_order_keeps_its_order(pool: str) -> None:
     with gpushm.open("f", dtype="int32") as bits:
         assert bits.copy_to_host().tolist() == values.view("i4").tolist()
     for other in ({"shape": (3, 2)}, {"shape": 6}, {"dtype": "uint8", "shape": 24}, {"dtype": "int16"}):
-        with pytest.raises(gpushm.BadArgument, match="not in C order"):
+        with pytest.raises(gpushm.errors.BadArgument, match="not in C order"):
             gpushm.open("f", **other)
     with gpushm.open("f", shape=6, strides=4) as row, gpushm.open("f", shape=6, dtype="f4", offset=0) as raw:
         assert row.tolist() == raw.tolist() == values.T.ravel().tolist()
@@ -270,18 +270,18 @@ def test_an_array_in_fortran_order_keeps_its_order(pool: str) -> None:
 
 
 def test_a_section_defers_the_cleanup_of_gpu_memory(pool: str) -> None:
-    with gpushm.defer_cleanup():
-        with gpushm.defer_cleanup():
+    with gpushm.numba.defer_cleanup():
+        with gpushm.numba.defer_cleanup():
             a = gpushm.create("a", 4, pool=pool)
             on_gpu, nbytes = a.device is not None or a.kind == "pinned", a.nbytes
             a.close()
-        count, pending = gpushm.pending_cleanup()
+        count, pending = gpushm.numba.pending_cleanup()
         assert (count == 1 and pending >= nbytes) if on_gpu else (count, pending) == (0, 0)
         if on_gpu:
-            with pytest.raises(gpushm.StateError):
-                gpushm.flush_cleanup()
-    gpushm.flush_cleanup()
-    assert gpushm.pending_cleanup() == (0, 0)
-    gpushm.set_cleanup_limits(max_count=0, max_ratio=0.2)
+            with pytest.raises(gpushm.errors.StateError):
+                gpushm.numba.flush_cleanup()
+    gpushm.numba.flush_cleanup()
+    assert gpushm.numba.pending_cleanup() == (0, 0)
+    gpushm.numba.set_cleanup_limits(max_count=0, max_ratio=0.2)
     with pytest.raises(ValueError):
-        gpushm.set_cleanup_limits(0, 2.0)
+        gpushm.numba.set_cleanup_limits(0, 2.0)

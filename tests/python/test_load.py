@@ -37,7 +37,7 @@ def unlinked(nothing_is_left: None) -> Iterator[None]:
     """Removes what a test may have left under its names, unless it checks that."""
     yield
     for name in "m", "other":
-        with suppress(gpushm.NotFound):
+        with suppress(gpushm.errors.NotFound):
             gpushm.unlink(name)
 
 
@@ -104,7 +104,8 @@ def test_options_are_obeyed(file: Path, host_pool: str) -> None:
 
 @pytest.mark.parametrize("io", ["auto", "cached", "direct"])
 def test_every_way_of_reading_gives_the_same_bytes(file: Path, host_pool: str, io: Any) -> None:
-    with gpushm.load(file, "m", pool=host_pool, io=io, threads=2, verify=True, drop_cache=True) as b:
+    how = gpushm.Transport(io=io, threads=2, drop_cache=True)
+    with gpushm.load(file, "m", pool=host_pool, verify=True, transport=how) as b:
         assert equal(b, TENSORS)
 
 
@@ -122,7 +123,7 @@ def test_verify_returns_the_digest_of_the_contents(file: Path, host_pool: str) -
 
 def test_a_taken_name_is_refused_reused_or_replaced(file: Path, host_pool: str) -> None:
     with gpushm.load(file, "m", pool=host_pool) as b:
-        with pytest.raises(gpushm.Exists):
+        with pytest.raises(gpushm.errors.Exists):
             gpushm.load(file, "m", pool=host_pool)
         with gpushm.load(file, "m", pool=host_pool, if_missing=True) as again:
             assert again.id == b.id
@@ -133,7 +134,7 @@ def test_a_taken_name_is_refused_reused_or_replaced(file: Path, host_pool: str) 
 def test_if_missing_refuses_other_contents_of_that_name(file: Path, tmp_path: Path, host_pool: str) -> None:
     other = tmp_path / "other.safetensors"
     numpy_files.save_file({"w": np.zeros(3)}, other)
-    with gpushm.load(other, "m", pool=host_pool), pytest.raises(gpushm.Exists):
+    with gpushm.load(other, "m", pool=host_pool), pytest.raises(gpushm.errors.Exists):
         gpushm.load(file, "m", pool=host_pool, if_missing=True)
 
 
@@ -151,12 +152,12 @@ def test_a_bad_argument_is_refused(file: Path, tmp_path: Path, host_pool: str) -
     with pytest.raises(TypeError, match="progress is a function"):
         gpushm.load(file, "m", progress=7)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='io is "auto"'):
-        gpushm.load(file, "m", io="mmap")  # type: ignore[arg-type]
+        gpushm.load(file, "m", transport=gpushm.Transport(io="mmap"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="null"):
         gpushm.load("a\0b", "m")
     with pytest.raises(TypeError):
         gpushm.load([7], "m")  # type: ignore[list-item]
-    with pytest.raises(gpushm.BadArgument):
+    with pytest.raises(gpushm.errors.BadArgument):
         gpushm.load([], "m")
     with pytest.raises(TypeError, match="a Buffer, or the name of one"):
         gpushm.save(7, tmp_path / "a")  # type: ignore[arg-type]
@@ -172,12 +173,12 @@ def test_a_bad_argument_is_refused(file: Path, tmp_path: Path, host_pool: str) -
 
 def test_a_broken_file_is_refused_and_leaves_nothing(file: Path, host_pool: str) -> None:
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(gpushm.BadContents, match=r"model\.safetensors") as e:
+    with pytest.raises(gpushm.errors.BadContents, match=r"model\.safetensors") as e:
         gpushm.load(file, "m", pool=host_pool)
     assert e.value.errno == errno.EBADMSG and isinstance(e.value, ValueError)
     with pytest.raises(FileNotFoundError):
         gpushm.load(file.with_name("none"), "m", pool=host_pool)
-    with pytest.raises(gpushm.NotFound):
+    with pytest.raises(gpushm.errors.NotFound):
         gpushm.save("none", file)
     assert gpushm.ls() == []
 
@@ -185,7 +186,7 @@ def test_a_broken_file_is_refused_and_leaves_nothing(file: Path, host_pool: str)
 def test_another_checksum_is_refused(file: Path, tmp_path: Path, host_pool: str) -> None:
     sums = tmp_path / "sums"
     sums.write_text(f"{'0' * 64}  {file}\n")
-    with pytest.raises(gpushm.BadContents):
+    with pytest.raises(gpushm.errors.BadContents):
         gpushm.load(file, "m", pool=host_pool, sha256=sums)
     sums.write_bytes(subprocess.run(["sha256sum", file], capture_output=True, check=True).stdout)
     gpushm.load(file, "m", pool=host_pool, sha256=str(sums)).close()
@@ -195,7 +196,7 @@ def test_a_missing_library_is_named_in_the_error(tmp_path: Path, file: Path) -> 
     # A copy of the package without the library, where the system's is not found either.
     package = Path(gpushm.__file__).parent
     shutil.copytree(package, tmp_path / "gpushm", ignore=shutil.ignore_patterns("libgpushm-load*", "__pycache__"))
-    code = f"import gpushm\ntry:\n  gpushm.load({str(file)!r}, 'm')\nexcept gpushm.NotSupported as e:\n  print(e)"
+    code = f"import gpushm as g\ntry:\n  g.load({str(file)!r}, 'm')\nexcept g.errors.NotSupported as e:\n  print(e)"
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     folders = [f for f in folders if f and not list(Path(f).glob("libgpushm-load*"))]
     env = os.environ | {"PYTHONPATH": str(tmp_path), "LD_LIBRARY_PATH": ":".join(folders)}
@@ -273,7 +274,7 @@ def test_ctrl_c_or_a_timeout_ends_a_wait(file: Path, host_pool: str) -> None:
             gpushm.load(file, "m", pool=host_pool, if_missing=True)
         timer.join()
         start = time.monotonic()
-        with pytest.raises(gpushm.Timeout):
+        with pytest.raises(gpushm.errors.Timeout):
             gpushm.load(file, "m", pool=host_pool, if_missing=True, timeout=0.2)
         assert time.monotonic() - start >= 0.2
         a.discard()
@@ -383,7 +384,7 @@ def test_a_pipe_is_read_once_across_a_wait_for_space(file: Path, pipe: str) -> N
 def test_an_index_of_too_many_values_is_refused(tmp_path: Path, host_pool: str) -> None:
     path = tmp_path / "model.safetensors.index.json"
     path.write_text('{"weight_map":{"a":"b"},"metadata":[' + "0," * 600_000 + "0]}")
-    with pytest.raises(gpushm.BadContents, match="more than 524288 values"):
+    with pytest.raises(gpushm.errors.BadContents, match="more than 524288 values"):
         gpushm.load(path, "m", pool=host_pool)
 
 

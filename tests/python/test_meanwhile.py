@@ -63,7 +63,7 @@ def test_a_close_by_the_key_of_a_subscript_is_refused(a: gpushm.Array) -> None:
     view = a[1:]
     for close in (view.close, a.close, a.buffer.close):
         for key in ((Closes(close), 1), (1, Closes(close)), slice(Closes(close), 3)):
-            with pytest.raises(gpushm.InUse, match="alive are"):
+            with pytest.raises(gpushm.errors.InUse, match="alive are"):
                 view[key]
     view.close()
 

@@ -153,7 +153,7 @@ def test_publish_waits_for_copies_to_registered_memory(
     monkeypatch.setattr("gpushm._driver.register", lambda *a, **k: None)
     monkeypatch.setattr("gpushm._driver.unregister", lambda *a: None)
     with gpushm.create("a", 4, pool=host_pool) as a, gpushm.create("b", 4, pool=host_pool) as b:
-        with gpushm.pinned(a):
+        with gpushm.numba.pinned(a):
             b.publish()
             assert waited == []
             a.publish("shared")

@@ -62,9 +62,9 @@ def test_a_dead_writers_buffer_is_dirty_until_it_is_cleaned(pool: str) -> None:
             assert b.dirty and "dirty" in repr(b)
         told = gpushm.stat("a")
         assert told.dirty_command.startswith("python") and told.dirty_since > told.published
-        with pytest.raises(gpushm.Dirty, match="died"):
+        with pytest.raises(gpushm.errors.Dirty, match="died"):
             gpushm.open("a", refuse_dirty=True)
-        with pytest.raises(gpushm.Timeout):
+        with pytest.raises(gpushm.errors.Timeout):
             gpushm.open("a", refuse_dirty=True, timeout=0.15)
         gpushm.clean("a")
         with gpushm.open("a", refuse_dirty=True, timeout=60) as b:
@@ -103,7 +103,7 @@ pid = os.fork()
 if pid == 0:
     try:
         a.__cuda_array_interface__
-    except gpushm.ForkError:
+    except gpushm.errors.ForkError:
         os._exit(1)
     except AttributeError:
         os._exit(2)
@@ -128,7 +128,7 @@ if pid == 0:
         try:
             use()
             failures.append(use)
-        except (gpushm.ForkError, ValueError):
+        except (gpushm.errors.ForkError, ValueError):
             pass
     # The module's connection is the child's own.
     with gpushm.create("b", 4, pool="host") as b:
@@ -154,7 +154,7 @@ def test_clients_survive_a_dead_daemon_and_reconnect(other_daemon: Daemon) -> No
     a[:] = [[1, 2, 3], [4, 5, 6]]
     other_daemon.kill()
     assert a[1].copy_to_host().tolist() == [4, 5, 6]
-    with pytest.raises(gpushm.DaemonGone):
+    with pytest.raises(gpushm.errors.DaemonGone):
         a.publish()
     for use in (lambda: c.ls(), lambda: c.open("a"), lambda: c.open("a", timeout=5), lambda: c.wait("a", 5)):
         with pytest.raises(ConnectionError):
@@ -183,7 +183,7 @@ def test_a_missing_driver_or_gpu_is_an_error(in_child: InChild) -> None:
 import gpushm
 try:
     gpushm.open("a")
-except gpushm.DeviceFailed as e:
+except gpushm.errors.DeviceFailed as e:
     print(e)
 """
         assert "CUDA_ERROR_NO_DEVICE" in in_child(code, CUDA_VISIBLE_DEVICES="")
@@ -212,7 +212,7 @@ for pool in ("gpu0", "gpu0-mempool", "pinned"):
             a[:] = 1
             a.copy_to_host()
             a.publish()
-    except (gpushm.DriverError, gpushm.DeviceFailed, gpushm.OutOfMemory, gpushm.Error) as e:
+    except (gpushm.errors.DriverError, gpushm.errors.DeviceFailed, gpushm.errors.OutOfMemory, gpushm.Error) as e:
         assert "cu" in str(e), e
 for b in gpushm.ls():
     gpushm.unlink(b.name)
@@ -289,7 +289,7 @@ def test_stat_ls_pools_and_status_tell_what_is_there(pool: str) -> None:
         assert (where.device_uuid is None) == (pool in ("host", "pinned")) or pool == "pinned"
         status = gpushm.status()
         assert status.pid > 0 and status.leases == 1 and status.usage[0].uid == os.getuid()
-        assert repr(told).startswith("gpushm.BufferInfo(name='a/b', ")
+        assert repr(told).startswith("gpushm.info.BufferInfo(name='a/b', ")
     gpushm.unlink("a/b")
     gpushm.flush(pool)
     gpushm.flush()

@@ -23,7 +23,7 @@ def test_replace_leaves_the_old_buffer_alone(pool: str) -> None:
         with gpushm.create(f"~/hidden{value}", 4, "int32", pool=pool) as a:
             a[...] = value
             if value == 2:
-                with pytest.raises(gpushm.Exists):
+                with pytest.raises(gpushm.errors.Exists):
                     a.publish_as("model")
                 assert (a.name, a.state) == ("~/hidden2", "filling")
             a.publish_as("model", replace=True)
@@ -44,7 +44,7 @@ def test_publish_as_refuses_wrong_names_and_states(host_pool: str) -> None:
         with pytest.raises(ValueError, match='not "open"'):
             a.publish_as("b", "open")  # type: ignore[arg-type]
         a.publish()
-        with pytest.raises(gpushm.StateError):
+        with pytest.raises(gpushm.errors.StateError):
             a.publish_as("b")
     gpushm.unlink("a")
 
@@ -53,13 +53,13 @@ def test_attributes_can_be_set_until_publication(host_pool: str) -> None:
     with gpushm.create_many("a", {"x": (3, "uint8")}, pool=host_pool, attrs={"one": "1", "two": b"2"}) as b:
         b.set_attrs({"two": "II", "one": b"", "three": b"\0"})
         assert (b.attr("one"), b.attr("two"), b.attr("three")) == (None, b"II", b"\0")
-        with pytest.raises(gpushm.LimitReached):
+        with pytest.raises(gpushm.errors.LimitReached):
             b.set_attrs({"large": b"x" * 5000})
         with pytest.raises(TypeError):
             b.set_attrs({"a": 5})  # type: ignore[dict-item]
         b.set_attrs({})
         b.publish()
-        with pytest.raises(gpushm.StateError):
+        with pytest.raises(gpushm.errors.StateError):
             b.set_attrs({"one": "1"})
     assert gpushm.stat("a").attrs == {"two": b"II", "three": b"\0"}
     gpushm.unlink("a")
@@ -86,10 +86,10 @@ def test_a_wrong_description_is_refused(host_pool: str) -> None:
             ({"y": (8, "uint8")}, TypeError),
             ({"y": [8, "uint8", None, 0]}, TypeError),
             ({"y": (8, "uint8", None, -1)}, Exception),
-            ({"y": (8, "uint8", None, 57)}, gpushm.LayoutError),
+            ({"y": (8, "uint8", None, 57)}, gpushm.errors.LayoutError),
             ({"y": (8, "uint8", (1, 1), 0)}, ValueError),
             ({"y": (8, "nothing", None, 0)}, TypeError),
-            ({"x": (8, "uint8", None, 0)}, gpushm.Exists),
+            ({"x": (8, "uint8", None, 0)}, gpushm.errors.Exists),
             (5, (TypeError, AttributeError)),
         ]
         for arrays, error in wrong:
@@ -98,7 +98,7 @@ def test_a_wrong_description_is_refused(host_pool: str) -> None:
         assert list(b) == ["x"]
         b.describe({})
         b.publish()
-        with pytest.raises(gpushm.StateError):
+        with pytest.raises(gpushm.errors.StateError):
             b.describe({"y": (8, "uint8", None, 0)})
     with pytest.raises(ValueError, match="closed"):
         b.describe({})
@@ -106,6 +106,6 @@ def test_a_wrong_description_is_refused(host_pool: str) -> None:
 
 
 def test_a_buffer_too_small_for_its_arrays_is_refused(host_pool: str) -> None:
-    with pytest.raises(gpushm.LayoutError):
+    with pytest.raises(gpushm.errors.LayoutError):
         gpushm.create_many("a", {"x": (65, "uint8")}, nbytes=64, pool=host_pool)
     assert gpushm.ls() == []

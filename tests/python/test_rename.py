@@ -28,14 +28,15 @@ def test_a_renamed_buffer_has_its_new_name_alone() -> None:
     with made("x", 1), made("y", 2) as y:
         gpushm.rename("x", "z")
         assert value_of("z") == 1
-        with pytest.raises(gpushm.NotFound):
+        with pytest.raises(gpushm.errors.NotFound):
             gpushm.open("x")
-        with pytest.raises(gpushm.Exists, match='"y" is taken'):
+        with pytest.raises(gpushm.errors.Exists, match='"y" is taken'):
             gpushm.rename("z", "y")
         gpushm.rename("z", "y", replace=True)
         assert value_of("y") == 1 and y.tolist() == [2] * 4
     gpushm.unlink("y")
-    wrong = ((("never", "y"), gpushm.NotFound), (("never", "a//b"), gpushm.BadArgument), ((7, "y"), TypeError))
+    no_name = ("never", "y"), gpushm.errors.NotFound
+    wrong = (no_name, (("never", "a//b"), gpushm.errors.BadArgument), ((7, "y"), TypeError))
     for names, error in wrong:
         with pytest.raises(error):
             gpushm.rename(*names)  # type: ignore[arg-type]
@@ -60,9 +61,9 @@ def test_a_replaced_name_is_told_with_its_previous_buffer() -> None:
 def test_one_process_creates_and_the_others_get_what_it_made() -> None:
     with gpushm.open_or_create("m", (2, 3), "int16", pool="host", attrs={"k": "v"}) as a:
         assert a.state == "filling" and not a.readonly and a.shape == (2, 3)
-        with pytest.raises(gpushm.NotPublished):
+        with pytest.raises(gpushm.errors.NotPublished):
             gpushm.open_or_create("m", 1, timeout=0)
-        with pytest.raises(gpushm.Timeout):
+        with pytest.raises(gpushm.errors.Timeout):
             gpushm.open_or_create("m", 1, timeout=0.05)
         a[...] = 7
         a.publish("shared")
@@ -73,7 +74,7 @@ def test_one_process_creates_and_the_others_get_what_it_made() -> None:
             c[...] = 8
         assert a.tolist()[0][0] == 7
     gpushm.unlink("m")
-    with pytest.raises(gpushm.NotFound, match="no pool"):
+    with pytest.raises(gpushm.errors.NotFound, match="no pool"):
         gpushm.open_or_create("m", 1, pool="never")
     for wrong in ({"access": "w"}, {"dtype": "float99"}, {"mode": 0}):
         with pytest.raises((ValueError, TypeError)):

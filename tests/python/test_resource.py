@@ -98,5 +98,5 @@ def test_a_process_that_ends_frees_its_memory(resources: Any) -> None:
 
 
 def test_a_pool_that_is_not_there_is_refused(resources: Any) -> None:
-    with pytest.raises(gpushm.NotFound, match="nowhere"):
+    with pytest.raises(gpushm.errors.NotFound, match="nowhere"):
         resources.MemoryResource("nowhere")

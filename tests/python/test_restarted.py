@@ -16,12 +16,12 @@ from daemon import Daemon
 RESTARTS = 10
 
 
-def create_sized(c: gpushm.Connection) -> None:
+def create_sized(c: gpushm.types.Connection) -> None:
     """The arrays come after the memory."""
     c.create_many("again", {"x": ((5,), "float32")}, nbytes=1000).discard()
 
 
-def open_or_create(c: gpushm.Connection) -> None:
+def open_or_create(c: gpushm.types.Connection) -> None:
     """So does the array here."""
     c.open_or_create("again", (5,), "float32").discard()
 
@@ -31,7 +31,7 @@ CREATORS = [create_sized, open_or_create]
 
 @pytest.mark.parametrize("create", CREATORS)
 def test_a_call_that_creates_survives_a_restart(
-    create: Callable[[gpushm.Connection], None], other_daemon: Daemon
+    create: Callable[[gpushm.types.Connection], None], other_daemon: Daemon
 ) -> None:
     """A daemon that was stopped finds both: the first request, and the signal to restart."""
     with gpushm.connect(other_daemon.socket) as c, ThreadPoolExecutor() as pool:

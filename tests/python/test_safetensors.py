@@ -388,7 +388,7 @@ print(sorted(found), found["a"].sum())
 def test_a_failure_is_an_error_unless_fallback_is_set(file: str, where: dict[str, str]) -> None:
     done = broken(where, False, file)
     assert done.returncode == 1 and "GPUSHM_SAFETENSORS_FALLBACK=1" in done.stderr
-    assert "gpushm.DaemonGone" in done.stderr or "gpushm.NotFound" in done.stderr
+    assert "gpushm.errors.DaemonGone" in done.stderr or "gpushm.errors.NotFound" in done.stderr
     done = broken(where, True, file)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{sorted(TENSORS)} {A.sum()}\n"
@@ -399,7 +399,8 @@ def test_a_pool_that_the_cpu_cannot_use_is_refused(file: str, monkeypatch: pytes
     others = [pool for pool in gpushm.pools() if pool.kind != "host"]
     for pool in others:
         monkeypatch.setenv("GPUSHM_SAFETENSORS_POOL", pool.name)
-        with pytest.raises(gpushm.NotFound, match=f"of kind {pool.kind}.*GPUSHM_SAFETENSORS_POOL.*there are: host"):
+        text = f"of kind {pool.kind}.*GPUSHM_SAFETENSORS_POOL.*there are: host"
+        with pytest.raises(gpushm.errors.NotFound, match=text):
             gpushm.safetensors.load_file(file, framework="np", keep=True)
         assert names() == []
     if not others:
@@ -408,10 +409,10 @@ def test_a_pool_that_the_cpu_cannot_use_is_refused(file: str, monkeypatch: pytes
 
 def test_a_full_pool_is_an_error_or_a_fallback_with_a_warning(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: object, **options: object) -> None:
-        raise gpushm.PoolFull(28, "no space")
+        raise gpushm.errors.PoolFull(28, "no space")
 
     monkeypatch.setattr(gpushm._core, "load", full)
-    with pytest.raises(gpushm.PoolFull) as e:
+    with pytest.raises(gpushm.errors.PoolFull) as e:
         gpushm.safetensors.numpy.load_file(file)
     assert any("FALLBACK=1" in note for note in e.value.__notes__)
     with pytest.warns(gpushm.safetensors.FallbackWarning, match="no space"):

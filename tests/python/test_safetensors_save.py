@@ -46,7 +46,7 @@ def unlinked(nothing_is_left: None) -> Iterator[None]:
     """Removes the buffers of a test."""
     yield
     for name in "m", "again":
-        with suppress(gpushm.NotFound):
+        with suppress(gpushm.errors.NotFound):
             gpushm.unlink(name)
 
 
@@ -210,10 +210,10 @@ def test_one_shard_is_a_plain_file(tmp_path: Path, whole: dict[str, Any]) -> Non
 
 def test_shards_that_an_old_file_would_hide_are_refused(tmp_path: Path, whole: dict[str, Any]) -> None:
     path = tmp_path / "whole.safetensors"
-    with pytest.raises(gpushm.Exists, match=r"whole\.safetensors exists"):
+    with pytest.raises(gpushm.errors.Exists, match=r"whole\.safetensors exists"):
         gpushm.save("m", path, shard_size=20)
     (tmp_path / "a.safetensors.index.json").touch()
-    with pytest.raises(gpushm.Exists, match=r"index\.json exists"):
+    with pytest.raises(gpushm.errors.Exists, match=r"index\.json exists"):
         gpushm.save("m", tmp_path / "a.safetensors", shard_size=128)
     assert len(list(tmp_path.iterdir())) == 2 and read(path) == whole
 

@@ -66,10 +66,10 @@ def test_a_record_shows_modes_and_limits_as_people_write_them(host_pool: str) ->
     with gpushm.create("show/a", 4, pool=host_pool, mode=0o640) as a:
         a.publish()
         shown = repr(gpushm.stat("show/a"))
-        assert shown.startswith("gpushm.BufferInfo(name='show/a', pool='host', ") and "mode=0o640, " in shown
+        assert shown.startswith("gpushm.info.BufferInfo(name='show/a', pool='host', ") and "mode=0o640, " in shown
         gpushm.unlink("show/a")
         [info] = gpushm.ls()
-        assert info.name == "" and repr(info).startswith("gpushm.BufferInfo(name=(unlinked), ")
+        assert info.name == "" and repr(info).startswith("gpushm.info.BufferInfo(name=(unlinked), ")
     usage = gpushm.status().usage[0]
     assert usage.nbytes_max == 2**64 - 1 and "nbytes_max=no limit, " in repr(usage)
     assert f"leases_max={usage.leases_max}, " in repr(usage)
@@ -78,7 +78,7 @@ def test_a_record_shows_modes_and_limits_as_people_write_them(host_pool: str) ->
 def test_an_unlinked_stream_shows_so(host_pool: str) -> None:
     with gpushm.stream("show/s", {"a": (4, "u1")}, slots=2, pool=host_pool):
         gpushm.unlink("show/s")
-        assert repr(gpushm.streams()[0]).startswith("gpushm.StreamInfo(name=(unlinked), ")
+        assert repr(gpushm.streams()[0]).startswith("gpushm.info.StreamInfo(name=(unlinked), ")
 
 
 def test_the_names_of_arrays_complete_and_near_ones_are_told(host_pool: str) -> None:

@@ -114,18 +114,20 @@ def stages(driver: Driver) -> Iterator[Callable[[], Stage]]:
 
 
 @pytest.fixture
-def s(stages: Callable[[], Stage]) -> Iterator[gpushm.Stream]:
+def s(stages: Callable[[], Stage]) -> Iterator[gpushm.types.Stream]:
     with gpushm.stream("s", ARRAYS, slots=3, pool=KINDS["vmm"]) as stream:
         yield stream
 
 
 @pytest.fixture
-def reader(s: gpushm.Stream) -> Iterator[gpushm.Reader]:
+def reader(s: gpushm.types.Stream) -> Iterator[gpushm.types.Reader]:
     with gpushm.follow("s", "every", timeout=30) as reader:
         yield reader
 
 
-def capture(stage: Stage, side: gpushm.Stream | gpushm.Reader, work: Callable[[int], object]) -> gpushm.GraphFrame:
+def capture(
+    stage: Stage, side: gpushm.types.Stream | gpushm.types.Reader, work: Callable[[int], object]
+) -> gpushm.types.GraphFrame:
     with stage:
         g = side.graph(stage.stream, stage.where)
         stage.work(work)
@@ -138,7 +140,7 @@ def nothing(_: int) -> None:
 
 
 def test_each_launch_of_a_graph_has_the_next_frame(
-    s: gpushm.Stream, reader: gpushm.Reader, stages: Callable[[], Stage], driver: Driver
+    s: gpushm.types.Stream, reader: gpushm.types.Reader, stages: Callable[[], Stage], driver: Driver
 ) -> None:
     filled: list[int] = []
     read: list[int] = []
@@ -177,12 +179,12 @@ def test_each_launch_of_a_graph_has_the_next_frame(
         assert [(address - base) // bytes_ for address in found] == slots
     assert set(slots) == {0, 1, 2} and reader.stats().held == 0
     s.close()
-    with pytest.raises(gpushm.StreamEnded):
+    with pytest.raises(gpushm.errors.StreamEnded):
         get.next(reads.exec)
 
 
 def test_a_graph_waits_for_its_frame(
-    s: gpushm.Stream, reader: gpushm.Reader, stages: Callable[[], Stage], driver: Driver
+    s: gpushm.types.Stream, reader: gpushm.types.Reader, stages: Callable[[], Stage], driver: Driver
 ) -> None:
     ran: list[int] = []
     gate, one, reads = threading.Event(), stages(), stages()
@@ -199,7 +201,7 @@ def test_a_graph_waits_for_its_frame(
 
 
 def test_a_frame_whose_graph_is_not_launched_frees_its_slot(
-    s: gpushm.Stream, reader: gpushm.Reader, stages: Callable[[], Stage]
+    s: gpushm.types.Stream, reader: gpushm.types.Reader, stages: Callable[[], Stage]
 ) -> None:
     produces, reads = stages(), stages()
     put, get = capture(produces, s, nothing), capture(reads, reader, nothing)
@@ -214,7 +216,7 @@ def test_a_frame_whose_graph_is_not_launched_frees_its_slot(
 
     def takes_another() -> None:
         f = get.next(reads.exec)
-        with pytest.raises(gpushm.Timeout):
+        with pytest.raises(gpushm.errors.Timeout):
             reader.next(timeout=0)
         assert f.closed
 
@@ -245,7 +247,7 @@ def test_a_frame_whose_graph_is_not_launched_frees_its_slot(
 
 
 def test_closing_a_side_closes_its_graph_frames(
-    s: gpushm.Stream, reader: gpushm.Reader, stages: Callable[[], Stage]
+    s: gpushm.types.Stream, reader: gpushm.types.Reader, stages: Callable[[], Stage]
 ) -> None:
     produces, reads = stages(), stages()
     put, get = capture(produces, s, nothing), capture(reads, reader, nothing)
@@ -268,11 +270,11 @@ def test_closing_a_side_closes_its_graph_frames(
 
 
 def test_a_graph_that_is_captured_wrongly_is_refused(
-    s: gpushm.Stream, reader: gpushm.Reader, stages: Callable[[], Stage]
+    s: gpushm.types.Stream, reader: gpushm.types.Reader, stages: Callable[[], Stage]
 ) -> None:
     stage, other = stages(), stages()
     for side in (s, reader):
-        with pytest.raises(gpushm.BadArgument, match="does not capture"):
+        with pytest.raises(gpushm.errors.BadArgument, match="does not capture"):
             side.graph(stage.stream)
         with pytest.raises(TypeError, match="a stream is"):
             side.graph("stream")  # type: ignore[arg-type]
@@ -284,17 +286,17 @@ def test_a_graph_that_is_captured_wrongly_is_refused(
         g = s.graph(stage.stream)
         with pytest.raises(KeyError, match="y"):
             g.offset("y")
-        with pytest.raises(gpushm.BadArgument, match="does not capture"):
+        with pytest.raises(gpushm.errors.BadArgument, match="does not capture"):
             g.release(other.stream)
-        with pytest.raises(gpushm.StateError, match=r"release\(\)"):
+        with pytest.raises(gpushm.errors.StateError, match=r"release\(\)"):
             g.next(1)
         g.release(stage.stream)
-        with pytest.raises(gpushm.StateError, match="already"):
+        with pytest.raises(gpushm.errors.StateError, match="already"):
             g.release(stage.stream)
     for wrong in (None, "7", 7.0, object()):
         with pytest.raises(TypeError, match="instantiated graph"):
             g.next(wrong)  # type: ignore[arg-type]
-    with pytest.raises(gpushm.BadArgument, match="is NULL"):
+    with pytest.raises(gpushm.errors.BadArgument, match="is NULL"):
         g.next(0)
     # No slot was taken.
     with g.next(stage.exec):
@@ -313,7 +315,7 @@ def test_memory_of_the_host_is_refused_in_a_graph(stages: Callable[[], Stage], h
     with (
         gpushm.stream("s", ARRAYS, pool=host_pool) as s,
         stage,
-        pytest.raises(gpushm.NotSupported, match="host memory"),
+        pytest.raises(gpushm.errors.NotSupported, match="host memory"),
     ):
         s.graph(stage.stream)
 
@@ -326,44 +328,46 @@ def test_a_reader_that_has_not_joined_is_refused_in_a_graph(stages: Callable[[],
     asyncio.run(main())
 
 
-def test_a_graph_frame_has_the_timeout_and_limit_of_its_reader(s: gpushm.Stream, stages: Callable[[], Stage]) -> None:
+def test_a_graph_frame_has_the_timeout_and_limit_of_its_reader(
+    s: gpushm.types.Stream, stages: Callable[[], Stage]
+) -> None:
     stage = stages()
     with gpushm.follow("s", "every", timeout=0.01) as reader:
         g = capture(stage, reader, nothing)
-        with pytest.raises(gpushm.Timeout):
+        with pytest.raises(gpushm.errors.Timeout):
             g.next(stage.exec)
-        with pytest.raises(gpushm.Timeout):
+        with pytest.raises(gpushm.errors.Timeout):
             g.next(stage.exec, timeout=0)
         for _ in range(2):
             s.frame().publish()
         with g.next(stage.exec):
-            with pytest.raises(gpushm.LimitReached, match="max_held"):
+            with pytest.raises(gpushm.errors.LimitReached, match="max_held"):
                 g.next(stage.exec)
             stage.launch()
 
 
 def test_a_graph_frame_with_a_waiting_thread_refuses_to_close(
-    s: gpushm.Stream, reader: gpushm.Reader, stages: Callable[[], Stage]
+    s: gpushm.types.Stream, reader: gpushm.types.Reader, stages: Callable[[], Stage]
 ) -> None:
     stage = stages()
     g = capture(stage, reader, nothing)
-    found: list[gpushm.Frame] = []
+    found: list[gpushm.types.Frame] = []
 
     def wait() -> None:
         while not found:
-            with suppress(gpushm.InUse):
+            with suppress(gpushm.errors.InUse):
                 found.append(g.next(stage.exec))
 
     thread = threading.Thread(target=wait)
     thread.start()
     # Until the other thread waits, which is an InUse here.
-    with pytest.raises(gpushm.InUse, match="another thread"):
+    with pytest.raises(gpushm.errors.InUse, match="another thread"):
         while True:
-            with pytest.raises(gpushm.Timeout):
+            with pytest.raises(gpushm.errors.Timeout):
                 g.next(stage.exec, timeout=0)
-    with pytest.raises(gpushm.InUse, match="can't be closed"):
+    with pytest.raises(gpushm.errors.InUse, match="can't be closed"):
         g.close()
-    with pytest.raises(gpushm.InUse, match="can't be closed"):
+    with pytest.raises(gpushm.errors.InUse, match="can't be closed"):
         reader.close()
     s.frame().publish()
     thread.join()
@@ -409,16 +413,16 @@ class CudaCoreGraph:
         self.handle = Binding(made)
 
 
-def test_a_librarys_graph_is_taken(s: gpushm.Stream, stages: Callable[[], Stage]) -> None:
+def test_a_librarys_graph_is_taken(s: gpushm.types.Stream, stages: Callable[[], Stage]) -> None:
     stage = stages()
     g = capture(stage, s, nothing)
     takes: list[Any] = [TorchGraph(stage.graph, stage.exec), Binding(stage.exec), CudaCoreGraph(stage.exec)]
     for graph in takes:
         with g.next(graph):
             stage.launch()
-    with pytest.raises(gpushm.BadArgument, match="keep_graph=True") as e:
+    with pytest.raises(gpushm.errors.BadArgument, match="keep_graph=True") as e:
         g.next(TorchGraph(0, stage.exec))
     assert "more" not in str(e.value) and isinstance(e.value.__cause__, RuntimeError)
-    with pytest.raises(gpushm.BadArgument, match=r"until instantiate\(\)"):
+    with pytest.raises(gpushm.errors.BadArgument, match=r"until instantiate\(\)"):
         g.next(TorchGraph(stage.graph, 0))
     assert s.stats().newest == 3

@@ -39,19 +39,19 @@ def pool(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def s(pool: str) -> Iterator[gpushm.Stream]:
+def s(pool: str) -> Iterator[gpushm.types.Stream]:
     with gpushm.stream("s", ARRAYS, slots=4, pool=pool) as stream:
         yield stream
 
 
-def fill(stream: gpushm.Stream, *numbers: int) -> None:
+def fill(stream: gpushm.types.Stream, *numbers: int) -> None:
     for number in numbers:
         with stream.frame(timeout=10) as f:
             f["x"].fill(number)
             f["n"].fill(number)
 
 
-def value(f: gpushm.Frame) -> int:
+def value(f: gpushm.types.Frame) -> int:
     x = f["x"].copy_to_host()
     assert (x == x[0, 0]).all() and f["n"].copy_to_host() == x[0, 0]
     return int(x[0, 0])
@@ -60,7 +60,7 @@ def value(f: gpushm.Frame) -> int:
 # ---- frames ----
 
 
-def test_every_gets_each_frame_and_latest_the_newest(s: gpushm.Stream) -> None:
+def test_every_gets_each_frame_and_latest_the_newest(s: gpushm.types.Stream) -> None:
     with gpushm.follow("s", "every") as every, gpushm.follow("s", "latest") as latest:
         fill(s, 1, 2, 3)
         assert [value(every.next(timeout=5)) for _ in range(3)] == [1, 2, 3]
@@ -69,24 +69,24 @@ def test_every_gets_each_frame_and_latest_the_newest(s: gpushm.Stream) -> None:
         fill(s, 4, 5, 6)
         f = latest.next(timeout=5)
         assert value(f) == 6 and f.skipped == 2
-        with pytest.raises(gpushm.Timeout, match="no frame"):
+        with pytest.raises(gpushm.errors.Timeout, match="no frame"):
             latest.next(timeout=0)
-        with pytest.raises(gpushm.Timeout, match="no frame in that time"):
+        with pytest.raises(gpushm.errors.Timeout, match="no frame in that time"):
             latest.next(timeout=0.01)
 
 
-def test_latest_begins_with_the_newest_frame(s: gpushm.Stream) -> None:
+def test_latest_begins_with_the_newest_frame(s: gpushm.types.Stream) -> None:
     fill(s, 7, 8)
     with gpushm.follow("s") as reader:
         assert value(reader.next(timeout=5)) == 8
 
 
-def test_share_gives_each_frame_to_one_reader(s: gpushm.Stream) -> None:
+def test_share_gives_each_frame_to_one_reader(s: gpushm.types.Stream) -> None:
     with gpushm.follow("s", "share") as a, gpushm.follow("s", "share") as b:
         fill(s, 1, 2, 3)
         taken = [value(r.next(timeout=5)) for r in (a, b, a)]
         assert taken == [1, 2, 3]
-        with pytest.raises(gpushm.Timeout):
+        with pytest.raises(gpushm.errors.Timeout):
             b.next(timeout=0)
 
 
@@ -95,13 +95,13 @@ def test_a_loop_ends_with_the_stream(pool: str) -> None:
         reader = gpushm.follow("s", "every")
         fill(s, 1, 2)
     assert [value(f) for f in reader] == [1, 2]
-    with pytest.raises(gpushm.StreamEnded) as e:
+    with pytest.raises(gpushm.errors.StreamEnded) as e:
         reader.next()
     assert isinstance(e.value, EOFError) and reader.stats().state == "ended"
     reader.close()
 
 
-def test_a_frame_has_a_time_a_slot_and_named_arrays(s: gpushm.Stream) -> None:
+def test_a_frame_has_a_time_a_slot_and_named_arrays(s: gpushm.types.Stream) -> None:
     before = time.monotonic()
     with s.frame() as f:
         assert f.time is None and f.seq == 1
@@ -117,7 +117,7 @@ def test_a_frame_has_a_time_a_slot_and_named_arrays(s: gpushm.Stream) -> None:
             f[0]  # type: ignore[index]
 
 
-def test_an_error_in_the_block_cancels_the_frame(s: gpushm.Stream) -> None:
+def test_an_error_in_the_block_cancels_the_frame(s: gpushm.types.Stream) -> None:
     with gpushm.follow("s", "every") as reader:
         with pytest.raises(ZeroDivisionError), s.frame() as f:
             f["n"].fill(1 // 0)
@@ -127,9 +127,9 @@ def test_an_error_in_the_block_cancels_the_frame(s: gpushm.Stream) -> None:
         assert value(frame) == 5 and frame.seq == 1
 
 
-def test_a_second_frame_is_refused_while_one_is_being_filled(s: gpushm.Stream) -> None:
+def test_a_second_frame_is_refused_while_one_is_being_filled(s: gpushm.types.Stream) -> None:
     f = s.frame()
-    with pytest.raises(gpushm.StateError, match="being filled"):
+    with pytest.raises(gpushm.errors.StateError, match="being filled"):
         s.frame()
     f.cancel()
     f.cancel()
@@ -139,29 +139,29 @@ def test_a_second_frame_is_refused_while_one_is_being_filled(s: gpushm.Stream) -
     assert s.stats().newest == 1
 
 
-def test_a_readers_frame_is_read_only(s: gpushm.Stream) -> None:
+def test_a_readers_frame_is_read_only(s: gpushm.types.Stream) -> None:
     fill(s, 1)
     with gpushm.follow("s") as reader:
         f = reader.next(timeout=5)
         assert f["x"].readonly
-        with pytest.raises(gpushm.ReadOnly):
+        with pytest.raises(gpushm.errors.ReadOnly):
             f["x"].copy_from_host(np.zeros((4, 6), "float32"))
-        with pytest.raises(gpushm.ReadOnly, match="producer"):
+        with pytest.raises(gpushm.errors.ReadOnly, match="producer"):
             f.meta = b"x"
-        with pytest.raises(gpushm.ReadOnly):
+        with pytest.raises(gpushm.errors.ReadOnly):
             f.resize("x", 1)
-        with pytest.raises(gpushm.ReadOnly):
+        with pytest.raises(gpushm.errors.ReadOnly):
             f.publish()
-        with pytest.raises(gpushm.ReadOnly):
+        with pytest.raises(gpushm.errors.ReadOnly):
             f.cancel()
-    with s.frame() as own, pytest.raises(gpushm.StateError):
+    with s.frame() as own, pytest.raises(gpushm.errors.StateError):
         own.release()
 
 
 # ---- the end of frames ----
 
 
-def test_an_array_closes_with_its_frame(s: gpushm.Stream) -> None:
+def test_an_array_closes_with_its_frame(s: gpushm.types.Stream) -> None:
     fill(s, 1)
     with gpushm.follow("s") as reader:
         f = reader.next(timeout=5)
@@ -179,7 +179,7 @@ def test_an_array_closes_with_its_frame(s: gpushm.Stream) -> None:
         own["x"]
 
 
-def test_the_loop_keeps_as_many_frames_as_max_held(s: gpushm.Stream) -> None:
+def test_the_loop_keeps_as_many_frames_as_max_held(s: gpushm.types.Stream) -> None:
     with gpushm.follow("s", "every", max_held=2) as reader:
         fill(s, 1, 2, 3)
         first, second = reader.next(timeout=5), reader.next(timeout=5)
@@ -188,19 +188,19 @@ def test_the_loop_keeps_as_many_frames_as_max_held(s: gpushm.Stream) -> None:
         assert first.closed and not second.closed and value(third) == 3
 
 
-def test_the_loop_leaves_a_kept_frame_alone(s: gpushm.Stream) -> None:
+def test_the_loop_leaves_a_kept_frame_alone(s: gpushm.types.Stream) -> None:
     with gpushm.follow("s", "every", max_held=2) as reader:
         fill(s, 1, 2, 3)
         kept = reader.next(timeout=5).keep()
         with reader.next(timeout=5) as f:
-            with pytest.raises(gpushm.LimitReached, match="max_held"):
+            with pytest.raises(gpushm.errors.LimitReached, match="max_held"):
                 reader.next(timeout=5)
             assert value(f) == 2
         assert f.closed and value(reader.next(timeout=5)) == 3 and value(kept) == 1
         kept.release()
 
 
-def test_a_dropped_frame_gives_its_slot_back(s: gpushm.Stream) -> None:
+def test_a_dropped_frame_gives_its_slot_back(s: gpushm.types.Stream) -> None:
     with gpushm.follow("s", "every", max_held=3) as reader:
         fill(s, 1, 2)
         f = reader.next(timeout=5).keep()
@@ -210,7 +210,7 @@ def test_a_dropped_frame_gives_its_slot_back(s: gpushm.Stream) -> None:
         assert reader.stats().held == 0
 
 
-def test_an_array_keeps_its_frame_held(s: gpushm.Stream) -> None:
+def test_an_array_keeps_its_frame_held(s: gpushm.types.Stream) -> None:
     with gpushm.follow("s", "every", max_held=3) as reader:
         fill(s, 1, 2, 3)
         one, row = reader.next(timeout=5)["n"], reader.next(timeout=5)["x"][1]
@@ -264,13 +264,13 @@ def test_a_stream_ends_while_its_producer_has_a_numpy_array(host_pool: str) -> N
     del mine
 
 
-def test_a_reader_closes_its_frame_and_may_be_closed_twice(s: gpushm.Stream) -> None:
+def test_a_reader_closes_its_frame_and_may_be_closed_twice(s: gpushm.types.Stream) -> None:
     reader = gpushm.follow("s", "every")
     fill(s, 1)
     f = reader.next(timeout=5)
-    with pytest.raises(gpushm.StateError, match="belongs to a stream"):
+    with pytest.raises(gpushm.errors.StateError, match="belongs to a stream"):
         f["x"].buffer.close()
-    with pytest.raises(gpushm.StateError), f["x"].buffer:
+    with pytest.raises(gpushm.errors.StateError), f["x"].buffer:
         pass
     reader.close()
     reader.close()
@@ -333,7 +333,7 @@ def test_meta_refuses_what_it_cannot_keep(host_pool: str) -> None:
     loop.append(loop)
     with gpushm.stream("s", {"x": (8, "u1")}, pool=host_pool) as s, s.frame() as f:
         for wrong in (b"x" * 65, {"key": "x" * 60}, {"l": list(range(100))}):
-            with pytest.raises(gpushm.BadArgument, match="and a frame has 64"):
+            with pytest.raises(gpushm.errors.BadArgument, match="and a frame has 64"):
                 f.meta = wrong
         for odd in (7, "text", {1: 2}, {"a": object()}, {"a": {2: 3}}, {"a": {1, 2}}, [1], {"a": np.zeros(3)}):
             with pytest.raises(TypeError):
@@ -349,13 +349,13 @@ def test_meta_refuses_what_it_cannot_keep(host_pool: str) -> None:
         assert f.meta == b""
 
 
-def test_a_dict_that_grew_after_it_was_set_is_whole_or_refused(s: gpushm.Stream) -> None:
+def test_a_dict_that_grew_after_it_was_set_is_whole_or_refused(s: gpushm.types.Stream) -> None:
     with gpushm.follow("s", "every") as reader:
         with s.frame() as f:
             f.meta = {}
             f.meta["pts"] = 5
         assert reader.next(timeout=5).meta == {"pts": 5}
-        with pytest.raises(gpushm.BadArgument), s.frame() as f:
+        with pytest.raises(gpushm.errors.BadArgument), s.frame() as f:
             f.meta = {}
             f.meta["pts"] = "x" * 100
         # That frame was dropped, and the next one is as good as any.
@@ -378,7 +378,7 @@ def test_a_dict_that_grew_after_it_was_set_is_whole_or_refused(s: gpushm.Stream)
         b"\xd9\xd9\xf7\xa1\x61a\xfc",
     ],
 )
-def test_another_programs_bytes_are_told_as_they_are(raw: bytes, in_c: Callable[[bytes], gpushm.Frame]) -> None:
+def test_another_programs_bytes_are_told_as_they_are(raw: bytes, in_c: Callable[[bytes], gpushm.types.Frame]) -> None:
     assert in_c(raw).meta == raw
 
 
@@ -392,14 +392,16 @@ def test_another_programs_bytes_are_told_as_they_are(raw: bytes, in_c: Callable[
         (b"\xd9\xd9\xf7\xa1\x61a\xa1\x05\x06", {"a": {5: 6}}),
     ],
 )
-def test_another_programs_cbor_is_decoded(raw: bytes, found: Any, in_c: Callable[[bytes], gpushm.Frame]) -> None:
+def test_another_programs_cbor_is_decoded(raw: bytes, found: Any, in_c: Callable[[bytes], gpushm.types.Frame]) -> None:
     assert in_c(raw).meta == found
 
 
 @pytest.mark.parametrize("shape", [b"\x81\x20", b"\x81\x09", b"\x82\x1b\x7f" + b"\xff" * 7 + b"\x04", b"\x81\x61a"])
-def test_another_programs_shape_beyond_the_slot_is_refused(shape: bytes, in_c: Callable[[bytes], gpushm.Frame]) -> None:
+def test_another_programs_shape_beyond_the_slot_is_refused(
+    shape: bytes, in_c: Callable[[bytes], gpushm.types.Frame]
+) -> None:
     frame = in_c(b"\xd9\xd9\xf7\xa1\x00" + shape)
-    with pytest.raises((gpushm.LayoutError, TypeError)):
+    with pytest.raises((gpushm.errors.LayoutError, TypeError)):
         frame["x"]
 
 
@@ -435,7 +437,7 @@ class COptions(ctypes.Structure):
 
 
 @pytest.fixture
-def in_c(host_pool: str) -> Iterator[Callable[[bytes], gpushm.Frame]]:
+def in_c(host_pool: str) -> Iterator[Callable[[bytes], gpushm.types.Frame]]:
     """A frame whose meta a producer in C has written, byte for byte."""
     lib = ctypes.CDLL(str(next(Path(gpushm.__file__).parent.glob("libgpushm.so.*"))))
     lib.gpushm_frame_publish.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
@@ -449,7 +451,7 @@ def in_c(host_pool: str) -> Iterator[Callable[[bytes], gpushm.Frame]]:
     assert lib.gpushm_stream_create(c, b"s", ctypes.byref(spec), ctypes.byref(options), ctypes.byref(s)) == 0
     with gpushm.follow("s", "every") as reader:
 
-        def publish(raw: bytes) -> gpushm.Frame:
+        def publish(raw: bytes) -> gpushm.types.Frame:
             assert lib.gpushm_frame_begin(s, ctypes.c_void_p(-1), 0, ctypes.byref(f)) == 0
             assert lib.gpushm_frame_publish(f, ctypes.c_void_p(-1), raw, len(raw)) == 0
             return reader.next(timeout=5)
@@ -462,7 +464,7 @@ def in_c(host_pool: str) -> Iterator[Callable[[bytes], gpushm.Frame]]:
 # ---- shapes ----
 
 
-def test_a_frame_can_have_a_smaller_shape_than_its_slot(s: gpushm.Stream) -> None:
+def test_a_frame_can_have_a_smaller_shape_than_its_slot(s: gpushm.types.Stream) -> None:
     with gpushm.follow("s", "every") as reader:
         with s.frame() as f:
             small = f.resize("x", (3, 5))
@@ -481,19 +483,19 @@ def test_a_frame_can_have_a_smaller_shape_than_its_slot(s: gpushm.Stream) -> Non
         assert reader.next(timeout=5)["x"].shape == (4, 6)
 
 
-def test_a_shape_larger_than_the_slot_is_refused(s: gpushm.Stream) -> None:
+def test_a_shape_larger_than_the_slot_is_refused(s: gpushm.types.Stream) -> None:
     with s.frame() as f:
         for shape in ((5, 6), 25, (2**62, 8), (-1,), (-1, -1)):
-            with pytest.raises(gpushm.LayoutError):
+            with pytest.raises(gpushm.errors.LayoutError):
                 f.resize("x", shape)
         with pytest.raises(KeyError):
             f.resize("y", 1)
         assert f["x"].shape == (4, 6)
         f.resize("x", 24)
         f.meta = b"x" * 50
-        with pytest.raises(gpushm.BadArgument, match="shapes of its arrays"):
+        with pytest.raises(gpushm.errors.BadArgument, match="shapes of its arrays"):
             f.meta = b"x" * 60
-        with pytest.raises(gpushm.BadArgument, match="shapes of its arrays"):
+        with pytest.raises(gpushm.errors.BadArgument, match="shapes of its arrays"):
             f.resize("x", (1,) * 20)
         assert f["x"].shape == (24,)
 
@@ -562,11 +564,11 @@ def test_a_producers_death_is_an_error_and_an_heir_goes_on(host_pool: str) -> No
         assert line(other) == "filling"
         assert next(reader).seq == 1
         end(other, kill=True)
-        with pytest.raises(gpushm.ProducerDied):
+        with pytest.raises(gpushm.errors.ProducerDied):
             next(reader)
         assert reader.stats().state == "orphaned"
         # The next call waits for another producer.
-        with pytest.raises(gpushm.Timeout):
+        with pytest.raises(gpushm.errors.Timeout):
             reader.next(timeout=0.01)
         heir = gpushm.stream("s", {"x": (1000, "int64")}, slots=4, pool=host_pool, adopt=True, wait=10)
         with heir.frame() as f:
@@ -592,14 +594,14 @@ def test_a_patient_reader_gets_the_next_producers_frames(host_pool: str) -> None
         assert seqs[-1] == 2 and list(reader) == []
 
 
-def test_a_living_producer_keeps_its_stream(s: gpushm.Stream, pool: str) -> None:
-    with pytest.raises(gpushm.StateError):
+def test_a_living_producer_keeps_its_stream(s: gpushm.types.Stream, pool: str) -> None:
+    with pytest.raises(gpushm.errors.StateError):
         gpushm.stream("s", ARRAYS, slots=4, pool=pool, adopt=True)
-    with pytest.raises((gpushm.StateError, gpushm.Timeout)):
+    with pytest.raises((gpushm.errors.StateError, gpushm.errors.Timeout)):
         gpushm.stream("s", ARRAYS, slots=4, pool=pool, adopt=True, wait=0.01)
-    with pytest.raises(gpushm.Exists):
+    with pytest.raises(gpushm.errors.Exists):
         gpushm.stream("s", ARRAYS, slots=4, pool=pool)
-    with pytest.raises(gpushm.Exists):
+    with pytest.raises(gpushm.errors.Exists):
         gpushm.stream("s", {"x": ((4, 7), "float32")}, slots=4, pool=pool, adopt=True)
 
 
@@ -655,7 +657,7 @@ if child == 0:
         try:
             use()
             os._exit(1)
-        except (gpushm.ForkError, ValueError, gpushm.StateError):
+        except (gpushm.errors.ForkError, ValueError, gpushm.errors.StateError):
             pass
     f = g = r = s = None
     gc.collect()
@@ -679,16 +681,16 @@ def test_a_slow_reader_is_dropped(host_pool: str) -> None:
         with gpushm.follow("s", "every") as reader:
             fill(s, 1, 2)
             f = reader.next(timeout=5).keep()
-            with pytest.raises(gpushm.Timeout, match=f"process {os.getpid()}"):
+            with pytest.raises(gpushm.errors.Timeout, match=f"process {os.getpid()}"):
                 s.frame(timeout=0)
             with s.frame(timeout=10):
                 pass
             assert not f.ok()
-            with pytest.raises(gpushm.ReaderDropped, match="overwritten"):
+            with pytest.raises(gpushm.errors.ReaderDropped, match="overwritten"):
                 f.release()
-            with pytest.raises(gpushm.ReaderDropped, match="dropped"):
+            with pytest.raises(gpushm.errors.ReaderDropped, match="dropped"):
                 reader.next(timeout=1)
-            with pytest.raises(gpushm.ReaderDropped):
+            with pytest.raises(gpushm.errors.ReaderDropped):
                 next(reader)
             info = gpushm.streams("s")[0]
             assert info.dropped == 1 and info.stalls >= 1 and s.stats().stalls >= 1
@@ -701,14 +703,14 @@ def test_a_with_block_says_that_its_frame_was_overwritten(host_pool: str) -> Non
         gpushm.follow("s", "every") as reader,
     ):
         fill(s, 1, 2)
-        with pytest.raises(gpushm.ReaderDropped), reader.next(timeout=5):
+        with pytest.raises(gpushm.errors.ReaderDropped), reader.next(timeout=5):
             s.frame(timeout=10).publish()
 
 
 def test_a_stream_has_no_more_readers_than_places(host_pool: str) -> None:
     with gpushm.stream("s", ARRAYS, readers=2, pool=host_pool):
         readers = [gpushm.follow("s") for _ in range(2)]
-        with pytest.raises(gpushm.LimitReached):
+        with pytest.raises(gpushm.errors.LimitReached):
             gpushm.follow("s")
         readers.pop().close()
         readers.append(gpushm.follow("s"))
@@ -719,7 +721,7 @@ def test_a_stream_has_no_more_readers_than_places(host_pool: str) -> None:
 # ---- arguments ----
 
 
-def test_a_wrong_argument_is_refused(s: gpushm.Stream, pool: str) -> None:
+def test_a_wrong_argument_is_refused(s: gpushm.types.Stream, pool: str) -> None:
     make: Any = gpushm.stream
     follow: Any = gpushm.follow
     for words in (
@@ -748,13 +750,13 @@ def test_a_wrong_argument_is_refused(s: gpushm.Stream, pool: str) -> None:
         follow("s", stream="x")
     with pytest.raises(TypeError):
         follow("s", spin=None)
-    with pytest.raises(gpushm.NotFound):
+    with pytest.raises(gpushm.errors.NotFound):
         follow("t", timeout=0)
-    with pytest.raises(gpushm.Timeout):
+    with pytest.raises(gpushm.errors.Timeout):
         follow("t", timeout=0.05)
     with gpushm.create("u", 4, pool=pool) as a:
         a.publish()
-        with pytest.raises(gpushm.NotSupported):
+        with pytest.raises(gpushm.errors.NotSupported):
             follow("u", timeout=0)
     gpushm.unlink("u")
     assert gpushm.streams("t") == [] and len(gpushm.streams()) == 1
@@ -763,11 +765,11 @@ def test_a_wrong_argument_is_refused(s: gpushm.Stream, pool: str) -> None:
 @pytest.mark.skipif("mempool" not in KINDS.values(), reason="no mempool")
 def test_a_stream_in_a_mempool_is_refused() -> None:
     pool = next(name for name in POOLS if KINDS[name] == "mempool")
-    with pytest.raises(gpushm.NotSupported, match="mempool"):
+    with pytest.raises(gpushm.errors.NotSupported, match="mempool"):
         gpushm.stream("s", ARRAYS, pool=pool)
 
 
-def test_streams_and_their_frames_refuse_to_pickle(s: gpushm.Stream) -> None:
+def test_streams_and_their_frames_refuse_to_pickle(s: gpushm.types.Stream) -> None:
     fill(s, 1)
     with gpushm.follow("s") as reader:
         f = reader.next(timeout=5)
@@ -776,7 +778,7 @@ def test_streams_and_their_frames_refuse_to_pickle(s: gpushm.Stream) -> None:
                 pickle.dumps(thing)
 
 
-def test_the_list_tells_of_a_stream_and_its_readers(s: gpushm.Stream, pool: str) -> None:
+def test_the_list_tells_of_a_stream_and_its_readers(s: gpushm.types.Stream, pool: str) -> None:
     with gpushm.follow("s", "every", max_held=2) as reader:
         fill(s, 1, 2)
         f = reader.next(timeout=5)
@@ -796,34 +798,34 @@ def test_the_list_tells_of_a_stream_and_its_readers(s: gpushm.Stream, pool: str)
 # ---- threads, Ctrl-C, asyncio ----
 
 
-def test_one_thread_at_a_time_uses_a_reader(s: gpushm.Stream) -> None:
+def test_one_thread_at_a_time_uses_a_reader(s: gpushm.types.Stream) -> None:
     with gpushm.follow("s", "every") as reader:
         found: list[Any] = []
 
         def wait() -> None:
             while not found:
-                with suppress(gpushm.InUse):
+                with suppress(gpushm.errors.InUse):
                     found.append(reader.next(timeout=30).seq)
 
         thread = threading.Thread(target=wait)
         thread.start()
-        with pytest.raises(gpushm.InUse):
+        with pytest.raises(gpushm.errors.InUse):
             while True:
-                with pytest.raises(gpushm.Timeout):
+                with pytest.raises(gpushm.errors.Timeout):
                     reader.next(timeout=0)
-        with pytest.raises(gpushm.InUse, match="can't be closed"):
+        with pytest.raises(gpushm.errors.InUse, match="can't be closed"):
             reader.close()
         fill(s, 1)
         thread.join()
         assert found == [1]
 
 
-def test_another_thread_releases_a_frame(s: gpushm.Stream) -> None:
+def test_another_thread_releases_a_frame(s: gpushm.types.Stream) -> None:
     with gpushm.follow("s", "every", max_held=3) as reader:
         jobs: list[threading.Thread] = []
         done: list[int] = []
 
-        def work(f: gpushm.Frame) -> None:
+        def work(f: gpushm.types.Frame) -> None:
             with f:
                 done.append(value(f))
 
@@ -873,12 +875,12 @@ def test_a_paced_reader_gets_every_frame(host_pool: str) -> None:
         for i in range(50):
             assert value(reader.next(timeout=10)) == i
         thread.join()
-        with pytest.raises(gpushm.Timeout):
+        with pytest.raises(gpushm.errors.Timeout):
             reader.next(timeout=0.01)
 
 
 @pytest.mark.parametrize("spin", [0, 1])
-def test_ctrl_c_ends_a_wait(s: gpushm.Stream, spin: float) -> None:
+def test_ctrl_c_ends_a_wait(s: gpushm.types.Stream, spin: float) -> None:
     # A shell's background job begins with the signal ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with gpushm.follow("s", "every", spin=spin) as reader:
@@ -908,7 +910,7 @@ def test_an_event_loop_runs_while_frames_are_waited_for(pool: str) -> None:
             async for f in reader:
                 found.append(f.meta["i"])
                 await asyncio.sleep(0.001 * (f.seq % 2))
-            with pytest.raises(gpushm.StreamEnded):
+            with pytest.raises(gpushm.errors.StreamEnded):
                 await reader.next_async()
         return found
 
@@ -921,26 +923,26 @@ def test_an_event_loop_runs_while_frames_are_waited_for(pool: str) -> None:
     assert asyncio.run(both()) == list(range(20))
 
 
-def test_a_tasks_wait_can_time_out_or_be_cancelled(s: gpushm.Stream) -> None:
+def test_a_tasks_wait_can_time_out_or_be_cancelled(s: gpushm.types.Stream) -> None:
     async def main() -> None:
         async with gpushm.follow("s", "every") as reader:
-            with pytest.raises(gpushm.Timeout):
+            with pytest.raises(gpushm.errors.Timeout):
                 await reader.next_async(0.01)
             task = asyncio.create_task(reader.next_async())
             await asyncio.sleep(0.01)
-            with pytest.raises(gpushm.InUse):
+            with pytest.raises(gpushm.errors.InUse):
                 reader.close()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             fill(s, 1, 2, 3, 4)
-            with pytest.raises(gpushm.Timeout):
+            with pytest.raises(gpushm.errors.Timeout):
                 await s.frame_async(timeout=0.01)
             assert (await reader.next_async(5)).seq == 1
-        with pytest.raises(gpushm.Timeout):
+        with pytest.raises(gpushm.errors.Timeout):
             await gpushm.follow("never", timeout=0.05).next_async()
         # The connection of that wait ended with it: makes what a process makes once.
-        with pytest.raises(gpushm.Timeout):
+        with pytest.raises(gpushm.errors.Timeout):
             await gpushm.wait_async("never", 0)
 
     asyncio.run(main())
@@ -1047,7 +1049,7 @@ def test_a_cuda_stream_is_refused_for_memory_of_the_host(
     host_pool: str, two_streams: tuple[TheirStream, TheirStream]
 ) -> None:
     with gpushm.stream("s", ARRAYS, pool=host_pool) as s, gpushm.follow("s", stream=two_streams[0]) as reader:
-        with pytest.raises(gpushm.NotSupported, match="host pool"):
+        with pytest.raises(gpushm.errors.NotSupported, match="host pool"):
             s.frame(stream=two_streams[0])
-        with pytest.raises(gpushm.NotSupported, match="host pool"):
+        with pytest.raises(gpushm.errors.NotSupported, match="host pool"):
             reader.next(timeout=1)

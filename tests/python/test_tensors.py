@@ -67,7 +67,7 @@ def test_every_type_of_dlpack_is_copied_unchanged(pool: str, type: str, way: str
         WAYS[way](a, t)
         assert bytes_of(a) == raw.tobytes()
     if way == "copy_to_device":
-        with gpushm.to_device(t, pool=pool) as a:
+        with gpushm.numba.to_device(t, pool=pool) as a:
             assert (a.shape, a.dtype_name, bytes_of(a)) == ((4, 8), type, raw.tobytes())
 
 
@@ -103,7 +103,7 @@ def test_padded_elements_are_packed(pool: str, type: str) -> None:
     import ml_dtypes
 
     for found in (loose.view(getattr(ml_dtypes, type)).reshape(4, 6),) if hasattr(ml_dtypes, type) else ():
-        with gpushm.to_device(found, pool=pool) as a:
+        with gpushm.numba.to_device(found, pool=pool) as a:
             assert (a.dtype_name, bytes_of(a)) == (type, packed)
 
 
@@ -125,7 +125,7 @@ def test_memory_of_an_unknown_device_is_refused(pool: str, kind: int) -> None:
 
 def test_a_tensor_of_old_dlpack_is_copied(pool: str) -> None:
     raw = tensors.random_bytes(8)
-    with gpushm.to_device(tensors.LegacyTensor(raw, (4,), "bfloat16"), pool=pool) as a:
+    with gpushm.numba.to_device(tensors.LegacyTensor(raw, (4,), "bfloat16"), pool=pool) as a:
         assert (a.dtype_name, bytes_of(a)) == ("bfloat16", raw.tobytes())
 
 
@@ -151,7 +151,7 @@ def test_a_type_that_its_library_does_not_export_is_copied(pool: str, monkeypatc
 
     monkeypatch.setitem(sys.modules, "torch", Torch)  # type: ignore[arg-type]
     raw = tensors.random_bytes(40)
-    with gpushm.to_device(Older(raw, (4, 5), "float8_e5m2", (1, 4)), pool=pool) as a:
+    with gpushm.numba.to_device(Older(raw, (4, 5), "float8_e5m2", (1, 4)), pool=pool) as a:
         assert a.dtype_name == "float8_e5m2"
         assert bytes_of(a) == np.ascontiguousarray(raw[:20].reshape(5, 4).T).tobytes()
 
@@ -202,7 +202,7 @@ def test_a_tensor_on_a_gpu_is_copied_unchanged(pool: str, type: str, ml_dtypes: 
             t.requires_grad = True
             steps = tuple(s * item for s in strides or (shape[1], 1))
             want = np.lib.stride_tricks.as_strided(raw.view(f"V{item}"), shape, steps).tobytes()
-            with gpushm.to_device(t, pool=pool) as a:
+            with gpushm.numba.to_device(t, pool=pool) as a:
                 assert (a.shape, a.dtype_name, bytes_of(a)) == (shape, type, want)
                 a.copy_from_host(bytes(a.nbytes))
                 a[...] = t
@@ -233,7 +233,7 @@ def test_a_copy_into_a_read_only_array_is_refused(pool: str) -> None:
     with gpushm.create("a", 4, "bfloat16", pool=pool) as a:
         a.publish()
         for way in WAYS.values():
-            with pytest.raises(gpushm.ReadOnly):
+            with pytest.raises(gpushm.errors.ReadOnly):
                 way(a, Tensor(tensors.random_bytes(8), (4,), "bfloat16"))
         gpushm.unlink("a")
 
@@ -267,7 +267,7 @@ def check_model(b: Any) -> None:
 
 
 def test_create_many_copies_the_values(pool: str) -> None:
-    for maker in (gpushm.create_many, gpushm.Connection().create_many):
+    for maker in (gpushm.create_many, gpushm.types.Connection().create_many):
         with maker("m", model(), pool=pool) as b:
             check_model(b)
             with gpushm.create_many("copy", b, pool="host") as copy:
@@ -299,7 +299,7 @@ def test_a_value_that_cannot_be_copied_leaves_nothing(pool: str) -> None:
     sick = Tensor(1 << 40, (4,), "uint8", device=(14, 0))
     with pytest.raises(TypeError, match="sick"):
         gpushm.create_many("m", {"well": np.ones(3), "sick": sick}, pool=pool)
-    with pytest.raises(gpushm.NotFound) as raised:
+    with pytest.raises(gpushm.errors.NotFound) as raised:
         gpushm.open("m")
     assert "publish" not in str(raised.value)
     with pytest.raises(TypeError, match="what"):

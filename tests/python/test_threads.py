@@ -105,14 +105,14 @@ def test_sealing_during_a_copy_is_refused(pool: str) -> None:
             copying = threads.submit(a.copy_from_host, source)
             try:
                 a.publish()
-            except gpushm.InUse as e:
+            except gpushm.errors.InUse as e:
                 assert "1 copies" in str(e)
                 refused += 1
                 copying.result(60)
                 a.publish()
             else:
                 # The copy was done before, or came too late.
-                assert copying.exception(60) is None or isinstance(copying.exception(), gpushm.ReadOnly)
+                assert copying.exception(60) is None or isinstance(copying.exception(), gpushm.errors.ReadOnly)
             del copying
         gpushm.unlink("a")
     assert refused, "never met a copy under way"
@@ -131,12 +131,12 @@ refused = ""
 while "call of another thread" not in refused:
     try:
         a.close()
-    except gpushm.InUse as e:
+    except gpushm.errors.InUse as e:
         refused = str(e)
 assert memoryview(a).readonly
 try:
     a.copy_from_host(bytes(4096))
-except gpushm.ReadOnly:
+except gpushm.errors.ReadOnly:
     print("refused")
 with open(os.environ["FAKECUDA_HANG_UNTIL"], "w"):
     seals.join()
@@ -186,7 +186,7 @@ def test_a_tensor_can_be_dropped_by_another_thread(pool: str) -> None:
     with gpushm.create("a", 4, pool=pool) as a:
         a.publish("shared")
         tensors = [a.__dlpack__(max_version=(1, 0)) for _ in range(100)]
-        with pytest.raises(gpushm.InUse, match="100 DLPack tensors"):
+        with pytest.raises(gpushm.errors.InUse, match="100 DLPack tensors"):
             a.close()
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(lambda _: tensors.pop() and None, range(100)))
@@ -203,7 +203,7 @@ import gpushm, os, threading
 from pathlib import Path
 def sockets():
     return sum(fd.readlink().name.startswith("socket:") for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink())
-with gpushm.defer_cleanup():
+with gpushm.numba.defer_cleanup():
     gpushm.create("a", 4, pool="gpu0").close()
 peers = gpushm.status().peers
 ends = threading.Thread(target=gpushm._core._disconnect)

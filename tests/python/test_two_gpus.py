@@ -79,7 +79,7 @@ def test_another_gpus_buffer_comes_with_a_warning(
         with working_on(other), warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             gpushm.open("a", device=device).close()
-        return [str(w.message) for w in found if w.category is gpushm.DeviceWarning]
+        return [str(w.message) for w in found if w.category is gpushm.errors.DeviceWarning]
 
     with filled("a", pool) as a:
         a.publish("shared")
@@ -101,7 +101,7 @@ def test_a_copy_between_gpus_has_the_same_contents(source: str, to: str) -> None
                 assert b.tolist() == VALUES
                 b[::2] = a[5:]
                 assert b.tolist() == [5, 1, 6, 3, 7, 5, 8, 7, 9, 9]
-                with gpushm.to_device(a, pool=to) as c:
+                with gpushm.numba.to_device(a, pool=to) as c:
                     assert c.device == GPU_POOLS[to] and c.tolist() == VALUES
         parts = {f"p{i}": a[i : i + 2] for i in range(8)}
         with gpushm.create_many(None, parts, pool=to) as many:
@@ -131,7 +131,7 @@ def test_a_tensor_of_another_gpu_is_copied(source: str, to: str) -> None:
         t = Torchs(a.device_ptr, (10,), "int64", device=(2, GPU_POOLS[source]))
         for device in GPUS:
             with working_on(device):
-                with gpushm.to_device(t, pool=to) as b:
+                with gpushm.numba.to_device(t, pool=to) as b:
                     assert b.tolist() == VALUES
                 with gpushm.create_many(None, {"t": t}, pool=to) as many:
                     assert many["t"].tolist() == VALUES
@@ -186,8 +186,8 @@ def test_a_staged_copy_on_the_current_gpu_gives_no_warning(
     monkeypatch.setattr("gpushm._libraries._said", set())
     with filled("a", pool) as a, working_on(other), warnings.catch_warnings():
         a.publish("shared")
-        warnings.simplefilter("error", gpushm.DeviceWarning)
-        handle = gpushm.get_ipc_handle(a)
+        warnings.simplefilter("error", gpushm.errors.DeviceWarning)
+        handle = gpushm.numba.get_ipc_handle(a)
         there = handle.open_staged(other)
         assert gpushm.as_array(there.owner).device == other
         del there

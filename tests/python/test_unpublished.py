@@ -19,9 +19,9 @@ import pytest
 MADE: dict[str, Callable[..., Any]] = {
     "create": lambda: gpushm.create("a", 4, pool="host"),
     "create_many": lambda: gpushm.create_many("a", {"w": (4, "uint8")}, pool="host"),
-    "to_device": lambda: gpushm.to_device([1, 2], "a", pool="host"),
+    "to_device": lambda: gpushm.numba.to_device([1, 2], "a", pool="host"),
     "create_like": lambda: gpushm.create_like("a", np.zeros(2, "uint8"), pool="host"),
-    "Connection": lambda: gpushm.Connection().create("a", 4, pool="host"),
+    "Connection": lambda: gpushm.types.Connection().create("a", 4, pool="host"),
 }
 ENDS: dict[str, Callable[[Any], Any]] = {
     "with": lambda made: made.__exit__(None, None, None),
@@ -40,14 +40,14 @@ def line_of(function: Callable[..., Any]) -> int:
 
 def test_the_warning_is_a_runtime_warning() -> None:
     # A ResourceWarning is hidden by default, and a DeprecationWarning outside of __main__.
-    assert issubclass(gpushm.UnpublishedWarning, RuntimeWarning)
-    assert not issubclass(gpushm.UnpublishedWarning, ResourceWarning)
+    assert issubclass(gpushm.errors.UnpublishedWarning, RuntimeWarning)
+    assert not issubclass(gpushm.errors.UnpublishedWarning, ResourceWarning)
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_closing_an_unpublished_buffer_warns(make: Callable[..., Any], end: str) -> None:
     made = make()
-    with pytest.warns(gpushm.UnpublishedWarning, match=r'"a".*publish\(\).*discard\(\)') as found:
+    with pytest.warns(gpushm.errors.UnpublishedWarning, match=r'"a".*publish\(\).*discard\(\)') as found:
         ENDS[end](made)
     assert made.closed
     assert [(w.filename, w.lineno) for w in found] == [(__file__, line_of(make))]
@@ -55,7 +55,7 @@ def test_closing_an_unpublished_buffer_warns(make: Callable[..., Any], end: str)
 
 def test_collecting_an_unpublished_buffer_warns(make: Callable[..., Any]) -> None:
     made = make()
-    with pytest.warns(gpushm.UnpublishedWarning, match='"a"') as found:
+    with pytest.warns(gpushm.errors.UnpublishedWarning, match='"a"') as found:
         del made
         gc.collect()
     assert [(w.filename, w.lineno) for w in found] == [(__file__, line_of(make))]
@@ -67,7 +67,7 @@ def test_the_loss_is_told_beside_a_view_that_outlives_its_block() -> None:
             kept = memoryview(a)
         kept.release()
     kinds = [w.category for w in found]
-    assert kinds.count(gpushm.UnpublishedWarning) == 1 and kinds.count(ResourceWarning) == 1
+    assert kinds.count(gpushm.errors.UnpublishedWarning) == 1 and kinds.count(ResourceWarning) == 1
 
 
 def published(made: Any) -> None:
@@ -101,21 +101,21 @@ def test_an_intended_end_gives_no_warning(make: Callable[..., Any], end: str, re
     QUIET[end](make())
     gc.collect()
     assert not list(recwarn)
-    with pytest.raises(gpushm.NotFound):
+    with pytest.raises(gpushm.errors.NotFound):
         gpushm.open("a")
 
 
 def test_an_anonymous_array_gives_no_warning(pool: str, recwarn: pytest.WarningsRecorder) -> None:
     if pool == "pinned":
-        gpushm.pinned_array(4).close()
+        gpushm.numba.pinned_array(4).close()
     with gpushm.create(None, 4, pool=pool) as a:
         a[...] = 1
-    gpushm.to_device([1, 2], pool=pool).close()
+    gpushm.numba.to_device([1, 2], pool=pool).close()
     assert not list(recwarn)
 
 
 def test_sys_exit_within_a_block_warns() -> None:
-    with pytest.warns(gpushm.UnpublishedWarning), pytest.raises(SystemExit), gpushm.create("a", 4, pool="host"):
+    with pytest.warns(gpushm.errors.UnpublishedWarning), pytest.raises(SystemExit), gpushm.create("a", 4, pool="host"):
         sys.exit(0)
 
 
@@ -123,17 +123,17 @@ def test_a_warning_that_is_an_error_closes_the_buffer() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         made = gpushm.create("a", 4, pool="host")
-        with pytest.raises(gpushm.UnpublishedWarning):
+        with pytest.raises(gpushm.errors.UnpublishedWarning):
             made.close()
         assert made.closed
-        with pytest.raises(gpushm.UnpublishedWarning), gpushm.create("a", 4, pool="host"):
+        with pytest.raises(gpushm.errors.UnpublishedWarning), gpushm.create("a", 4, pool="host"):
             pass
 
 
 def test_discarding_a_published_buffer_is_refused() -> None:
     with gpushm.create("a", 4, pool="host") as a:
         a.publish()
-        with pytest.raises(gpushm.StateError, match=r"unlink\(\)"):
+        with pytest.raises(gpushm.errors.StateError, match=r"unlink\(\)"):
             a.discard()
         a.unlink()
 
@@ -141,25 +141,25 @@ def test_discarding_a_published_buffer_is_refused() -> None:
 def test_discarding_a_buffer_in_use_is_refused() -> None:
     a = gpushm.create("a", 4, pool="host")
     kept = memoryview(a)
-    with pytest.raises(gpushm.InUse, match="memoryview"):
+    with pytest.raises(gpushm.errors.InUse, match="memoryview"):
         a.discard()
     kept.release()
     view = a[1:]
-    with pytest.raises(gpushm.InUse, match="view"):
+    with pytest.raises(gpushm.errors.InUse, match="view"):
         view.discard()
     del view
     a.discard()
 
 
 def test_a_reader_is_told_that_the_buffer_ended_unpublished(host_pool: str) -> None:
-    with pytest.warns(gpushm.UnpublishedWarning):
+    with pytest.warns(gpushm.errors.UnpublishedWarning):
         gpushm.create("a", 4, pool=host_pool).close()
-    with pytest.raises(gpushm.NotFound, match=rf"process {os.getpid()} .*without publishing it"):
+    with pytest.raises(gpushm.errors.NotFound, match=rf"process {os.getpid()} .*without publishing it"):
         gpushm.open("a")
-    with pytest.raises(gpushm.Timeout, match="without publishing it"):
+    with pytest.raises(gpushm.errors.Timeout, match="without publishing it"):
         gpushm.open("a", timeout=0.05)
     gpushm.create("a", 4, pool=host_pool).discard()
-    with pytest.raises(gpushm.NotFound) as raised:
+    with pytest.raises(gpushm.errors.NotFound) as raised:
         gpushm.open("a")
     assert "publish" not in str(raised.value)
 

@@ -24,7 +24,7 @@ def made(name: str, state: str = "shared", pool: str = "host") -> gpushm.Array:
 
 def test_each_event_of_a_watched_name_is_told() -> None:
     with gpushm.watch("a", "b") as w:
-        with pytest.raises(gpushm.Timeout):
+        with pytest.raises(gpushm.errors.Timeout):
             w.next(0)
         with made("a") as a:
             told = w.next(60)
@@ -84,7 +84,7 @@ def test_a_watch_refuses_what_it_cannot_watch() -> None:
         with pytest.raises(ValueError, match="closed"):
             use()
     with pytest.raises(TypeError):
-        gpushm.Watch()
+        gpushm.types.Watch()
 
 
 def test_poll_wakes_for_an_event() -> None:
@@ -97,7 +97,7 @@ def test_poll_wakes_for_an_event() -> None:
                 assert poll.poll(60000)
                 try:
                     told.append(w.next(0))
-                except gpushm.Timeout:
+                except gpushm.errors.Timeout:
                     continue
             assert told[0].name == "a"
         gpushm.unlink("a")
@@ -115,7 +115,7 @@ def test_a_close_while_a_thread_waits_is_refused() -> None:
                 with begin:
                     try:
                         w.close()
-                    except gpushm.InUse as e:
+                    except gpushm.errors.InUse as e:
                         refused.append(str(e))
                     made("a").close()
 
@@ -137,7 +137,7 @@ def test_a_forked_child_is_refused_its_parents_watch() -> None:
         if pid == 0:
             try:
                 w.next(0)
-            except gpushm.ForkError:
+            except gpushm.errors.ForkError:
                 os._exit(3)
             finally:
                 os._exit(4)
@@ -168,10 +168,10 @@ def test_an_event_loop_runs_while_names_are_waited_for() -> None:
 
 def test_a_wait_of_a_task_can_time_out_or_be_cancelled() -> None:
     async def main() -> None:
-        with pytest.raises(gpushm.Timeout, match="not/there"):
+        with pytest.raises(gpushm.errors.Timeout, match="not/there"):
             await gpushm.wait_async("not/there", 0.01)
         for seconds in (0, 0.01):
-            with pytest.raises(gpushm.Timeout, match="not/there"):
+            with pytest.raises(gpushm.errors.Timeout, match="not/there"):
                 await gpushm.open_async("not/there", timeout=seconds)
         task = asyncio.create_task(gpushm.wait_async("not/there"))
         await asyncio.sleep(0)
@@ -188,9 +188,9 @@ def test_a_wait_of_a_task_can_time_out_or_be_cancelled() -> None:
 def test_open_async_refuses_an_array_that_is_not_there() -> None:
     with gpushm.create_many("m", {"x": 1, "y": 2}, pool="host") as b:
         b.publish()
-    with pytest.raises(gpushm.NotFound, match="2 arrays"):
+    with pytest.raises(gpushm.errors.NotFound, match="2 arrays"):
         asyncio.run(gpushm.open_async("m"))
-    with pytest.raises(gpushm.NotFound, match='no array called "z"'):
+    with pytest.raises(gpushm.errors.NotFound, match='no array called "z"'):
         asyncio.run(gpushm.open_async("m", array="z"))
     with asyncio.run(gpushm.open_async("m", array="y", shape=(1, 4), dtype="u1", offset=0)) as y:
         assert y.shape == (1, 4)
@@ -204,7 +204,7 @@ def test_open_async_refuses_a_dirty_buffer_at_once() -> None:
     made("a").close()
     code = "import gpushm, os\na = gpushm.open('a', 'r+')\nos.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
-    with pytest.raises(gpushm.Dirty, match="died at"):
+    with pytest.raises(gpushm.errors.Dirty, match="died at"):
         asyncio.run(gpushm.open_async("a", refuse_dirty=True))
     asyncio.run(gpushm.open_async("a")).close()
     gpushm.clean("a")
@@ -214,7 +214,7 @@ def test_open_async_refuses_a_dirty_buffer_at_once() -> None:
 
 def test_a_closed_connection_begins_no_call(other_daemon: Any) -> None:
     c = gpushm.connect(other_daemon.socket)
-    with pytest.raises(gpushm.Timeout):
+    with pytest.raises(gpushm.errors.Timeout):
         asyncio.run(gpushm.wait_async("a", 0, connection=c))
     c.close()
     with pytest.raises(ValueError, match="closed"):
@@ -226,10 +226,10 @@ def test_a_call_says_that_there_is_no_daemon(other_daemon: Any) -> None:
         # The first has a new connection, the second one the connection of another call.
         for _ in range(2):
             other_daemon.kill()
-            with pytest.raises(gpushm.DaemonGone, match="start gpushmd"):
+            with pytest.raises(gpushm.errors.DaemonGone, match="start gpushmd"):
                 asyncio.run(gpushm.open_async("a", connection=c))
             other_daemon.start()
-            with pytest.raises(gpushm.Timeout):
+            with pytest.raises(gpushm.errors.Timeout):
                 asyncio.run(gpushm.wait_async("a", 0, connection=c))
 
 
@@ -271,7 +271,7 @@ def test_a_close_while_tasks_wait_is_refused() -> None:
         w = gpushm.watch("never")
         tasks = [asyncio.create_task(anext(w)) for _ in range(2)]
         await asyncio.sleep(0)
-        with pytest.raises(gpushm.InUse, match="2 threads or tasks wait"):
+        with pytest.raises(gpushm.errors.InUse, match="2 threads or tasks wait"):
             w.close()
         for task in tasks:
             task.cancel()

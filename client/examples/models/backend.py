@@ -26,7 +26,7 @@ class TritonPythonModel:
         name = f"backend/{args['model_name']}/{args['model_version']}"
         try:
             gpushm.torch.publish(name, load())
-        except gpushm.Exists:  # another instance has it, or is loading it
+        except gpushm.errors.Exists:  # another instance has it, or is loading it
             pass
         self.model = gpushm.torch.attach(name, build, timeout=60)
 

@@ -498,7 +498,7 @@ static PyObject *not_kept; /* owned, for as long as the process lives */
 int buffer_init(PyObject *module)
 {
 	not_kept = PyErr_NewExceptionWithDoc(
-		"gpushm.NotKeptWarning",
+		"gpushm.errors.NotKeptWarning",
 		"A buffer was published that does not survive the daemon's death, because all "
 		"places for such buffers are taken.",
 		PyExc_RuntimeWarning, NULL);

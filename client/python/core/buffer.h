@@ -116,7 +116,7 @@ PyObject *buffer_publish_as(struct buffer *self, PyObject *args, PyObject *kwarg
 /* The method set_attrs(attrs). */
 PyObject *buffer_set_attrs(struct buffer *self, PyObject *attrs);
 
-/* Adds gpushm.NotKeptWarning to the module. */
+/* Adds gpushm.errors.NotKeptWarning to the module. */
 int buffer_init(PyObject *module);
 
 /* _report_unpublished(): warns of each buffer that is not published, at the end of the program. */

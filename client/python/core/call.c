@@ -160,7 +160,7 @@ static PyType_Slot slots[] = { { Py_tp_doc, (void *)"A request that does not blo
 			       { Py_tp_clear, clear },
 			       { Py_tp_methods, methods },
 			       { 0, NULL } };
-static PyType_Spec spec = { .name = "gpushm._Call",
+static PyType_Spec spec = { .name = "gpushm._core._Call",
 			    .basicsize = sizeof(struct call),
 			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,

@@ -466,7 +466,7 @@ static PyType_Slot slots[] = {
 	{ Py_tp_members, members },
 	{ 0, NULL }
 };
-static PyType_Spec spec = { .name = "gpushm.Connection",
+static PyType_Spec spec = { .name = "gpushm.types.Connection",
 			    .basicsize = sizeof(struct connection),
 			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
 			    .slots = slots };

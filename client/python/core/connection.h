@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm.Connection: this process's requests to a daemon, from any thread. It connects when it is
- * first used, and again when its daemon has ended.
+ * gpushm.types.Connection: this process's requests to a daemon, from any thread. It connects when
+ * it is first used, and again when its daemon has ended.
  */
 #pragma once
 

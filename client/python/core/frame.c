@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The life of a frame, and the type gpushm.Frame. A frame is finished once: published, released or
- * cancelled, by its method, by the end of its with block, by its reader's loop, by its side's end,
- * or with its last reference; Arrays, tensors and memoryviews of it have one. That closes its
- * Arrays. Tensors and memoryviews cannot be closed: they stay, over memory that is another frame's
- * soon.
+ * The life of a frame, and the type gpushm.types.Frame. A frame is finished once: published,
+ * released or cancelled, by its method, by the end of its with block, by its reader's loop, by its
+ * side's end, or with its last reference; Arrays, tensors and memoryviews of it have one. That
+ * closes its Arrays. Tensors and memoryviews cannot be closed: they stay, over memory that is
+ * another frame's soon.
  *
  * CUDA: a consumer of an Array on another stream than the frame's is ordered behind the frame's by
  * slot::order, and so is the end of the frame behind copies on other streams.
@@ -588,8 +588,8 @@ static PyObject *repr(PyObject *o)
 {
 	struct frame *self = (struct frame *)o;
 
-	return PyUnicode_FromFormat("<gpushm.Frame %llu of %R%s>", (unsigned long long)self->seq,
-				    self->side->name,
+	return PyUnicode_FromFormat("<gpushm.types.Frame %llu of %R%s>",
+				    (unsigned long long)self->seq, self->side->name,
 				    self->filling ? self->slot.frame ? ", being filled" : ", done"
 				    : self->slot.frame ? ""
 						       : ", released");
@@ -651,7 +651,7 @@ static PyType_Slot slots[] = {
 	{ Py_sq_contains, contains },
 	{ 0, NULL }
 };
-static PyType_Spec spec = { .name = "gpushm.Frame",
+static PyType_Spec spec = { .name = "gpushm.types.Frame",
 			    .basicsize = sizeof(struct frame),
 			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,

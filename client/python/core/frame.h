@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm.Frame: a slot that a producer fills, or a frame that a reader has.
+ * gpushm.types.Frame: a slot that a producer fills, or a frame that a reader has.
  */
 #pragma once
 

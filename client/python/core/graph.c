@@ -233,7 +233,7 @@ static PyObject *repr(PyObject *o)
 {
 	struct graph *self = (struct graph *)o;
 
-	return PyUnicode_FromFormat("<gpushm.GraphFrame of %R%s>", self->of.side->name,
+	return PyUnicode_FromFormat("<gpushm.types.GraphFrame of %R%s>", self->of.side->name,
 				    self->frame ? "" : ", closed");
 }
 
@@ -282,7 +282,7 @@ static PyType_Slot slots[] = {
 	{ Py_tp_members, members },
 	{ 0, NULL }
 };
-static PyType_Spec spec = { .name = "gpushm.GraphFrame",
+static PyType_Spec spec = { .name = "gpushm.types.GraphFrame",
 			    .basicsize = sizeof(struct graph),
 			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm.GraphFrame: the place of a side's frames in a captured CUDA graph.
+ * gpushm.types.GraphFrame: the place of a side's frames in a captured CUDA graph.
  */
 #pragma once
 

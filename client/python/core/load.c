@@ -177,31 +177,73 @@ static int texts_from(PyObject *o, bool paths, struct texts *ret)
 	return 0;
 }
 
-/* ---- how web servers are asked ---- */
+/* ---- how bytes come ---- */
 
-void load_remote_done(struct load_remote *r)
+void transport_done(struct transport *t)
 {
-	for (size_t i = 0; i < array_size(r->paths); i++)
-		Py_CLEAR(r->paths[i]);
+	for (size_t i = 0; i < array_size(t->paths); i++)
+		Py_CLEAR(t->paths[i]);
 }
 
-int load_path_arg(PyObject *o, void *ret)
+static int path_arg(PyObject *o, void *ret)
 {
 	return o == Py_None ? 1 : PyUnicode_FSConverter(o, ret);
 }
 
-static const char *text_of(PyObject *bytes)
+static int flags_from(const char *io, const char *via, uint32_t *ret)
 {
-	return bytes ? PyBytes_AsString(bytes) : NULL;
+	if (strcmp(io, "cached") == 0)
+		*ret |= GPUSHM_LOAD_CACHED;
+	else if (strcmp(io, "direct") == 0)
+		*ret |= GPUSHM_LOAD_DIRECT;
+	else if (strcmp(io, "auto") != 0)
+		return error_python(PyExc_ValueError,
+				    "io is \"auto\", \"cached\" to read through the page cache, or "
+				    "\"direct\" to read past it, not \"%s\"",
+				    io);
+	if (strcmp(via, "nixl") == 0)
+		*ret |= GPUSHM_LOAD_NIXL;
+	else if (strcmp(via, "https") != 0)
+		return error_python(PyExc_ValueError, "via is \"https\" or \"nixl\", not \"%s\"",
+				    via);
+	return 0;
 }
 
-void load_remote_set(struct load_remote *r)
+int transport_from(PyObject *o, struct transport *t)
 {
-	r->o.struct_size = sizeof(r->o);
-	r->o.token_file = text_of(r->paths[0]);
-	r->o.ca = text_of(r->paths[1]);
-	r->o.cert = text_of(r->paths[2]);
-	r->o.key = text_of(r->paths[3]);
+	const char *io = "auto", *via = "https",
+		   **texts[] = { &t->remote.token_file, &t->remote.ca, &t->remote.cert,
+				 &t->remote.key };
+	PyObject **paths = t->paths;
+	int drop_cache = 0;
+
+	t->remote.struct_size = sizeof(t->remote);
+	if (o == Py_None)
+		return 0;
+	if (!PyTuple_Check(o))
+		return error_python(PyExc_TypeError, "transport is a gpushm.Transport, not %R", o);
+	if (!PyArg_ParseTuple(o, "O&O&O&O&O&O&sps:Transport", path_arg, &paths[0], path_arg,
+			      &paths[1], path_arg, &paths[2], path_arg, &paths[3], u32_arg,
+			      &t->remote.patience_s, u32_arg, &t->threads, &io, &drop_cache, &via))
+		return -1;
+	for (size_t i = 0; i < array_size(texts); i++)
+		*texts[i] = paths[i] ? PyBytes_AsString(paths[i]) : NULL;
+	t->flags = drop_cache ? GPUSHM_LOAD_DROP_CACHE : 0;
+	return flags_from(io, via, &t->flags);
+}
+
+int transport_check_keywords(PyObject *kwargs)
+{
+	static const char *const names[] = { "token_file", "ca", "cert",       "key", "patience",
+					     "threads",	   "io", "drop_cache", "via" };
+
+	for (size_t i = 0; kwargs && i < array_size(names); i++)
+		if (PyDict_GetItemString(kwargs, names[i]))
+			return error_python(PyExc_TypeError,
+					    "%s= is gpushm.Transport(%s=...) now, which "
+					    "transport= takes",
+					    names[i], names[i]);
+	return 0;
 }
 
 /* ---- load and pull ---- */
@@ -209,7 +251,7 @@ void load_remote_set(struct load_remote *r)
 void load_ask_done(struct load_ask *a)
 {
 	options_done(&a->options);
-	load_remote_done(&a->remote);
+	transport_done(&a->transport);
 }
 
 /* All waits are the library's, which asks load_on_progress() meanwhile: a pipe can't be read twice.
@@ -227,16 +269,17 @@ int load_ask_from(const struct load_args *args, uint32_t flags, struct load_ask 
 {
 	if ((args->name != Py_None && args_text(args->name, "name", &a->name) < 0) ||
 	    load_check_progress(args->progress) < 0 ||
-	    options_from(&args->options, &a->options) < 0)
+	    options_from(&args->options, &a->options) < 0 ||
+	    transport_from(args->transport, &a->transport) < 0)
 		return -1;
-	load_remote_set(&a->remote);
 	a->load.struct_size = sizeof(a->load);
 	a->load.flags = (args->if_missing ? GPUSHM_LOAD_IF_MISSING : 0) |
 			(args->replace ? GPUSHM_LOAD_REPLACE : 0) |
-			(args->verify ? GPUSHM_LOAD_VERIFY : 0) | flags;
+			(args->verify ? GPUSHM_LOAD_VERIFY : 0) | (a->transport.flags & flags);
+	a->load.threads = a->transport.threads;
 	a->load.progress = load_on_progress;
 	a->load.user = args->progress;
-	a->load.remote = &a->remote.o;
+	a->load.remote = &a->transport.remote;
 	return 0;
 }
 
@@ -286,54 +329,36 @@ static int run_load(struct gpushm *c, struct ask *ask)
 			       &a->base.load, &a->base.ret);
 }
 
-static int io_from(const char *word, uint32_t *ret_flags)
-{
-	if (strcmp(word, "cached") == 0)
-		*ret_flags |= GPUSHM_LOAD_CACHED;
-	else if (strcmp(word, "direct") == 0)
-		*ret_flags |= GPUSHM_LOAD_DIRECT;
-	else if (strcmp(word, "auto") != 0)
-		return error_python(PyExc_ValueError,
-				    "io is \"auto\", \"cached\" to read through the page cache, or "
-				    "\"direct\" to read past it, not \"%s\"",
-				    word);
-	return 0;
-}
-
 static PyObject *load(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-	static const char *const names[] = { "sources",	  "name",	"pool",	      "mode",
-					     "transient", "attrs",	"wait",	      "gid",
-					     "device",	  "only",	"strip",      "sha256",
-					     "verify",	  "if_missing", "replace",    "timeout",
-					     "io",	  "drop_cache", "token_file", "ca",
-					     "cert",	  "key",	"patience",   "threads",
-					     "progress",  NULL };
+	static const char *const names[] = { "sources",	  "name",	"pool",	   "mode",
+					     "transient", "attrs",	"wait",	   "gid",
+					     "device",	  "only",	"strip",   "sha256",
+					     "verify",	  "if_missing", "replace", "timeout",
+					     "progress",  "transport",	NULL };
 	_cleanup_(file_ask_done) struct file_ask a = { .base.ask.run = run_load,
 						       .base.timeout.forever = true };
 	_cleanup_(drop_object) PyObject *sha256 = NULL;
-	struct load_args given = { .progress = Py_None, .options.mode = 0600 };
-	PyObject *sources, *only = Py_None, *checksums = Py_None, **paths = a.base.remote.paths;
+	struct load_args given = { .progress = Py_None,
+				   .transport = Py_None,
+				   .options.mode = 0600 };
+	PyObject *sources, *only = Py_None, *checksums = Py_None;
 	struct gpushm_load_options *o = &a.base.load;
-	const char *io = "auto";
-	int drop_cache = 0;
-	uint32_t flags;
 
-	if (!PyArg_ParseTupleAndKeywords(
-		    args, kwargs, "OO|$zO&pOO&OOOzOpppO&spO&O&O&O&O&O&O:load", (char **)names,
-		    &sources, &given.name, &given.options.pool, mode_arg, &given.options.mode,
-		    &given.options.transient, &given.options.attrs, deadline_arg,
-		    &a.base.options.wait, &given.options.gid, &given.options.device, &only,
-		    &o->strip, &checksums, &given.verify, &given.if_missing, &given.replace,
-		    deadline_arg, &a.base.timeout, &io, &drop_cache, load_path_arg, &paths[0],
-		    load_path_arg, &paths[1], load_path_arg, &paths[2], load_path_arg, &paths[3],
-		    u32_arg, &a.base.remote.o.patience_s, u32_arg, &o->threads, &given.progress))
+	if (transport_check_keywords(kwargs) < 0 ||
+	    !PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$zO&pOO&OOOzOpppO&OO:load",
+					 (char **)names, &sources, &given.name, &given.options.pool,
+					 mode_arg, &given.options.mode, &given.options.transient,
+					 &given.options.attrs, deadline_arg, &a.base.options.wait,
+					 &given.options.gid, &given.options.device, &only,
+					 &o->strip, &checksums, &given.verify, &given.if_missing,
+					 &given.replace, deadline_arg, &a.base.timeout,
+					 &given.progress, &given.transport))
 		return NULL;
-	flags = drop_cache ? GPUSHM_LOAD_DROP_CACHE : 0;
 	if ((checksums != Py_None && !PyUnicode_FSConverter(checksums, &sha256)) ||
-	    args_text(given.name, "name", &a.base.name) < 0 || io_from(io, &flags) < 0 ||
+	    args_text(given.name, "name", &a.base.name) < 0 ||
 	    texts_from(sources, true, &a.sources) < 0 || texts_from(only, false, &a.only) < 0 ||
-	    load_ask_from(&given, flags, &a.base) < 0)
+	    load_ask_from(&given, ~GPUSHM_LOAD_NIXL, &a.base) < 0)
 		return NULL;
 	o->sha256 = sha256 ? PyBytes_AsString(sha256) : NULL;
 	o->only = a.only.text;
@@ -464,9 +489,8 @@ PyMethodDef load_functions[] = {
 	{ "load", KEYWORDS(load), METH_VARARGS | METH_KEYWORDS,
 	  "load($self, sources, name, *, pool=None, mode=0o600, transient=False, attrs=None,\n"
 	  "     wait=0, gid=None, device=None, only=None, strip=None, sha256=None,\n"
-	  "     verify=False, if_missing=False, replace=False, timeout=None, io='auto',\n"
-	  "     drop_cache=False, token_file=None, ca=None, cert=None, key=None, patience=0,\n"
-	  "     threads=0, progress=None)\n--\n\n"
+	  "     verify=False, if_missing=False, replace=False, timeout=None, progress=None,\n"
+	  "     transport=None)\n--\n\n"
 	  "Loads safetensors files into one sealed buffer of that name, and opens it: a Buffer\n"
 	  "with an Array for each tensor.\n\n"
 	  "sources: a path or several: files, an index (*.index.json) with its shards, a\n"
@@ -481,15 +505,9 @@ PyMethodDef load_functions[] = {
 	  "seconds (None: for ever) for another process that loads it; load it if nobody has.\n"
 	  "So of many processes one loads. replace: take the name over from another buffer in\n"
 	  "the moment in which this one is whole.\n\n"
-	  "io: 'cached' reads through the page cache, 'direct' past it; 'auto' asks for each\n"
-	  "file what is there. drop_cache: drop the files from the page cache afterwards.\n"
-	  "token_file, ca, cert, key: files for URLs: a bearer token, who signs the servers'\n"
-	  "certificates, and what this process shows; None is what the environment says:\n"
-	  "gpushm_load(3). patience: seconds in which nothing may come before it is an error;\n"
-	  "0 is 60.\n"
-	  "threads: that read; 0 is 12, or one for each processor. progress: called some ten\n"
-	  "times a second with the bytes that are done and those of all tensors, which are 0\n"
-	  "before the header of a pipe has come.\n\n"
+	  "progress: called some ten times a second with the bytes that are done and those of\n"
+	  "all tensors, which are 0 before the header of a pipe has come. transport: a\n"
+	  "Transport, which says how the bytes come; None is its defaults.\n\n"
 	  "Other threads run meanwhile. After an error, Ctrl-C or an exception of progress\n"
 	  "nothing is left behind. Errors: those of create(), BadContents (a file breaks the\n"
 	  "format or changed meanwhile, or a checksum differs), Exists, Timeout,\n"

@@ -31,17 +31,16 @@ gpushm_load_progress_fn load_on_progress;
 int load_check_progress(PyObject *progress);
 int load_result(int r);
 
-/* How web servers are asked. The paths are in the order of the arguments: token_file, ca, cert,
- * key. */
-struct load_remote {
-	struct gpushm_remote_options o; /* patience_s is set by who parses the arguments */
-	PyObject *paths[4];		/* owned: bytes that o points into, or NULL */
+/* How bytes come, by a gpushm.Transport or None. transport_from(): 0; -1: raised; transport_done()
+ * ends it, also then. transport_check_keywords() raises where one of a call's is a Transport's. */
+struct transport {
+	struct gpushm_remote_options remote;
+	PyObject *paths[4]; /* owned: bytes that `remote` points into, or NULL */
+	uint32_t threads, flags;
 };
-void load_remote_set(struct load_remote *r);
-void load_remote_done(struct load_remote *r);
-
-/* For "O&": a path, or None. */
-int load_path_arg(PyObject *o, void *ret);
+int transport_from(PyObject *o, struct transport *t);
+int transport_check_keywords(PyObject *kwargs);
+void transport_done(struct transport *t);
 
 /* What load() and pull() have in common while they run. */
 struct load_ask {
@@ -50,18 +49,18 @@ struct load_ask {
 	struct options options;
 	struct deadline timeout; /* for another process that loads */
 	struct gpushm_load_options load;
-	struct load_remote remote;
+	struct transport transport;
 	struct gpushm_buffer *ret;
 };
 
 /* Their arguments that need more than PyArg_Parse...(). */
 struct load_args {
-	PyObject *name, *progress;
+	PyObject *name, *progress, *transport;
 	struct options_args options;
 	int if_missing, replace, verify;
 };
 
-/* 0; -1: raised. load_ask_done() ends it, also then. flags: others for the library. */
+/* 0; -1: raised. load_ask_done() ends it, also then. flags: those of the transport's that count. */
 int load_ask_from(const struct load_args *args, uint32_t flags, struct load_ask *a);
 void load_ask_done(struct load_ask *a);
 

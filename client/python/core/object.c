@@ -81,11 +81,11 @@ PyObject *object_call(PyObject *module, const char *function, const char *format
 /* ---- exceptions ---- */
 
 #define NUMBERS_MAX 4
-#define KIND(name_, builtin_, doc_, ...)                                                \
-	{                                                                               \
-		.name = "gpushm." name_, .builtin = builtin_, .doc = doc_, .numbers = { \
-			__VA_ARGS__                                                     \
-		}                                                                       \
+#define KIND(name_, builtin_, doc_, ...)                                                       \
+	{                                                                                      \
+		.name = "gpushm.errors." name_, .builtin = builtin_, .doc = doc_, .numbers = { \
+			__VA_ARGS__                                                            \
+		}                                                                              \
 	}
 
 static const struct {
@@ -93,7 +93,7 @@ static const struct {
 	PyObject **builtin;	  /* its second base; NULL: none */
 	int numbers[NUMBERS_MAX]; /* the errno that it stands for; 0: no more */
 } kinds[] = {
-	[ERROR_BASE] = KIND("Error", NULL, "Every error of gpushm's.", 0),
+	[ERROR_BASE] = { .name = "gpushm.Error", .doc = "Every error of gpushm's." },
 	[ERROR_NOT_FOUND] = KIND("NotFound", &PyExc_FileNotFoundError,
 				 "No buffer, array or pool of that name.", ENOENT),
 	[ERROR_EXISTS] = KIND("Exists", &PyExc_FileExistsError, "The name is taken.", EEXIST),
@@ -177,7 +177,7 @@ int error_init(PyObject *module)
 {
 	for (int i = 0; i < ERROR_KINDS; i++) {
 		exceptions[i] = make_exception((enum error_kind)i);
-		if (!exceptions[i] || PyModule_AddObjectRef(module, strchr(kinds[i].name, '.') + 1,
+		if (!exceptions[i] || PyModule_AddObjectRef(module, strrchr(kinds[i].name, '.') + 1,
 							    exceptions[i]) < 0)
 			return -1;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * stream(), and gpushm.Stream, the producer's side of a stream.
+ * stream(), and gpushm.types.Stream, the producer's side of a stream.
  */
 #include "client/python/core/graph.h"
 #include "client/python/core/layouts.h"
@@ -209,7 +209,7 @@ static PyObject *repr(PyObject *o)
 {
 	struct side *self = (struct side *)o;
 
-	return PyUnicode_FromFormat("<gpushm.Stream %R%s>", self->name,
+	return PyUnicode_FromFormat("<gpushm.types.Stream %R%s>", self->name,
 				    self->closed ? ", closed" : "");
 }
 
@@ -248,7 +248,7 @@ static PyType_Slot slots[] = {
 	{ Py_tp_methods, methods },
 	{ 0, NULL }
 };
-static PyType_Spec spec = { .name = "gpushm.Stream",
+static PyType_Spec spec = { .name = "gpushm.types.Stream",
 			    .basicsize = sizeof(struct side),
 			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,

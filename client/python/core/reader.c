@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * follow(), and gpushm.Reader, a reader's side of a stream: an iterator of frames for `for` and
- * `async for`. A Reader joins when it is made. Where the name is not there yet and an event loop
- * runs in this thread, `async with` and `async for` join.
+ * follow(), and gpushm.types.Reader, a reader's side of a stream: an iterator of frames for `for`
+ * and `async for`. A Reader joins when it is made. Where the name is not there yet and an event
+ * loop runs in this thread, `async with` and `async for` join.
  *
  * The Reader's loop keeps as many frames as it may hold. Before it takes one more it releases the
  * oldest, unless the program has said that it releases that one itself.
@@ -332,7 +332,7 @@ static PyObject *repr(PyObject *o)
 	static const char *const words[] = { "", "every frame", "the latest frame",
 					     "a share of the frames" };
 
-	return PyUnicode_FromFormat("<gpushm.Reader of %s of %R%s>",
+	return PyUnicode_FromFormat("<gpushm.types.Reader of %s of %R%s>",
 				    words[((struct reader *)o)->follow], self->name,
 				    self->closed ? ", closed" : "");
 }
@@ -410,7 +410,7 @@ static PyType_Slot slots[] = {
 	{ Py_am_anext, anext },
 	{ 0, NULL }
 };
-static PyType_Spec spec = { .name = "gpushm.Reader",
+static PyType_Spec spec = { .name = "gpushm.types.Reader",
 			    .basicsize = sizeof(struct reader),
 			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * One side of a stream: what gpushm.Stream, the producer's, and gpushm.Reader have in common. A
- * side has a reference to its buffer, and the buffer owns the stream of libgpushm's, because
- * tensors of frames may outlive the side.
+ * One side of a stream: what gpushm.types.Stream, the producer's, and gpushm.types.Reader have in
+ * common. A side has a reference to its buffer, and the buffer owns the stream of libgpushm's,
+ * because tensors of frames may outlive the side.
  */
 #pragma once
 

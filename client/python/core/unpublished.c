@@ -11,7 +11,7 @@ static PyObject *warning; /* owned, for as long as the process lives */
 int unpublished_init(PyObject *module)
 {
 	warning = PyErr_NewExceptionWithDoc(
-		"gpushm.UnpublishedWarning",
+		"gpushm.errors.UnpublishedWarning",
 		"A buffer was closed before it was published, so its contents are gone.",
 		PyExc_RuntimeWarning, NULL);
 	return warning ? PyModule_AddObjectRef(module, "UnpublishedWarning", warning) : -1;

@@ -8,7 +8,7 @@
 
 #include "client/python/core/object.h"
 
-/* Adds gpushm.UnpublishedWarning to the module. */
+/* Adds gpushm.errors.UnpublishedWarning to the module. */
 int unpublished_init(PyObject *module);
 
 /* The innermost place in the program outside of this package, as (file, line, name of the module);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm.Watch: changes of names and buffers as events, for threads, poll() and asyncio. A watch
- * owns a watch of libgpushm's, which has a connection of its own, so that waiting blocks no other
- * request. Several threads may wait on one watch; each event goes to one of them. A watched buffer
- * may be closed meanwhile.
+ * gpushm.types.Watch: changes of names and buffers as events, for threads, poll() and asyncio. A
+ * watch owns a watch of libgpushm's, which has a connection of its own, so that waiting blocks no
+ * other request. Several threads may wait on one watch; each event goes to one of them. A watched
+ * buffer may be closed meanwhile.
  */
 #include "client/python/core/args.h"
 #include "client/python/core/buffer.h"
@@ -250,7 +250,7 @@ static PyType_Slot slots[] = {
 	{ Py_am_anext, anext },
 	{ 0, NULL }
 };
-static PyType_Spec spec = { .name = "gpushm.Watch",
+static PyType_Spec spec = { .name = "gpushm.types.Watch",
 			    .basicsize = sizeof(struct watch),
 			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };

@@ -74,7 +74,7 @@ class FrontEnd:
                     # A batch that a worker had answered before it died is answered again.
                     for answer, y in zip(self.sent.pop(f.meta["batch"], ()), f["y"].numpy(), strict=False):
                         answer.set_result(y.copy())
-            except gpushm.ProducerDied:
+            except gpushm.errors.ProducerDied:
                 print(f"worker {number} died")
 
 

@@ -49,7 +49,7 @@ def decode(count: int) -> None:
                 wait_for_one_to_go(watch)
 
 
-def wait_for_one_to_go(watch: gpushm.Watch) -> None:
+def wait_for_one_to_go(watch: gpushm.types.Watch) -> None:
     """Waits until draw has finished a frame."""
     while watch.next(PATIENCE).what != "gone":
         pass

@@ -52,7 +52,7 @@ def main() -> None:
         return
     try:
         parent(sys.argv[1] if len(sys.argv) > 1 else None)
-    except (gpushm.DaemonGone, gpushm.NotFound, gpushm.DeviceFailed) as e:
+    except (gpushm.errors.DaemonGone, gpushm.errors.NotFound, gpushm.errors.DeviceFailed) as e:
         print(f"nothing to show here: {e}")
 
 

@@ -34,7 +34,7 @@ def place() -> tuple[str, Any, Any]:
     if not gpus or not importlib.util.find_spec("cupy"):
         return "host", np, None
     cupy: Any = importlib.import_module("cupy")
-    warnings.simplefilter("ignore", gpushm.ReadOnlyWarning)  # infer does not write to the film
+    warnings.simplefilter("ignore", gpushm.errors.ReadOnlyWarning)  # infer does not write to the film
     return gpus[0], cupy, cupy.cuda.Stream(non_blocking=True)
 
 
@@ -58,7 +58,7 @@ def center(i: int, count: int) -> tuple[int, int]:
     return int(140 - 440 * t * (1 - t)), int(2 * RADIUS + (WIDTH - 4 * RADIUS) * t)
 
 
-def wait_for_readers(s: gpushm.Stream, n: int) -> None:
+def wait_for_readers(s: gpushm.types.Stream, n: int) -> None:
     """A reader gets what is published after it has joined."""
     while s.stats().readers < n:
         time.sleep(0.01)

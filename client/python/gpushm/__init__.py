@@ -13,75 +13,34 @@
 The module's functions share one connection to the daemon gpushmd, which the first of them makes; connect() makes
 others. Every call that waits, for the daemon or a GPU, lets other threads run. Only functions that return NumPy's
 arrays need NumPy.
+
+Begin with create, open, Array, unlink, ls, wait, stream, follow, load and Error. gpushm.errors has the exceptions,
+gpushm.info the records that are shown, gpushm.types what an annotation names, gpushm.numba the names of numba.cuda.
 """
 
 import atexit as _atexit
 from collections.abc import Mapping as _Mapping
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from . import _asyncio, _core, _driver, _dtype, _libraries
-from ._array import Array, Buffer, Record
+from ._array import Array, Buffer
 from ._asyncio import open_async, wait_async
 from ._core import (
-    AccessDenied,
-    BadArgument,
-    BadContents,
-    BufferInfo,
-    Connection,
-    DaemonGone,
-    DeviceFailed,
-    Dirty,
-    DriverError,
     Error,
-    Event,
-    Exists,
-    ForkError,
-    Frame,
-    GraphFrame,
-    Holder,
-    InUse,
-    LayoutError,
-    LimitReached,
-    LoggedEvent,
-    NotFound,
-    NotKeptWarning,
-    NotPublished,
-    NotSupported,
-    OutOfMemory,
-    PoolFull,
-    PoolInfo,
-    ProducerDied,
-    Reader,
-    ReaderDropped,
-    ReadOnly,
-    StateError,
-    Status,
-    Stream,
-    StreamEnded,
-    StreamInfo,
-    StreamReader,
-    StreamStats,
-    Timeout,
-    TooLarge,
-    UnpublishedWarning,
-    Usage,
-    Watch,
     clean,
     create,
     create_many,
     flush,
-    flush_cleanup,
     follow,
     load,
     open,
     open_many,
     open_or_create,
-    pending_cleanup,
     pull,
     pull_wait,
     rename,
     save,
-    set_cleanup_limits,
     set_timeout,
     stat,
     status,
@@ -91,24 +50,19 @@ from ._core import (
     wait,
     watch,
 )
-from ._create import (
-    Mapped,
-    create_like,
-    mapped,
-    mapped_array,
-    mapped_array_like,
-    pinned,
-    pinned_array,
-    pinned_array_like,
-    to_device,
-)
-from ._driver import auto_synchronize, defer_cleanup
-from ._events import Events, events
-from ._foreign import as_array, is_cuda_array
-from ._handle import Handle
-from ._ipc import IpcArrayHandle, IpcHandle, MemoryPointer, get_ipc_handle, open_ipc_array
-from ._libraries import DeviceWarning, ReadOnlyWarning
+from ._create import create_like
+from ._events import events
+from ._foreign import as_array
 from ._show import ls, pools, streams
+from ._transport import Transport
+
+if _TYPE_CHECKING:
+    from os import PathLike
+
+    from . import errors as errors
+    from . import info as info
+    from . import numba as numba
+    from . import types as types
 
 _core._register(Array, Buffer, _dtype, _driver, _asyncio, _libraries)
 _Mapping.register(Buffer)
@@ -118,119 +72,38 @@ _atexit.register(_core._report_unpublished)
 # An orderly end of the program is the end of its streams, and not the death of their producer.
 _atexit.register(_core._close_streams)
 
-connect = Connection
-
 __version__ = _core.library_version
 
 __all__ = [
-    "AccessDenied",
-    "Array",
-    "BadArgument",
-    "BadContents",
-    "Buffer",
-    "BufferInfo",
-    "Connection",
-    "DaemonGone",
-    "DeviceFailed",
-    "DeviceWarning",
-    "Dirty",
-    "DriverError",
-    "Error",
-    "Event",
-    "Events",
-    "Exists",
-    "ForkError",
-    "Frame",
-    "GraphFrame",
-    "Handle",
-    "Holder",
-    "InUse",
-    "IpcArrayHandle",
-    "IpcHandle",
-    "LayoutError",
-    "LimitReached",
-    "LoggedEvent",
-    "Mapped",
-    "MemoryPointer",
-    "NotFound",
-    "NotKeptWarning",
-    "NotPublished",
-    "NotSupported",
-    "OutOfMemory",
-    "PoolFull",
-    "PoolInfo",
-    "ProducerDied",
-    "ReadOnly",
-    "ReadOnlyWarning",
-    "Reader",
-    "ReaderDropped",
-    "Record",
-    "StateError",
-    "Status",
-    "Stream",
-    "StreamEnded",
-    "StreamInfo",
-    "StreamReader",
-    "StreamStats",
-    "Timeout",
-    "TooLarge",
-    "UnpublishedWarning",
-    "Usage",
-    "Watch",
-    "as_array",
-    "auto_synchronize",
-    "clean",
-    "connect",
-    "create",
-    "create_like",
-    "create_many",
-    "defer_cleanup",
-    "events",
-    "flush",
-    "flush_cleanup",
-    "follow",
-    "get_ipc_handle",
-    "is_cuda_array",
-    "load",
-    "ls",
-    "mapped",
-    "mapped_array",
-    "mapped_array_like",
-    "open",
-    "open_async",
-    "open_ipc_array",
-    "open_many",
-    "open_or_create",
-    "pending_cleanup",
-    "pinned",
-    "pinned_array",
-    "pinned_array_like",
-    "pools",
-    "pull",
-    "pull_wait",
-    "rename",
-    "save",
-    "set_cleanup_limits",
-    "set_timeout",
-    "stat",
-    "status",
-    "stream",
-    "streams",
-    "to_device",
-    "unlink",
-    "verify",
-    "wait",
-    "wait_async",
-    "watch",
+    "Array", "Buffer", "Error", "Transport", "as_array", "clean", "connect", "create", "create_like", "create_many",
+    "events", "flush", "follow", "load", "ls", "open", "open_async", "open_many", "open_or_create", "pools", "pull",
+    "pull_wait", "rename", "save", "set_timeout", "stat", "status", "stream", "streams", "unlink", "verify", "wait",
+    "wait_async", "watch",
 ]
 
+
+def connect(socket: "str | PathLike[str] | None" = None) -> "types.Connection":
+    """A Connection to the daemon that listens at that path, whose methods are this module's functions; they use the
+    process's common connection.
+
+    None: the first that exists of $GPUSHM_SOCKET, /run/gpushm/gpushmd.sock and $XDG_RUNTIME_DIR/gpushm/gpushmd.sock.
+    Errors: DaemonGone, AccessDenied; Timeout if the daemon does not reply.
+    """
+    return _core.Connection(socket)
+
+
+_PLACES = "errors", "info", "numba", "types"
 
 if _TYPE_CHECKING:
     from ._cuda_core import MemoryResource as MemoryResource
 else:
 
     def __getattr__(name: str) -> object:
-        """Imports cuda.core only for MemoryResource. So __all__ does not have it."""
+        """Imports the modules of _PLACES when they are asked for, and cuda.core only for MemoryResource: so __all__
+        does not have it. The error of a name that is in one of them says so.
+        """
+        if name in _PLACES:
+            return _import_module(f"gpushm.{name}")
         if name == "MemoryResource":
             try:
                 from ._cuda_core import MemoryResource
@@ -238,6 +111,9 @@ else:
                 raise ImportError(f"gpushm.MemoryResource needs cuda.core (pip install cuda-core): {e}") from e
 
             return MemoryResource
+        for place in () if name.startswith("_") else _PLACES:
+            if name in _import_module(f"gpushm.{place}").__all__:
+                raise AttributeError(f"gpushm.{name} is gpushm.{place}.{name} now")
         raise AttributeError(f"module 'gpushm' has no attribute {name!r}")
 
 
@@ -252,5 +128,5 @@ def _has_cuda_core() -> bool:
 
 def __dir__() -> list[str]:
     """MemoryResource is among them only if it can be imported: help() takes all that is here."""
-    names = [*__all__, *(name for name in globals() if name.startswith("__"))]
+    names = [*__all__, *_PLACES, *(name for name in globals() if name.startswith("__"))]
     return sorted([*names, "MemoryResource"] if _has_cuda_core() else names)

@@ -16,7 +16,7 @@ from . import _copy, _core, _dtype, _foreign, _handle, _ipc, _show, _values
 if TYPE_CHECKING:
     import numpy as np
 
-    from ._typing import DType, DTypeLike, Key, NDArray, Source, Stream, ViewKey
+    from ._typing import CudaStream, DType, DTypeLike, Key, NDArray, Source, ViewKey
 
 Out = TypeVar("Out")
 T = TypeVar("T")
@@ -33,6 +33,7 @@ class Array(_values.Values, _core.Array):
     torch.from_dlpack(array). == compares elements; hash() is that of the object.
     """
 
+    __module__ = "gpushm"
     __slots__ = ()
 
     # ---- the host ----
@@ -50,10 +51,10 @@ class Array(_values.Values, _core.Array):
         return found
 
     @overload
-    def copy_to_host(self, out: None = None, stream: Stream | None = None) -> NDArray: ...
+    def copy_to_host(self, out: None = None, stream: CudaStream | None = None) -> NDArray: ...
     @overload
-    def copy_to_host(self, out: Out, stream: Stream | None = None) -> Out: ...
-    def copy_to_host(self, out: Any = None, stream: Stream | None = None) -> Any:
+    def copy_to_host(self, out: Out, stream: CudaStream | None = None) -> Out: ...
+    def copy_to_host(self, out: Any = None, stream: CudaStream | None = None) -> Any:
         """Copies the array to the host and returns the copy.
 
         out: an object with the buffer protocol, or a numpy.ndarray, of this shape and dtype and any strides;
@@ -76,7 +77,7 @@ class Array(_values.Values, _core.Array):
         self._read_into(out, stream)
         return out
 
-    def copy_from_host(self, source: Source, stream: Stream | None = None) -> None:
+    def copy_from_host(self, source: Source, stream: CudaStream | None = None) -> None:
         """Fills the array from anything that numpy.asarray() takes, or from a tensor or an array of any library, on the
         host or a GPU, strided as it is and with a gradient or not. It is broadcast to this shape. Where the dtype is
         another one, NumPy converts it. bytes, and a memoryview of them, are the array's bytes, if they are as many.
@@ -90,7 +91,7 @@ class Array(_values.Values, _core.Array):
         else:
             _copy.fill(self, source, stream)
 
-    def copy_to_device(self, source: Source | _foreign.Memory, stream: Stream | None = None) -> None:
+    def copy_to_device(self, source: Source | _foreign.Memory, stream: CudaStream | None = None) -> None:
         """Fills the array from another one, on a GPU or the host: Numba's DeviceNDArray.copy_to_device()."""
         if hasattr(source, "shape") and not _copy.is_numpys(source):
             _same_shape(self, source, "the source")
@@ -108,7 +109,7 @@ class Array(_values.Values, _core.Array):
             return found.astype(wanted)
         return found.copy() if copy and shared else found
 
-    def fill(self, value: object, stream: Stream | None = None) -> None:
+    def fill(self, value: object, stream: CudaStream | None = None) -> None:
         """Sets all elements to a value; otherwise as copy_from_host()."""
         numpy = _numpy()
         one = numpy.asarray(value, _numpy_dtype(self))
@@ -192,7 +193,7 @@ class Array(_values.Values, _core.Array):
 
     @property
     def gpu_data(self) -> _ipc.MemoryPointer:
-        """The array's bytes, for gpushm.get_ipc_handle() and for Numba's driver functions."""
+        """The array's bytes, for gpushm.numba.get_ipc_handle() and for Numba's driver functions."""
         return _ipc.memory_of(self)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
@@ -202,7 +203,7 @@ class Array(_values.Values, _core.Array):
         return self[...]
 
     def __deepcopy__(self, memo: object) -> NoReturn:
-        raise TypeError("a gpushm.Array has no deep copy: gpushm.to_device(array) or copy_to_host() makes a copy")
+        raise TypeError("a gpushm.Array has no deep copy: gpushm.numba.to_device(array) or copy_to_host() makes a copy")
 
     # ---- how it looks ----
 
@@ -226,6 +227,7 @@ class Buffer(_core.Buffer):
     close(), the end of a with block, or the end of the last reference to it and its arrays gives it back.
     """
 
+    __module__ = "gpushm"
     __slots__ = ()
 
     def unlink(self) -> None:
@@ -242,7 +244,7 @@ class Buffer(_core.Buffer):
         """Copies a value into the array of that name, as `buffer[name][...] = value` does."""
         self[name][...] = value
 
-    def update(self, values: Mapping[str, Source], stream: Stream | None = None) -> None:
+    def update(self, values: Mapping[str, Source], stream: CudaStream | None = None) -> None:
         """Copies many values into the arrays of their names; each has its array's shape, or is a number. All copies are
         queued first, and then waited for once.
 
@@ -262,7 +264,7 @@ class Buffer(_core.Buffer):
         wanted = list(self) if names is None else list(names)
         return dict(zip(wanted, _foreign.tensors_of(self, from_dlpack, wanted), strict=True))
 
-    def _fill(self, items: list[tuple[str, Any]], stream: Stream | None) -> None:
+    def _fill(self, items: list[tuple[str, Any]], stream: CudaStream | None) -> None:
         """Called by create_many()."""
         _copy.fill_many([(name, self[name], value) for name, value in items if _copy.has_values(value)], stream)
 
@@ -303,6 +305,7 @@ class Record:
     that shares memory. numpy.asarray(record), or copy_to_host(), copies all of it. It pickles as its array does.
     """
 
+    __module__ = "gpushm.types"
     __slots__ = ("_array",)
 
     def __init__(self, array: Array) -> None:
@@ -320,12 +323,12 @@ class Record:
         """The numpy.dtype, with its fields."""
         return self.array.dtype
 
-    def copy_to_host(self, out: NDArray | None = None, stream: Stream | None = None) -> np.void:
+    def copy_to_host(self, out: NDArray | None = None, stream: CudaStream | None = None) -> np.void:
         """The record as a numpy.void; otherwise as Array.copy_to_host()."""
         found: Any = self.array.copy_to_host(out, stream)
         return cast("np.void", found[()])
 
-    def copy_to_device(self, source: Record | np.void | tuple[Any, ...], stream: Stream | None = None) -> None:
+    def copy_to_device(self, source: Record | np.void | tuple[Any, ...], stream: CudaStream | None = None) -> None:
         """Fills the record from a numpy.void, a tuple of its fields, or another record."""
         found = source.copy_to_host() if isinstance(source, Record) else source
         self.array.copy_to_device(_numpy().array(found, self.dtype)[()], stream)
@@ -371,7 +374,7 @@ class Record:
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<gpushm.Record {self.item()} of {self._array.name!r}>"
+        return f"<gpushm.types.Record {self.item()} of {self._array.name!r}>"
 
 
 # ---- helpers ----

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import asyncio
     from typing import Any, Unpack
 
-    from ._typing import Access, Array, OpenOptions, Stream
+    from ._typing import Access, Array, CudaStream, OpenOptions
 
 
 async def next_event(watch: _core.Watch) -> _core.Event:
@@ -148,7 +148,7 @@ async def next_frame(reader: _core.Reader, timeout: float | None, loops: bool = 
         raise _timed_out(e, f'stream "{reader.name}": there was no frame in {timeout} s') from None
 
 
-async def frame_to_fill(stream: _core.Stream, cuda_stream: Stream | None, timeout: float | None) -> _core.Frame:
+async def frame_to_fill(producer: _core.Stream, stream: CudaStream | None, timeout: float | None) -> _core.Frame:
     """Stream.frame_async()."""
     import asyncio
 
@@ -156,11 +156,11 @@ async def frame_to_fill(stream: _core.Stream, cuda_stream: Stream | None, timeou
         async with asyncio.timeout(timeout):
             while True:
                 try:
-                    return stream.frame(cuda_stream, timeout=0)
+                    return producer.frame(stream, timeout=0)
                 except _core.Timeout:
-                    await _readable(stream)
+                    await _readable(producer)
     except TimeoutError as e:
-        raise _timed_out(e, f'stream "{stream.name}": no slot was free in {timeout} s') from None
+        raise _timed_out(e, f'stream "{producer.name}": no slot was free in {timeout} s') from None
 
 
 def _timed_out(e: TimeoutError, text: str) -> TimeoutError:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from . import _core, _driver, _dtype, _foreign, _libraries
 
 if TYPE_CHECKING:
-    from ._typing import NDArray, Stream
+    from ._typing import CudaStream, NDArray
 
 
-def fill(array: Any, source: Any, stream: Stream | None = None, casting: Any = "same_kind") -> None:
+def fill(array: Any, source: Any, stream: CudaStream | None = None, casting: Any = "same_kind") -> None:
     """Copies the source into the array, broadcast to its shape. casting: of NumPy, where the types differ."""
     one = _exchanged(array, source, _foreign.exchange_apis().get(type(source)), stream)
     if one is None or not _is_ordered(one, stream):
@@ -28,7 +28,7 @@ def fill(array: Any, source: Any, stream: Stream | None = None, casting: Any = "
         _convert(array, source, stream, casting)
 
 
-def fill_many(pairs: Iterable[tuple[str, Any, Any]], stream: Stream | None = None) -> None:
+def fill_many(pairs: Iterable[tuple[str, Any, Any]], stream: CudaStream | None = None) -> None:
     """Copies the values of (name, array, value): all are queued, and waited for once. A value has its array's shape, or
     is a number.
     """
@@ -82,7 +82,7 @@ def has_values(value: Any) -> bool:
 # ---- memory as it is ----
 
 
-def _run(copies: list[tuple[Any, ...]], stream: Stream | None) -> None:
+def _run(copies: list[tuple[Any, ...]], stream: CudaStream | None) -> None:
     """Without a stream the copies come behind what the libraries' current streams have."""
     if stream is None:
         for buffer, array in {one[0].buffer: one[0] for one in copies}.items():
@@ -100,7 +100,7 @@ def _device_of(array: Any) -> int | None:
     return array.__dlpack_device__()[1] if array.device is not None else None
 
 
-def _exchanged(array: Any, source: Any, api: Any, stream: Stream | None) -> tuple[Any, ...] | None:
+def _exchanged(array: Any, source: Any, api: Any, stream: CudaStream | None) -> tuple[Any, ...] | None:
     """The copy of a tensor whose library has DLPack's exchange API; None: it has not, or it is no plain copy."""
     if api is None:
         return None
@@ -111,14 +111,14 @@ def _exchanged(array: Any, source: Any, api: Any, stream: Stream | None) -> tupl
     return one
 
 
-def _is_ordered(one: tuple[Any, ...], stream: Stream | None) -> bool:
+def _is_ordered(one: tuple[Any, ...], stream: CudaStream | None) -> bool:
     """Whether the library's current stream needs no order of its own before this copy: memory of the host has none, and
     _run() waits for those of the GPU that has the array.
     """
     return one[3] < 0 or (stream is None and one[3] == _device_of(one[0]))
 
 
-def _direct(array: Any, source: Any, stream: Stream | None) -> tuple[Any, ...] | None:
+def _direct(array: Any, source: Any, stream: CudaStream | None) -> tuple[Any, ...] | None:
     """The copy, as _core._copy_many() takes it; None: the source's memory is not known, or has another type."""
     memory = _foreign.memory_if_any(source, stream)
     if memory is None or memory.type != (array.dtype_name, array.descr) or memory.padded:
@@ -159,7 +159,7 @@ def _numpy_dtype(array: Any, source: Any) -> Any:
     return dtype
 
 
-def _convert(array: Any, source: Any, stream: Stream | None, casting: Any) -> None:
+def _convert(array: Any, source: Any, stream: CudaStream | None, casting: Any) -> None:
     import numpy
 
     memory = _foreign.memory_if_any(source, stream)
@@ -209,7 +209,7 @@ def _is_the_callers(matched: Any, source: Any) -> bool:
     return not matched.flags.owndata
 
 
-def wait(array: Any, stream: Stream | None) -> None:
+def wait(array: Any, stream: CudaStream | None) -> None:
     """Waits for a queued copy from memory that is freed now. Copies to host pools are never queued."""
     if array.device_ptr is not None:
         _driver.synchronize(_core._stream(stream), array.device)

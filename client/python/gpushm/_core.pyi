@@ -22,8 +22,8 @@ from ._records import StreamInfo as StreamInfo
 from ._records import StreamReader as StreamReader
 from ._records import StreamStats as StreamStats
 from ._records import Usage as Usage
+from ._transport import Transport as _Transport
 from ._typing import (
-    IO,
     Access,
     Attrs,
     Delivery,
@@ -43,10 +43,9 @@ from ._typing import (
     Source,
     Sources,
     State,
-    Via,
 )
+from ._typing import CudaStream as _CudaStream
 from ._typing import GraphExec as _GraphExec
-from ._typing import Stream as _CudaStream
 
 _T = TypeVar("_T")
 
@@ -429,15 +428,8 @@ class Connection:
         if_missing: bool = False,
         replace: bool = False,
         timeout: float | None = None,
-        io: IO = "auto",
-        drop_cache: bool = False,
-        token_file: Path | None = None,
-        ca: Path | None = None,
-        cert: Path | None = None,
-        key: Path | None = None,
-        patience: int = 0,
-        threads: int = 0,
         progress: Progress | None = None,
+        transport: _Transport | None = None,
     ) -> _Buffer: ...
     def pull(
         self,
@@ -455,14 +447,8 @@ class Connection:
         if_missing: bool = False,
         replace: bool = False,
         timeout: float | None = None,
-        via: Via = "https",
-        token_file: Path | None = None,
-        ca: Path | None = None,
-        cert: Path | None = None,
-        key: Path | None = None,
-        patience: int = 0,
-        threads: int = 0,
         progress: Progress | None = None,
+        transport: _Transport | None = None,
     ) -> _Buffer: ...
     def save(
         self,
@@ -510,10 +496,7 @@ def pull_wait(
     content: str | bytes | None = None,
     *,
     timeout: float | None = None,
-    token_file: Path | None = None,
-    ca: Path | None = None,
-    cert: Path | None = None,
-    key: Path | None = None,
+    transport: _Transport | None = None,
 ) -> None: ...
 def flush_cleanup() -> None: ...
 def set_cleanup_limits(max_count: int, max_ratio: float) -> None: ...

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._typing import (
         Array,
         CreateOptions,
+        CudaStream,
         DType,
         DTypeLike,
         HasShapeAndDType,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
         Order,
         Shape,
         Source,
-        Stream,
     )
 
 
@@ -56,7 +56,7 @@ def to_device(
     obj: Source,
     name: str | None = None,
     *,
-    stream: Stream | None = None,
+    stream: CudaStream | None = None,
     to: Array | None = None,
     **options: Unpack[CreateOptions],
 ) -> Array:
@@ -166,6 +166,7 @@ def pinned(*arrays: HostArray) -> Iterator[None]:
 class Mapped:
     """A host array as a GPU sees it, as long as its section lasts: Numba's MappedNDArray."""
 
+    __module__ = "gpushm.numba"
     __slots__ = {"_address": "Of its first byte, for a GPU; None: the section has ended.", "host": "The numpy.ndarray."}
 
     def __init__(self, host: NDArray, address: int) -> None:
@@ -206,10 +207,10 @@ class Mapped:
         self.host[key] = value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("a gpushm.Mapped is an address of this process: send its numpy(), or a gpushm.Array")
+        raise TypeError("a gpushm.numba.Mapped is an address of this process: send its numpy(), or a gpushm.Array")
 
     def __repr__(self) -> str:
-        return f"<gpushm.Mapped {self.shape} {self.dtype}{'' if self._address is not None else ', ended'}>"
+        return f"<gpushm.numba.Mapped {self.shape} {self.dtype}{'' if self._address is not None else ', ended'}>"
 
 
 @overload

@@ -21,8 +21,8 @@ from . import _core
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    Given = TypeVar("Given", bound="Stream | None", default=None)
-    from ._typing import Stream
+    Given = TypeVar("Given", bound="CudaStream | None", default=None)
+    from ._typing import CudaStream
 
 _u64, _size, _int = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int
 _PORTABLE, _DEVICEMAP = 1, 2  # CU_MEMHOSTREGISTER_*

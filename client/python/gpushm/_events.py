@@ -19,6 +19,7 @@ _TURN = 0.25  # seconds: a task that is cancelled leaves a thread of asyncio's p
 class Events:
     """What happens, one LoggedEvent after the other. events() makes one. Not for several threads at a time."""
 
+    __module__ = "gpushm.types"
     lost: int
     """How many events of all users the daemon had no room to keep until they were asked for."""
 

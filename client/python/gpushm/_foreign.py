@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from . import _core, _driver, _dtype, _libraries
 
 if TYPE_CHECKING:
-    from ._typing import Array, NDArray, Source, Stream
+    from ._typing import Array, CudaStream, NDArray, Source
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLDeviceType
 _LEGACY_STREAM, _PER_THREAD_STREAM = 1, 2  # the default streams, for DLPack and for the driver
@@ -110,7 +110,7 @@ def span(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tup
     return below, below + above + itemsize
 
 
-def memory_of(obj: Any, stream: Stream | None = None) -> Memory:
+def memory_of(obj: Any, stream: CudaStream | None = None) -> Memory:
     """Where an object's memory is, by the CUDA Array Interface, DLPack, or numpy.asarray(). TypeError: by none."""
     found = memory_if_any(obj, stream)
     if found is not None:
@@ -120,7 +120,7 @@ def memory_of(obj: Any, stream: Stream | None = None) -> Memory:
     return _from_numpy(numpy.asarray(obj))
 
 
-def memory_if_any(obj: Any, stream: Stream | None = None) -> Memory | None:
+def memory_if_any(obj: Any, stream: CudaStream | None = None) -> Memory | None:
     """Where an array's memory is; None: it is no array, or gpushm has no such type. stream: on which it will be used,
     as an argument of ours.
     """
@@ -168,7 +168,7 @@ def _plain(obj: Any) -> Any:
     return obj
 
 
-def _from_tensor(obj: Any, stream: Stream | None) -> Memory:
+def _from_tensor(obj: Any, stream: CudaStream | None) -> Memory:
     plain = _plain(obj)
     try:
         found = _from_dlpack(plain, stream)
@@ -198,7 +198,7 @@ def _as_numpy(obj: Any) -> NDArray | None:
     return found
 
 
-def _from_array(array: _core.Array, stream: Stream | None) -> Memory:
+def _from_array(array: _core.Array, stream: CudaStream | None) -> Memory:
     on_gpu = array.kind in ("vmm", "mempool")
     address, device = (array.device_ptr, array.device) if on_gpu else (array.host_ptr, None)
     if array.device_ptr is not None:
@@ -216,7 +216,7 @@ def _from_numpy(found: Any) -> Memory:
     return Memory(found, address, found.shape, found.strides, (name, descr), on_gpu=False, padded=padded)
 
 
-def _from_dlpack(obj: Any, stream: Stream | None) -> Memory:
+def _from_dlpack(obj: Any, stream: CudaStream | None) -> Memory:
     """Asks an exporter for a capsule, and reads it without taking the tensor: the capsule's end gives it back.
 
     DLPack orders the exporter's work on a GPU before the stream that is named here.
@@ -277,7 +277,7 @@ def _from_interface(obj: Any, interface: dict[str, Any]) -> Memory:
     )
 
 
-def wait_for(memory: Memory, stream: Stream | None) -> None:
+def wait_for(memory: Memory, stream: CudaStream | None) -> None:
     """Waits for what comes first, unless it is on the stream on which the memory will be used."""
     if memory.stream is not None and memory.stream != (_core._stream(stream) or _LEGACY_STREAM):
         _driver.synchronize(memory.stream, memory.device)
@@ -313,7 +313,7 @@ def to_host(memory: Memory) -> NDArray:
 _SEED = 65536  # bytes
 
 
-def repeat(array: Array, element: bytes, stream: Stream | None) -> bool:
+def repeat(array: Array, element: bytes, stream: CudaStream | None) -> bool:
     """Fills GPU memory whose elements are contiguous with one of them: a part from the host, and then what is filled is
     copied behind itself, so that little passes through the host. False: nothing was done, for others nothing is faster.
     """

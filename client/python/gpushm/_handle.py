@@ -38,6 +38,7 @@ class Handle(Generic[Opened]):
     any number of times, in every process that may open the buffer, also in the one that made the handle.
     """
 
+    __module__ = "gpushm.types"
     __slots__ = {
         "_entered": "What with blocks have opened.",
         "_layout": "As __init__() takes it.",
@@ -189,7 +190,7 @@ class Handle(Generic[Opened]):
 
     def __repr__(self) -> str:
         what = f"{self.shape} {self._layout['dtype']}" if self._layout else "all arrays"
-        return f"<gpushm.{type(self).__name__} {self.name!r} {what}, {self.access!r}>"
+        return f"<{type(self).__module__}.{type(self).__name__} {self.name!r} {what}, {self.access!r}>"
 
 
 # A process's connections to other daemons than its common one, as long as anything that they opened is alive.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Handles with the names and rules of Numba's CUDA IPC, for code that was written for it.
 
-get_ipc_handle() of an Array makes an IpcArrayHandle, and gpushm.get_ipc_handle() an IpcHandle of raw memory. Both keep
-the memory as long as they live in the process that made them. They can be pickled; a copy keeps nothing. A handle is
-opened once at a time, and close() ends what it has opened. Array.handle() has none of these limits.
+get_ipc_handle() of an Array makes an IpcArrayHandle, and gpushm.numba.get_ipc_handle() an IpcHandle of raw memory.
+Both keep the memory as long as they live in the process that made them. They can be pickled; a copy keeps nothing. A
+handle is opened once at a time, and close() ends what it has opened. Array.handle() has none of these limits.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class MemoryPointer:
     It keeps its owner, an Array, and is valid while that is open.
     """
 
+    __module__ = "gpushm.numba"
     __slots__ = {
         "offset": "In bytes, from the start of the owner's buffer.",
         "owner": "The Array whose memory it is.",
@@ -76,10 +77,10 @@ class MemoryPointer:
         return MemoryPointer(self.owner, self.offset + start, size)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("a gpushm.MemoryPointer is an address of this process: send gpushm.get_ipc_handle() of it")
+        raise TypeError("a gpushm.numba.MemoryPointer is an address of this process: send get_ipc_handle() of it")
 
     def __repr__(self) -> str:
-        return f"<gpushm.MemoryPointer: {self.size} bytes of {self.owner.name!r} from {self.offset}>"
+        return f"<gpushm.numba.MemoryPointer: {self.size} bytes of {self.owner.name!r} from {self.offset}>"
 
 
 def memory_of(array: Array) -> MemoryPointer:
@@ -96,6 +97,7 @@ class IpcArrayHandle(_handle.Handle["Array"]):
     While one open() lasts, another raises ValueError. close() ends it, and the array's views with it.
     """
 
+    __module__ = "gpushm.numba"
     __slots__ = ("_array", "_base")
 
     def __init__(self, *arguments: Any) -> None:
@@ -191,6 +193,7 @@ class IpcHandle:
     get_ipc_handle() makes it. While one open lasts, another raises ValueError; close() ends it.
     """
 
+    __module__ = "gpushm.numba"
     __slots__ = {
         "_array": "What is open; None.",
         "base": "The memory, in the process that made the handle, which keeps it; None in others.",
@@ -265,7 +268,7 @@ class IpcHandle:
         return IpcHandle, (None, self.handle, self.size, self.offset)
 
     def __repr__(self) -> str:
-        return f"<gpushm.IpcHandle: {self.size} bytes of {_decode(self.handle).name!r} from {self.offset}>"
+        return f"<gpushm.numba.IpcHandle: {self.size} bytes of {_decode(self.handle).name!r} from {self.offset}>"
 
 
 def get_ipc_handle(memory: MemoryPointer | Array | SupportsCudaArrayInterface | SupportsDLPack) -> IpcHandle:

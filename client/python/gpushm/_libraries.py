@@ -20,9 +20,13 @@ from . import _core, _driver
 class ReadOnlyWarning(UserWarning):
     """A library has got read-only memory as memory that it may write to."""
 
+    __module__ = "gpushm.errors"
+
 
 class DeviceWarning(UserWarning):
     """A buffer is mapped for another GPU than the one that the thread works on."""
+
+    __module__ = "gpushm.errors"
 
 
 # What a write does, and what to do instead, for each kind of pool.

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _core
@@ -31,6 +30,8 @@ def size(nbytes: int | None) -> str:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
     """A table in HTML."""
+    from html import escape  # a millisecond of each import of the package
+
     head = "".join(f"<th>{escape(h)}</th>" for h in heads)
     body = "".join("<tr>" + "".join(f"<td>{escape(str(c))}</td>" for c in row) + "</tr>" for row in rows)
     title = f"<caption>{escape(caption)}</caption>" if caption else ""

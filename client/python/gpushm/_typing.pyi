@@ -71,7 +71,7 @@ class NumbaStream(Protocol):
     @property
     def handle(self) -> object: ...
 
-Stream: TypeAlias = int | HasCudaStream | TorchStream | CupyStream | NumbaStream
+CudaStream: TypeAlias = int | HasCudaStream | TorchStream | CupyStream | NumbaStream
 
 class TorchGraph(Protocol):
     def raw_cuda_graph(self) -> int: ...

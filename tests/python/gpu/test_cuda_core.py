@@ -80,13 +80,13 @@ def test_a_buffer_that_is_dropped_ends(resource: Any, device: Any) -> None:
     gpushm.stat(name)
     del buffer
     gc.collect()
-    with pytest.raises(gpushm.NotFound):
+    with pytest.raises(gpushm.errors.NotFound):
         gpushm.stat(name)
     assert resource._arrays == {}
 
 
 def test_an_unknown_pool_or_too_large_a_buffer_is_refused(device: Any) -> None:
-    with pytest.raises(gpushm.NotFound, match="no-such"):
+    with pytest.raises(gpushm.errors.NotFound, match="no-such"):
         gpushm.MemoryResource("no-such")
     resource = gpushm.MemoryResource(next(iter(POOLS)))
     with pytest.raises(MemoryError):
@@ -105,7 +105,7 @@ def test_opening_a_buffer_leaks_nothing(resource: Any, device: Any, grows: Any) 
 # ---- its IPC scenarios ----
 
 
-def flip(handle: gpushm.Handle) -> None:
+def flip(handle: gpushm.types.Handle) -> None:
     """Runs in a worker: checks one pattern and writes the other, by cuda.core's own copies."""
     device = Device(GPU)
     device.set_current()
@@ -147,7 +147,7 @@ def test_a_worker_pool_writes_into_its_buffers(resource: Any, device: Any) -> No
         b.close(device.default_stream)
 
 
-def fill_two(first: gpushm.Handle, second: gpushm.Handle, seed: int) -> None:
+def fill_two(first: gpushm.types.Handle, second: gpushm.types.Handle, seed: int) -> None:
     with first as one, second as two, first as one_again:
         assert one.buffer.id == one_again.buffer.id != two.buffer.id
         (one if seed == 1 else two).copy_from_host(bytes([seed]) * NBYTES)
@@ -170,7 +170,7 @@ def test_two_processes_write_into_a_buffer_each(resource: Any, device: Any) -> N
     two.close(device.default_stream)
 
 
-def error_of(handle: gpushm.Handle, access: str) -> str:
+def error_of(handle: gpushm.types.Handle, access: str) -> str:
     try:
         handle.open(access)
     except gpushm.Error as e:
@@ -186,7 +186,7 @@ def test_each_error_of_a_worker_has_its_type(device: Any, workers: Any) -> None:
         assert workers.submit(error_of, handle, "r+").result(60).startswith("ReadOnly")
         gpushm.unlink("errors")
         assert workers.submit(error_of, handle, "r").result(60) == "NotFound NOT_FOUND"
-        beyond = gpushm.Handle("errors", handle.id, "r", handle._layout | {"offset": 1}, handle.socket)
+        beyond = gpushm.types.Handle("errors", handle.id, "r", handle._layout | {"offset": 1}, handle.socket)
     with gpushm.create("errors", NBYTES, pool=next(iter(POOLS)), device=GPU) as a:
         a.publish()
         beyond.id = a.buffer.id
@@ -235,7 +235,7 @@ def test_a_kernel_of_cuda_core_hits_the_arrays_elements(pool: str, device: Any, 
     want = np.arange(100, dtype=np.float32)
     with gpushm.create(named(), 100, "float32", pool=pool, device=GPU) as a:
         stream = device.create_stream()
-        with gpushm.auto_synchronize(stream):
+        with gpushm.numba.auto_synchronize(stream):
             a.copy_from_host(want, stream=stream)
             launch(stream, LaunchConfig(grid=2, block=64), kernel, a.device_ptr, np.float32(3), np.uint64(100))
         assert np.array_equal(a.copy_to_host(), want * 3)

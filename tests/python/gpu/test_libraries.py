@@ -212,7 +212,7 @@ def test_a_copy_waits_for_a_kernel_on_the_current_stream(pool: str, named: Any, 
 def test_publish_waits_for_a_copy_to_registered_memory(named: Any, kernels: None, workers: Any) -> None:
     import torch
 
-    with gpushm.create(named(), (7, 6), "float32", pool="host") as a, gpushm.pinned(a):
+    with gpushm.create(named(), (7, 6), "float32", pool="host") as a, gpushm.numba.pinned(a):
         a.fill(0)
         t, source = torch.from_dlpack(a), torch.zeros((7, 6), device="cuda")
         workers.submit(os.getpid).result(100)
@@ -244,7 +244,7 @@ def test_comparison_is_done_by_the_library(pool: str, named: Any, kernels: None)
 # ---- producing ----
 
 
-def bytes_in_another_process(handle: gpushm.Handle) -> tuple[tuple[int, ...], str, bytes]:
+def bytes_in_another_process(handle: gpushm.types.Handle) -> tuple[tuple[int, ...], str, bytes]:
     with handle as a:
         out = bytearray(a.nbytes)
         a.copy_to_host(out) if a.is_c_contiguous() else out.__init__(a.copy_to_host().tobytes())
@@ -257,7 +257,7 @@ def bytes_in_another_process(handle: gpushm.Handle) -> tuple[tuple[int, ...], st
 def test_what_a_library_made_arrives_in_another_process(pool: str, dtype: str, named: Any, workers: Any) -> None:
     want = content(dtype)
     made = library.make(want)
-    with gpushm.to_device(made, named(), pool=pool) as a:
+    with gpushm.numba.to_device(made, named(), pool=pool) as a:
         a.publish()
         told = workers.submit(bytes_in_another_process, a.handle()).result(100)
         assert told == (want.shape, dtype, want.tobytes())
@@ -326,7 +326,7 @@ def test_closing_a_buffer_below_a_tensor_is_refused(pool: str, named: Any) -> No
             # The CUDA Array Interface does not report the end of a use: the caller must keep the Array.
             assert library.bytes_of(t) == content("float32").tobytes()
         else:
-            with pytest.raises(gpushm.InUse, match=r"tensor|NumPy array|memoryview"):
+            with pytest.raises(gpushm.errors.InUse, match=r"tensor|NumPy array|memoryview"):
                 a.close()
             assert library.bytes_of(t) == content("float32").tobytes()
         del t

@@ -161,11 +161,11 @@ def test_copies_and_kernels_on_a_stream_run_in_order(pool: str, named: Any, kern
             a[i] += 1
 
     n = 1 << 22
-    source, out = gpushm.pinned_array(n, "int32"), gpushm.pinned_array(n, "int32")
+    source, out = gpushm.numba.pinned_array(n, "int32"), gpushm.numba.pinned_array(n, "int32")
     source[...] = 5
     stream = cuda.stream()
     with gpushm.create(named(), n, "int32", pool=pool, device=GPU) as a:
-        with gpushm.auto_synchronize(stream):
+        with gpushm.numba.auto_synchronize(stream):
             for _ in range(3):
                 a.copy_from_host(source.numpy(), stream=stream)
                 increment[n // 256, 256, stream](a)
@@ -187,25 +187,25 @@ def test_mapped_or_pinned_host_memory_works_with_numba(kernels: None) -> None:
             a[i] *= 2
 
     host = np.arange(100, dtype=np.float64)
-    with gpushm.mapped(host) as there:
+    with gpushm.numba.mapped(host) as there:
         double[1, 128](there)
         cuda.synchronize()
     assert np.array_equal(host, np.arange(100) * 2)
     with pytest.raises(AttributeError, match="ended"):
         _ = there.__cuda_array_interface__
     one, two = np.ones(10), np.ones((4, 4), np.float32)
-    with gpushm.mapped(one, two) as (a, b):
+    with gpushm.numba.mapped(one, two) as (a, b):
         double[1, 32](a)
         double[1, 32](cuda.as_cuda_array(b).ravel())
         cuda.synchronize()
     assert (one == 2).all() and (two == 2).all()
     stream = cuda.stream()
-    with gpushm.pinned(host, two), gpushm.auto_synchronize(stream):
+    with gpushm.numba.pinned(host, two), gpushm.numba.auto_synchronize(stream):
         there = cuda.to_device(host, stream=stream)
         there.copy_to_host(host, stream=stream)
-    with pytest.raises(gpushm.DriverError, match="ALREADY_REGISTERED"), gpushm.pinned(host, host):
+    with pytest.raises(gpushm.errors.DriverError, match="ALREADY_REGISTERED"), gpushm.numba.pinned(host, host):
         pass
-    with gpushm.pinned(host):
+    with gpushm.numba.pinned(host):
         pass
 
 
@@ -216,12 +216,12 @@ def test_a_pinned_array_is_the_cpus_and_the_gpus_at_once(kernels: None) -> None:
         if i < a.shape[0]:
             a[i] *= 2
 
-    with gpushm.mapped_array(64, "int64") as a:
+    with gpushm.numba.mapped_array(64, "int64") as a:
         a.numpy()[:] = np.arange(64)
         double[1, 64](a)
         cuda.synchronize()
         assert np.array_equal(a.numpy(), np.arange(64) * 2)
-        with gpushm.pinned_array_like(a[::2]) as b:
+        with gpushm.numba.pinned_array_like(a[::2]) as b:
             assert (b.shape, b.dtype, b.kind) == ((32,), np.int64, "pinned")
 
 
@@ -232,19 +232,19 @@ def test_a_pinned_array_is_the_cpus_and_the_gpus_at_once(kernels: None) -> None:
 def test_an_array_of_numbas_is_copied_in(pool: str, named: Any) -> None:
     want = np.arange(24, dtype=np.float32).reshape(4, 6)
     theirs = cuda.to_device(want)
-    with gpushm.to_device(theirs, named(), pool=pool, device=GPU) as a:
+    with gpushm.numba.to_device(theirs, named(), pool=pool, device=GPU) as a:
         assert np.array_equal(a.copy_to_host(), want)
         a.copy_to_device(cuda.to_device(want * 2))
         assert np.array_equal(a.copy_to_host(), want * 2)
         stream = cuda.stream()
-        with gpushm.auto_synchronize(stream):
+        with gpushm.numba.auto_synchronize(stream):
             a.copy_to_device(cuda.to_device(want * 3, stream=stream), stream=stream)
         assert np.array_equal(a.copy_to_host(), want * 3)
         back = cuda.device_array_like(a)
         back.copy_to_device(cuda.as_cuda_array(a))
         assert np.array_equal(back.copy_to_host(), want * 3)
         for scalar in (np.float32(4), np.array((1, 2, [3, 4]), POINT)[()]):
-            with gpushm.to_device(scalar, "scalar", pool=pool) as s:
+            with gpushm.numba.to_device(scalar, "scalar", pool=pool) as s:
                 assert s.shape == () and s[()] == scalar
         order_f = cuda.to_device(np.asfortranarray(want))
         with gpushm.create_like("like", order_f, pool=pool, device=GPU) as f:
@@ -265,7 +265,7 @@ class Foreign:
         return dict(self._array.__cuda_array_interface__)
 
 
-def child(handle: gpushm.Handle, results: Any) -> None:
+def child(handle: gpushm.types.Handle, results: Any) -> None:
     try:
         with handle.open(device=GPU) as a, handle.open(device=GPU) as again:
             view = cuda.as_cuda_array(again)
@@ -295,7 +295,7 @@ def test_numbas_own_ipc_scenarios_work(part: Any, foreign: bool, named: Any) -> 
         del view
 
 
-def child_by_numba(handle: gpushm.IpcArrayHandle, raw: gpushm.IpcHandle, results: Any) -> None:
+def child_by_numba(handle: gpushm.numba.IpcArrayHandle, raw: gpushm.numba.IpcHandle, results: Any) -> None:
     """Reads the memory by Numba's driver functions, on each GPU."""
     try:
         found = []
@@ -321,7 +321,7 @@ def child_by_numba(handle: gpushm.IpcArrayHandle, raw: gpushm.IpcHandle, results
 @pytest.mark.parametrize("pool", POOLS)
 def test_numbas_driver_takes_our_pointers(pool: str, part: Any) -> None:
     want = np.arange(10, dtype=np.intp)
-    a = gpushm.to_device(cuda.to_device(want), pool=pool, device=GPU)
+    a = gpushm.numba.to_device(cuda.to_device(want), pool=pool, device=GPU)
     view = a if part is None else a[part]
     out = np.zeros(view.size, np.intp)
     cuda.driver.device_to_host(out, view.gpu_data, size=view.nbytes)
@@ -330,7 +330,7 @@ def test_numbas_driver_takes_our_pointers(pool: str, part: Any) -> None:
     ctx = mp.get_context("spawn")
     results = ctx.Queue()
     process = ctx.Process(
-        target=child_by_numba, args=(view.get_ipc_handle(), gpushm.get_ipc_handle(view.gpu_data), results)
+        target=child_by_numba, args=(view.get_ipc_handle(), gpushm.numba.get_ipc_handle(view.gpu_data), results)
     )
     process.start()
     found = results.get(timeout=120)
@@ -341,13 +341,13 @@ def test_numbas_driver_takes_our_pointers(pool: str, part: Any) -> None:
 
 def test_cleanup_is_deferred_until_it_is_flushed(named: Any) -> None:
     with filled(named(), np.zeros(1 << 20, np.float32), POOLS[0]):
-        with gpushm.defer_cleanup(), gpushm.defer_cleanup():
+        with gpushm.numba.defer_cleanup(), gpushm.numba.defer_cleanup():
             for n in range(3):
                 with gpushm.open("a", "r+", device=GPU) as a:
                     cuda.as_cuda_array(a)
-                assert gpushm.pending_cleanup()[0] == n + 1
-                with pytest.raises(gpushm.StateError):
-                    gpushm.flush_cleanup()
-        assert gpushm.pending_cleanup()[0] == 3
-        gpushm.flush_cleanup()
-        assert gpushm.pending_cleanup() == (0, 0)
+                assert gpushm.numba.pending_cleanup()[0] == n + 1
+                with pytest.raises(gpushm.errors.StateError):
+                    gpushm.numba.flush_cleanup()
+        assert gpushm.numba.pending_cleanup()[0] == 3
+        gpushm.numba.flush_cleanup()
+        assert gpushm.numba.pending_cleanup() == (0, 0)

@@ -189,7 +189,7 @@ def produce(library: str, pool: str, socket: str) -> None:
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_frame_is_read_and_overwritten_in_order(library: str, pool: str) -> None:
-    warnings.simplefilter("ignore", gpushm.ReadOnlyWarning)
+    warnings.simplefilter("ignore", gpushm.errors.ReadOnlyWarning)
     if pool == "pinned" and library != "numba":
         pytest.skip("PyTorch and CuPy know no pinned memory in DLPack")
     work = MAKE[library]()
@@ -211,7 +211,7 @@ def test_a_frame_is_read_and_overwritten_in_order(library: str, pool: str) -> No
 def test_a_graphs_replay_comes_after_its_frame() -> None:
     import torch
 
-    warnings.simplefilter("ignore", gpushm.ReadOnlyWarning)
+    warnings.simplefilter("ignore", gpushm.errors.ReadOnlyWarning)
     pool = next(p.name for p in gpushm.pools() if p.kind == "vmm")
     producer = mp.get_context("spawn").Process(target=produce, args=("torch", pool, os.environ["GPUSHM_SOCKET"]))
     producer.start()
@@ -301,7 +301,7 @@ def test_a_relaunched_graph_has_the_next_frame(library: str, kernels: None) -> N
     """One graph reads frames of another process and fills those of a second stream."""
     if library == "torch" and not hasattr(importlib.import_module("torch").cuda.CUDAGraph, "raw_cuda_graph_exec"):
         pytest.skip("this PyTorch does not give out its instantiated graphs")
-    warnings.simplefilter("ignore", gpushm.ReadOnlyWarning)
+    warnings.simplefilter("ignore", gpushm.errors.ReadOnlyWarning)
     pool = next(p.name for p in gpushm.pools() if p.kind == "vmm")
     work, after = MAKE[library](), MAKE[library]()
     x, words = work.zeros(SHAPE, "int32"), work.zeros((3,), "int64")
@@ -309,7 +309,7 @@ def test_a_relaunched_graph_has_the_next_frame(library: str, kernels: None) -> N
     words[2] = address(x)
     places = [address(words) + 8 * i for i in range(3)]  # of the addresses: of a frame, of a frame to fill, of x
     move = Move()
-    frames: list[gpushm.GraphFrame] = []
+    frames: list[gpushm.types.GraphFrame] = []
 
     def compute() -> None:
         work.sleep()
@@ -346,7 +346,7 @@ def test_a_relaunched_graph_has_the_next_frame(library: str, kernels: None) -> N
                 busy += work.is_busy()
                 with next(results) as result:
                     copies.append(after.copy(result["y"]))
-            with pytest.raises(gpushm.StreamEnded):
+            with pytest.raises(gpushm.errors.StreamEnded):
                 taken.next(graph)
     producer.join(60)
     assert producer.exitcode == 0
@@ -369,7 +369,7 @@ def test_a_graph_that_pytorch_destroyed_is_refused(kernels: None) -> None:
             g = s.graph(st)
             x += 1
             g.release(st)
-        with pytest.raises(gpushm.BadArgument, match="keep_graph=True"):
+        with pytest.raises(gpushm.errors.BadArgument, match="keep_graph=True"):
             g.next(graph)
 
 

@@ -59,7 +59,7 @@ def test_every_tensor_is_copied_unchanged(pool: str, device: str, dtype: str, la
         whole = torch.nn.Parameter(whole)
     t = LAYOUTS[layout](whole)
     want = bytes_of(t)
-    with gpushm.to_device(t, pool=pool) as a:
+    with gpushm.numba.to_device(t, pool=pool) as a:
         assert (a.shape, a.dtype_name) == (tuple(t.shape), dtype.replace("_x2", "x2"))
         assert ours(a) == want
         for way in (a.copy_from_host, a.copy_to_device, lambda t: a.__setitem__(..., t)):
@@ -78,7 +78,7 @@ def test_every_tensor_is_copied_unchanged(pool: str, device: str, dtype: str, la
 def test_a_conjugate_is_resolved_before_it_is_copied(pool: str, device: str) -> None:
     z = torch.randn(8, 6, dtype=torch.complex64, device=device)
     for t in (z.conj(), z.conj().imag, z.conj().T, z[1:].conj()):
-        with gpushm.to_device(t, pool=pool) as a:
+        with gpushm.numba.to_device(t, pool=pool) as a:
             assert ours(a) == bytes_of(t.resolve_conj().resolve_neg().contiguous())
         # Many at once are read in another way.
         with gpushm.create_many(None, {"t": t, "again": t}, pool=pool) as b:
@@ -148,7 +148,7 @@ def test_tensors_of_a_buffer_share_its_memory(pool: str) -> None:
                 torch.cuda.synchronize()
             assert ours(b["float32"]) == bytes_of(found["float32"]) != bytes_of(values["float32"])
             values["float32"] = found["float32"].cpu().clone()
-            with pytest.raises(gpushm.InUse):
+            with pytest.raises(gpushm.errors.InUse):
                 b.close()
             del found, t
 

@@ -98,7 +98,7 @@ def test_a_tensor_is_on_the_gpu_of_its_memory(
                 t = library.take(a)
                 assert device_of(t) == own and library.bytes_of(t) == WANT.tobytes()
                 del t
-        assert [w.category for w in found].count(gpushm.DeviceWarning) == 1
+        assert [w.category for w in found].count(gpushm.errors.DeviceWarning) == 1
 
 
 @pytest.mark.parametrize("source", GPUS)
@@ -109,7 +109,7 @@ def test_what_a_library_made_on_another_gpu_is_copied(pool: str, source: int) ->
         t = library.make(WANT)
     for device in GPUS:
         with working_on(device):
-            with gpushm.to_device(t, pool=pool) as a:
+            with gpushm.numba.to_device(t, pool=pool) as a:
                 assert a.device == GPU_POOLS[pool] and np.array_equal(a.copy_to_host(), WANT)
             with gpushm.create(None, WANT.shape, WANT.dtype, pool=pool, device=GPU_POOLS[pool]) as a:
                 a.fill(0)

@@ -68,7 +68,7 @@ def nothing_is_left(frozen: None) -> Iterator[None]:
 def name() -> Iterator[str]:
     """A name that is unlinked at the end of the test."""
     yield "model"
-    with suppress(gpushm.NotFound):
+    with suppress(gpushm.errors.NotFound):
         gpushm.unlink("model")
 
 

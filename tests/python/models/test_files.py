@@ -73,7 +73,7 @@ def opener(request: pytest.FixtureRequest) -> Any:
 def quiet() -> Iterator[None]:
     """On a GPU a ReadOnlyWarning is right."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", gpushm.ReadOnlyWarning)
+        warnings.simplefilter("ignore", gpushm.errors.ReadOnlyWarning)
         yield
 
 

@@ -323,18 +323,18 @@ def test_a_loader_checks_what_was_made_meanwhile(
     if same:
         check(shared(folder, "cpu", dtype=torch.float32), folder, "cpu", dtype=torch.float32)
     else:
-        with pytest.raises(gpushm.LayoutError, match="dtype is float32 here and bfloat16 there"):
+        with pytest.raises(gpushm.errors.LayoutError, match="dtype is float32 here and bfloat16 there"):
             shared(folder, "cpu", dtype=torch.float32)
     assert gpushm.ls("model.loading") == []
 
 
 def test_a_loader_that_fails_frees_the_name(folder: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*args: object, **words: object) -> None:
-        raise gpushm.PoolFull(28, "no space")
+        raise gpushm.errors.PoolFull(28, "no space")
 
     with monkeypatch.context() as m:
         m.setattr(gpushm.torch, "publish", fails)
-        with pytest.raises(gpushm.PoolFull):
+        with pytest.raises(gpushm.errors.PoolFull):
             shared(folder, "cpu", dtype=torch.float32)
     assert gpushm.ls() == []
     shared(folder, "cpu", dtype=torch.float32)
@@ -342,10 +342,10 @@ def test_a_loader_that_fails_frees_the_name(folder: str, name: str, monkeypatch:
 
 def test_a_loader_that_hangs_is_waited_for_up_to_the_timeout(folder: str, raises: Raises) -> None:
     with gpushm.create("model", 1, pool="host") as a:
-        raises(gpushm.Timeout, shared, folder, "cpu", timeout=0.5)
+        raises(gpushm.errors.Timeout, shared, folder, "cpu", timeout=0.5)
         a.discard()
     with gpushm.create("model.loading", 1, pool="host") as a:
-        assert "still loads" in raises(gpushm.Timeout, shared, folder, "cpu", dtype=torch.float32, timeout=0.5)
+        assert "still loads" in raises(gpushm.errors.Timeout, shared, folder, "cpu", dtype=torch.float32, timeout=0.5)
         a.discard()
 
 
@@ -374,7 +374,7 @@ def test_a_pool_that_does_not_fit_the_device_is_refused(
     pools = [SimpleNamespace(name="gpu7", kind="vmm", device=7, allowed=True, failed=False), *gpushm.pools()]
     monkeypatch.setattr(gpushm._core, "pools", lambda: pools)
     for device, pool in ("cpu", "gpu7"), ("cuda:0", "host"):
-        text = raises(gpushm.LayoutError, shared, folder, device, pool=pool, dtype=dtype)
+        text = raises(gpushm.errors.LayoutError, shared, folder, device, pool=pool, dtype=dtype)
         assert pool in text and ("the CPU" if device == "cpu" else "GPU 0") in text
     assert gpushm.ls() == []
 
@@ -382,27 +382,28 @@ def test_a_pool_that_does_not_fit_the_device_is_refused(
 def test_another_model_is_refused_with_the_difference(folder: str, tmp_path: Path, name: str, raises: Raises) -> None:
     model = shared(folder, "cpu")
     assert "dtype is float32 here and bfloat16 there" in raises(
-        gpushm.LayoutError, shared, folder, "cpu", dtype=torch.float32
+        gpushm.errors.LayoutError, shared, folder, "cpu", dtype=torch.float32
     )
     assert "class is LlamaModel here and LlamaForCausalLM there" in raises(
-        gpushm.LayoutError, shared, folder, "cpu", cls=transformers.AutoModel
+        gpushm.errors.LayoutError, shared, folder, "cpu", cls=transformers.AutoModel
     )
     config = transformers.AutoConfig.from_pretrained(folder)
     config.rms_norm_eps = 0.5
-    assert "config.rms_norm_eps is 0.5 here and" in raises(gpushm.LayoutError, shared, folder, "cpu", config=config)
+    text = raises(gpushm.errors.LayoutError, shared, folder, "cpu", config=config)
+    assert "config.rms_norm_eps is 0.5 here and" in text
     other = str(tmp_path / "other")
     llama(num_hidden_layers=3).save_pretrained(other)
-    assert "config.num_hidden_layers is 3 here and 2 there" in raises(gpushm.LayoutError, shared, other, "cpu")
+    assert "config.num_hidden_layers is 3 here and 2 there" in raises(gpushm.errors.LayoutError, shared, other, "cpu")
     copy = str(tmp_path / "copy")
     shutil.copytree(folder, copy, copy_function=shutil.copyfile)
-    assert "other files" in raises(gpushm.LayoutError, shared, copy, "cpu")
+    assert "other files" in raises(gpushm.errors.LayoutError, shared, copy, "cpu")
     check(model, folder, "cpu")
 
 
 def test_a_buffer_of_something_else_is_refused(folder: str, name: str, raises: Raises) -> None:
     with gpushm.create("model", 4, pool="host") as a:
         a.publish()
-    assert "not made by gpushm.transformers" in raises(gpushm.LayoutError, shared, folder, "cpu")
+    assert "not made by gpushm.transformers" in raises(gpushm.errors.LayoutError, shared, folder, "cpu")
 
 
 def test_strangers_weights_need_trust(folder: str, name: str, raises: Raises, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,14 +411,15 @@ def test_strangers_weights_need_trust(folder: str, name: str, raises: Raises, mo
     found = gpushm.stat("model")
     theirs = SimpleNamespace(id=found.id, kind=found.kind, pool=found.pool, state=found.state, uid=4321)
     monkeypatch.setattr(gpushm._core, "stat", lambda name: theirs)
-    assert "uid 4321" in raises(gpushm.AccessDenied, shared, folder, "cpu")
+    assert "uid 4321" in raises(gpushm.errors.AccessDenied, shared, folder, "cpu")
     monkeypatch.setenv("GPUSHM_TRUST", "nobody,4321")
     shared(folder, "cpu")
 
 
 def test_what_cannot_be_shared_is_refused(folder: str, raises: Raises, monkeypatch: pytest.MonkeyPatch) -> None:
     load = gpushm.transformers.from_pretrained
-    text = raises(gpushm.NotSupported, load, folder, name="model", device_map={"model": "cpu", "lm_head": "disk"})
+    disk = {"model": "cpu", "lm_head": "disk"}
+    text = raises(gpushm.errors.NotSupported, load, folder, name="model", device_map=disk)
     assert "disk" in text
     assert gpushm.ls() == []
 
@@ -425,7 +427,7 @@ def test_what_cannot_be_shared_is_refused(folder: str, raises: Raises, monkeypat
         """A tensor of a quantiser."""
 
     monkeypatch.setattr(_share.torch.nn, "Parameter", Special)
-    with pytest.raises(gpushm.NotSupported, match="is a "):
+    with pytest.raises(gpushm.errors.NotSupported, match="is a "):
         _share._plain_state_dict(llama())
 
 
@@ -434,12 +436,12 @@ def test_an_unknown_version_of_transformers_is_refused(
 ) -> None:
     with monkeypatch.context() as m:
         m.setattr(_hook.PreTrainedModel, "_load_pretrained_model", staticmethod(lambda model, files: None))
-        assert transformers.__version__ in raises(gpushm.NotSupported, shared, folder, "cpu")
+        assert transformers.__version__ in raises(gpushm.errors.NotSupported, shared, folder, "cpu")
     with monkeypatch.context() as m:
         m.setattr(_hook, "_FIELDS", {"none_such"})
-        assert "none_such" in raises(gpushm.NotSupported, shared, folder, "cpu")
+        assert "none_such" in raises(gpushm.errors.NotSupported, shared, folder, "cpu")
     # A class with a loader of its own.
     with monkeypatch.context() as m:
         m.setattr(transformers.LlamaForCausalLM, "from_pretrained", classmethod(lambda cls, *a, **k: llama()))
-        assert "was not loaded by" in raises(gpushm.NotSupported, shared, folder, "cpu")
+        assert "was not loaded by" in raises(gpushm.errors.NotSupported, shared, folder, "cpu")
     assert gpushm.ls() == []

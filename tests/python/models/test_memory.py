@@ -86,7 +86,7 @@ def test_a_size_is_read_with_its_unit(raises: Raises) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_memory_without_a_gpu_is_refused_with_the_reason(raises: Raises) -> None:
-    assert "memory() needs a GPU" in raises(gpushm.NotSupported, shared.memory("model", 1 << 20).__enter__)
+    assert "memory() needs a GPU" in raises(gpushm.errors.NotSupported, shared.memory("model", 1 << 20).__enter__)
     assert gpushm.ls() == []
 
 
@@ -123,7 +123,7 @@ def test_a_model_of_a_section_lies_in_the_buffer(gpu: str, name: str, raises: Ra
     with mp.get_context("spawn").Pool(1) as workers:
         assert workers.apply(forward) == expected
     assert buffer_of(mem).state == "sealed" and mem.used > 0
-    assert "delete the tensors" in raises(gpushm.InUse, mem.close)
+    assert "delete the tensors" in raises(gpushm.errors.InUse, mem.close)
     del model
     gc.collect()
     mem.close()
@@ -141,7 +141,7 @@ def test_tensors_from_outside_are_copied_in(gpu: str, name: str, raises: Raises)
     assert torch.equal(model.embed.weight.cpu(), inner), "close() of the mapping has ended the section's memory"
     gpushm.unlink(name)
     with shared.memory(name, "4 MiB") as small:
-        text = raises(gpushm.TooLarge, small.publish, {"large": torch.zeros(8 << 20)})
+        text = raises(gpushm.errors.TooLarge, small.publish, {"large": torch.zeros(8 << 20)})
         assert "'large'" in text and "larger size" in text
         small.publish({"small": torch.zeros(8, device=gpu)})
 
@@ -157,8 +157,8 @@ def test_a_full_buffer_is_explained(gpu: str) -> None:
 
 def test_nested_sections_are_refused(gpu: str, name: str, raises: Raises) -> None:
     with shared.memory(name, "8 MiB") as mem:
-        assert "within another" in raises(gpushm.StateError, shared.memory("other", "8 MiB").__enter__)
-        assert "within another" in raises(gpushm.StateError, mem.__enter__)
+        assert "within another" in raises(gpushm.errors.StateError, shared.memory("other", "8 MiB").__enter__)
+        assert "within another" in raises(gpushm.errors.StateError, mem.__enter__)
         t = torch.ones(8, device=gpu)
         assert inside(mem, t)
         mem.publish({"t": t})
@@ -265,7 +265,7 @@ try:
         mem.publish({"t": t})
     start = mem._open().buffer.device_ptr
     print("inside" if start <= t.data_ptr() < start + mem.nbytes else "outside", int(t.sum()))
-except gpushm.NotSupported as e:
+except gpushm.errors.NotSupported as e:
     print("refused", "expandable_segments" in str(e))
 """
 

@@ -173,7 +173,7 @@ def test_a_lease_lasts_as_long_as_the_modules_tensors(name: str) -> None:
 
 def test_a_failed_attach_gives_its_lease_back(name: str) -> None:
     shared.publish(name, seeded())
-    with pytest.raises(gpushm.LayoutError) as raised:
+    with pytest.raises(gpushm.errors.LayoutError) as raised:
         shared.attach(name, lambda: torch.nn.Linear(3, 3))
     assert gpushm.stat(name).readers == 0
     del raised
@@ -196,7 +196,7 @@ def test_open_gives_a_mapping_that_closes_after_its_tensors(name: str) -> None:
         with pytest.raises(KeyError):
             tensors["other"]
         t = tensors["embed.weight"]
-        with pytest.raises(gpushm.InUse):
+        with pytest.raises(gpushm.errors.InUse):
             tensors.close()
         del t
     assert tensors.buffer.closed and "closed" in repr(tensors)
@@ -244,16 +244,16 @@ def test_a_mismatch_is_named(name: str, raises: Raises) -> None:
     def other(**changes: Any) -> Callable[[], Tied]:
         return lambda: Tied(Config(**changes))
 
-    text = raises(gpushm.LayoutError, shared.attach, name, other(hidden=4))
+    text = raises(gpushm.errors.LayoutError, shared.attach, name, other(hidden=4))
     assert "config.hidden is 4 here and 8 in the buffer" in text
     assert "'embed.weight' has shape (16, 4) here and (16, 8) in the buffer" in text
-    text = raises(gpushm.LayoutError, shared.attach, name, other(layers=3))
+    text = raises(gpushm.errors.LayoutError, shared.attach, name, other(layers=3))
     assert "config.layers is 3 here and 2 in the buffer" in text and "'layers.2.weight' is in the module only" in text
-    text = raises(gpushm.LayoutError, shared.attach, name, other(layers=1))
+    text = raises(gpushm.errors.LayoutError, shared.attach, name, other(layers=1))
     assert "'layers.1.bias' is in the buffer only" in text
-    text = raises(gpushm.LayoutError, shared.attach, name, lambda: Tied(dtype=torch.bfloat16))
+    text = raises(gpushm.errors.LayoutError, shared.attach, name, lambda: Tied(dtype=torch.bfloat16))
     assert "'embed.weight' has dtype torch.bfloat16 here and torch.float32 in the buffer" in text
-    text = raises(gpushm.LayoutError, shared.attach, name, type("Other", (Tied,), {}))
+    text = raises(gpushm.errors.LayoutError, shared.attach, name, type("Other", (Tied,), {}))
     assert 'class is "test_modules.Other" here and "modules.Tied" in the buffer' in text
 
 
@@ -263,7 +263,7 @@ def test_another_version_of_pytorch_is_refused(name: str, raises: Raises, monkey
     shared.publish(name, seeded())
     monkeypatch.undo()
     assert f'torch is "{version}" here and "1.13.0" in the buffer' in raises(
-        gpushm.LayoutError, shared.attach, name, Tied
+        gpushm.errors.LayoutError, shared.attach, name, Tied
     )
     shared.attach(name, Tied, strict=False)
 
@@ -272,7 +272,7 @@ def test_a_field_of_the_programs_own_is_compared(name: str, raises: Raises) -> N
     shared.publish(name, seeded(), fingerprint={"tensor parallel": "3 of 8"})
     cases = [({"tensor parallel": "2 of 8"}, '"2 of 8" here'), ({"quantiser": "awq"}, "not set in the buffer")]
     for own, said in cases:
-        assert said in raises(gpushm.LayoutError, shared.attach, name, Tied, fingerprint=own)
+        assert said in raises(gpushm.errors.LayoutError, shared.attach, name, Tied, fingerprint=own)
     shared.attach(name, Tied, fingerprint={"tensor parallel": "3 of 8"})
     shared.attach(name, Tied)
     with pytest.raises(ValueError, match="gpushm's own"):
@@ -283,7 +283,7 @@ def test_a_large_configuration_is_compared_by_its_digest(name: str, raises: Rais
     model = seeded()
     model.config = {"words": "x" * 100_000}  # type: ignore[assignment]
     shared.publish(name, model)
-    text = raises(gpushm.LayoutError, shared.attach, name, Tied)
+    text = raises(gpushm.errors.LayoutError, shared.attach, name, Tied)
     assert "config is" in text and "sha256:" in text
 
 
@@ -311,13 +311,14 @@ def test_a_configuration_of_functions_equals_itself_in_each_process(
         assert in_child(code, PYTHONPATH=path, PYTHONHASHSEED=seed) == "tensor(7)\n"
     model = seeded()
     model.config = {"act": torch.nn.functional.silu}  # type: ignore[assignment]
-    text = raises(gpushm.LayoutError, shared.attach, name, model)
+    text = raises(gpushm.errors.LayoutError, shared.attach, name, model)
     assert 'config.act is "<function silu>" here and "<function relu>" in the buffer' in text
 
 
 def test_without_strict_a_shape_must_match_still(name: str, raises: Raises) -> None:
     shared.publish(name, seeded())
-    assert "shape" in raises(gpushm.LayoutError, shared.attach, name, lambda: Tied(Config(hidden=4)), strict=False)
+    small = Config(hidden=4)
+    assert "shape" in raises(gpushm.errors.LayoutError, shared.attach, name, lambda: Tied(small), strict=False)
     more = shared.attach(name, lambda: Tied(Config(layers=3)), strict=False)
     assert more.layers[2].weight.is_meta and not more.layers[1].weight.is_meta
     # Another dtype is taken as it is in the buffer.
@@ -329,7 +330,7 @@ def test_a_file_without_tied_names_and_buffers_fits_a_built_module(name: str, de
     model = seeded(device)
     weights = {n: t for n, t in model.state_dict().items() if n != "head.weight"}
     shared.publish(name, weights)
-    text = raises(gpushm.LayoutError, shared.attach, name, Tied)
+    text = raises(gpushm.errors.LayoutError, shared.attach, name, Tied)
     assert "'inv_freq' is in the module only, a buffer that files of weights do not have" in text
     assert "head" not in text
     got = shared.attach(name, Tied())
@@ -359,10 +360,10 @@ def test_what_cannot_be_shared_is_named(raises: Raises) -> None:
 
 
 def test_a_name_is_waited_for_only_with_a_timeout(raises: Raises, name: str) -> None:
-    raises(gpushm.NotFound, shared.attach, "model", Tied)
-    raises(gpushm.Timeout, shared.attach, "model", Tied, timeout=0.01)
+    raises(gpushm.errors.NotFound, shared.attach, "model", Tied)
+    raises(gpushm.errors.Timeout, shared.attach, "model", Tied, timeout=0.01)
     shared.publish(name, seeded())
-    raises(gpushm.Exists, shared.publish, name, seeded())
+    raises(gpushm.errors.Exists, shared.publish, name, seeded())
 
 
 def test_a_device_is_understood_or_refused(name: str, raises: Raises) -> None:

@@ -50,7 +50,7 @@ def test_a_pulled_module_computes_the_same(name: str, device: str, relay: str) -
         # Tied weights are one tensor, and the fingerprint is that of the module.
         assert got.head.weight is got.embed.weight
         assert torch.equal(got(tokens(device)), model(tokens(device)))
-        with pytest.raises(gpushm.LayoutError, match="class"):
+        with pytest.raises(gpushm.errors.LayoutError, match="class"):
             shared.attach("pulled", lambda: torch.nn.Linear(2, 3))
         del got
     gpushm.unlink("pulled")

@@ -69,7 +69,7 @@ def test_another_configuration_is_refused(model: Any, name: str, raises: Raises)
         ({"num_hidden_layers": 3}, "config.num_hidden_layers is 3 here and 4 in the buffer"),
         ({"rms_norm_eps": 1e-3}, "config.rms_norm_eps is 0.001 here and 1e-06 in the buffer"),
     ):
-        assert said in raises(gpushm.LayoutError, shared.attach, name, lambda c=changes: build(**c))
+        assert said in raises(gpushm.errors.LayoutError, shared.attach, name, lambda c=changes: build(**c))
 
 
 def test_weights_of_a_file_attach(model: Any, name: str, device: str, tmp_path: Any) -> None:

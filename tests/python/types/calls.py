@@ -64,7 +64,7 @@ def creates() -> None:
         assert_type(b.items(), list[tuple[str, gpushm.Array]])
         assert_type([name for name in b], list[str])
         assert_type(b.array((2, 2), "u1", offset=4), gpushm.Array)
-        assert_type(b.handle(), gpushm.Handle[gpushm.Buffer])
+        assert_type(b.handle(), gpushm.types.Handle[gpushm.Buffer])
         b.state = "sealed"  # type: ignore
 
 
@@ -82,7 +82,7 @@ def opens() -> None:
     gpushm.open("a", timeout="5")  # type: ignore
     assert_type(gpushm.open_many("b", "r+"), gpushm.Buffer)
     with gpushm.connect("/tmp/s") as c:
-        assert_type(c, gpushm.Connection)
+        assert_type(c, gpushm.types.Connection)
         assert_type(c.open("a"), gpushm.Array)
         assert_type(c.create("a", 4), gpushm.Array)
 
@@ -95,14 +95,17 @@ def loads() -> None:
         assert_type(b, gpushm.Buffer)
         gpushm.save(b, Path("c.safetensors"), metadata={"format": "pt"}, progress=lambda done, total: None)
         assert_type(gpushm.verify(b), str)
-    gpushm.connect().load(b"folder", "m", replace=True, timeout=5, io="direct", wait=None, threads=4).close()
+    gpushm.connect().load(b"folder", "m", replace=True, timeout=5, wait=None).close()
+    gpushm.load("a.safetensors", "m", transport=gpushm.Transport(io="direct", threads=4, ca=Path("a.pem"))).close()
     with gpushm.safetensors.safe_open(Path("a"), framework="np", device="cpu", keep=True) as f:
         assert_type(f.keys(), list[str])
         assert_type(f.metadata(), dict[str, str] | None)
         assert_type(f.get_slice("w").get_shape(), list[int])
     gpushm.safetensors.save_file(gpushm.safetensors.load_file("a", 0, framework="pt"), "b", {"k": "v"})
     gpushm.safetensors.safe_open("a")  # type: ignore
-    gpushm.load("a.safetensors", "m", io="mmap")  # type: ignore
+    gpushm.Transport(io="mmap")  # type: ignore
+    gpushm.load("a.safetensors", "m", io="direct")  # type: ignore
+    assert_type(gpushm.pull("host/m", transport=gpushm.Transport(via="nixl", patience=5)), gpushm.Buffer)
     gpushm.load("a.safetensors", "m", progress=lambda done: None)  # type: ignore
     gpushm.save("m", 1)  # type: ignore
 
@@ -141,24 +144,24 @@ def uses(a: gpushm.Array) -> None:
     itemsize: int = a.dtype.itemsize
     assert_type(a == itemsize, Any)
     assert_type(list(a), list[Any])
-    assert_type(gpushm.is_cuda_array(a), bool)
+    assert_type(gpushm.numba.is_cuda_array(a), bool)
     assert_type(gpushm.as_array(TheirArray()), gpushm.Array)
 
 
 def makes() -> None:
-    assert_type(gpushm.to_device(np.zeros(3)), gpushm.Array)
-    assert_type(gpushm.to_device(7.5, "a", pool="host", stream=Stream()), gpushm.Array)
-    assert_type(gpushm.to_device(TheirArray(), to=gpushm.open("a", "r+")), gpushm.Array)
-    gpushm.to_device([1], pool=3)  # type: ignore
-    gpushm.to_device([1], nonsense=3)  # type: ignore
+    assert_type(gpushm.numba.to_device(np.zeros(3)), gpushm.Array)
+    assert_type(gpushm.numba.to_device(7.5, "a", pool="host", stream=Stream()), gpushm.Array)
+    assert_type(gpushm.numba.to_device(TheirArray(), to=gpushm.open("a", "r+")), gpushm.Array)
+    gpushm.numba.to_device([1], pool=3)  # type: ignore
+    gpushm.numba.to_device([1], nonsense=3)  # type: ignore
     assert_type(gpushm.create_like("a", np.zeros(3), dtype="int8"), gpushm.Array)
-    assert_type(gpushm.pinned_array((3, 4), "float64"), gpushm.Array)
-    assert_type(gpushm.mapped_array_like(np.zeros(3), name="a"), gpushm.Array)
-    with gpushm.mapped(np.zeros(3)) as one, gpushm.pinned(np.zeros(3)), gpushm.defer_cleanup():
+    assert_type(gpushm.numba.pinned_array((3, 4), "float64"), gpushm.Array)
+    assert_type(gpushm.numba.mapped_array_like(np.zeros(3), name="a"), gpushm.Array)
+    with gpushm.numba.mapped(np.zeros(3)) as one, gpushm.numba.pinned(np.zeros(3)), gpushm.numba.defer_cleanup():
         del one
-    with gpushm.auto_synchronize(Stream()) as s:
+    with gpushm.numba.auto_synchronize(Stream()) as s:
         assert_type(s, Stream)
-    with gpushm.auto_synchronize():
+    with gpushm.numba.auto_synchronize():
         pass
 
 
@@ -167,7 +170,7 @@ def makes() -> None:
 
 def sends(a: gpushm.Array) -> None:
     handle = a.handle()
-    assert_type(handle, gpushm.Handle[gpushm.Array])
+    assert_type(handle, gpushm.types.Handle[gpushm.Array])
     assert_type(handle.open("r+", 5), gpushm.Array)
     assert_type(handle.shape, tuple[int, ...] | None)
     with handle as again:
@@ -176,16 +179,16 @@ def sends(a: gpushm.Array) -> None:
     with ours as there:
         assert_type(there, gpushm.Array)
     assert_type(ours.base, gpushm.Array | None)
-    raw = gpushm.get_ipc_handle(a.gpu_data)
-    assert_type(raw.base, gpushm.MemoryPointer | None)
+    raw = gpushm.numba.get_ipc_handle(a.gpu_data)
+    assert_type(raw.base, gpushm.numba.MemoryPointer | None)
     assert_type(raw.size, int)
     assert_type(raw.open_array(None, 4, "int64"), gpushm.Array)
-    with gpushm.open_ipc_array(raw.handle.reserved, shape=4, dtype=np.dtype(np.intp)) as there:
+    with gpushm.numba.open_ipc_array(raw.handle.reserved, shape=4, dtype=np.dtype(np.intp)) as there:
         assert_type(there, gpushm.Array)
     mp.Process(target=receives, args=(handle,)).start()
 
 
-def receives(handle: gpushm.Handle) -> None:
+def receives(handle: gpushm.types.Handle) -> None:
     """A Handle without a parameter is that of an Array."""
     assert_type(handle.open(), gpushm.Array)
 
@@ -195,21 +198,21 @@ def receives(handle: gpushm.Handle) -> None:
 
 def looks() -> None:
     for buffer in gpushm.ls("a/", holders=True):
-        assert_type(buffer, gpushm.BufferInfo)
+        assert_type(buffer, gpushm.info.BufferInfo)
         assert_type(buffer.state, State)
         assert_type(buffer.holders[0].pid, int)
     for pool in gpushm.pools():
-        assert_type(pool, gpushm.PoolInfo)
+        assert_type(pool, gpushm.info.PoolInfo)
         assert_type(pool.kind, Kind)
         if pool.kind == "gpu":  # type: ignore
             pass
     assert_type(gpushm.stat("a").dirty_pid, int | None)
-    assert_type(gpushm.status().usage, list[gpushm.Usage])
+    assert_type(gpushm.status().usage, list[gpushm.info.Usage])
     with gpushm.watch("a", gpushm.open("a")) as watch:
         for event in watch:
-            assert_type(event, gpushm.Event)
+            assert_type(event, gpushm.info.Event)
             assert_type(event.what, What)
-        assert_type(watch.next(timeout=5), gpushm.Event)
+        assert_type(watch.next(timeout=5), gpushm.info.Event)
 
 
 async def waits() -> None:
@@ -218,7 +221,7 @@ async def waits() -> None:
     await gpushm.wait_async("a")
     await gpushm.open_async("a", device="gpu0")  # type: ignore
     async for event in gpushm.watch("a"):
-        assert_type(event, gpushm.Event)
+        assert_type(event, gpushm.info.Event)
         assert_type(event.what, What)
 
 
@@ -229,9 +232,9 @@ def streams() -> None:
     arrays = {"rgb": ((4, 6, 3), "uint8")}
     gpushm.stream("s", {"rgb": ((4, 6, 3), "uint8"), "like": np.zeros(3)}).close()
     with gpushm.stream("s", arrays, slots=4, readers=2, limit=None, delivery="at-most-once", adopt=True, wait=5) as s:
-        assert_type(s, gpushm.Stream)
+        assert_type(s, gpushm.types.Stream)
         with s.frame(stream=Stream(), timeout=1) as f:
-            assert_type(f, gpushm.Frame)
+            assert_type(f, gpushm.types.Frame)
             assert_type(f["rgb"], gpushm.Array)
             assert_type(f.resize("rgb", (2, 3)), gpushm.Array)
             assert_type(f.seq, int)
@@ -241,11 +244,11 @@ def streams() -> None:
         s.frame().publish(stream=None)
         s.frame(7, 5)  # type: ignore
         with s.graph(Stream(), where=4096) as g:
-            assert_type(g, gpushm.GraphFrame)
+            assert_type(g, gpushm.types.GraphFrame)
             g.release(Stream())
             g.release(None)  # type: ignore
             assert_type(g.offset("rgb"), int)
-            assert_type(g.next(7, timeout=None), gpushm.Frame)
+            assert_type(g.next(7, timeout=None), gpushm.types.Frame)
             g.next("graph")  # type: ignore
         assert_type(s.stats().state, Literal["running", "ended", "orphaned"])
         assert_type(s.buffer, gpushm.Buffer)
@@ -253,30 +256,30 @@ def streams() -> None:
     gpushm.stream("s", arrays, delivery="sometimes")  # type: ignore
     with gpushm.follow("s", "every", max_held=2, stream=Stream(), timeout=None) as reader:
         for frame in reader:
-            assert_type(frame, gpushm.Frame)
+            assert_type(frame, gpushm.types.Frame)
             assert_type(frame.ok(), bool)
-            assert_type(frame.keep(), gpushm.Frame)
-        assert_type(reader.next(timeout=1, stream=None), gpushm.Frame)
-        assert_type(reader.graph(7), gpushm.GraphFrame)
+            assert_type(frame.keep(), gpushm.types.Frame)
+        assert_type(reader.next(timeout=1, stream=None), gpushm.types.Frame)
+        assert_type(reader.graph(7), gpushm.types.GraphFrame)
     gpushm.follow("s", "all")  # type: ignore
     for info in gpushm.streams("s"):
-        assert_type(info, gpushm.StreamInfo)
+        assert_type(info, gpushm.info.StreamInfo)
         assert_type(info.readers[0].follow, Literal["every", "latest", "share"])
 
 
 async def streams_in_a_loop() -> None:
     async with gpushm.connect().follow("s") as reader:
-        assert_type(reader, gpushm.Reader)
+        assert_type(reader, gpushm.types.Reader)
         async for frame in reader:
-            assert_type(frame, gpushm.Frame)
-        assert_type(await reader.next_async(5), gpushm.Frame)
+            assert_type(frame, gpushm.types.Frame)
+        assert_type(await reader.next_async(5), gpushm.types.Frame)
     with await gpushm.stream("s", {"x": (4, "u1")}).frame_async() as f:
-        assert_type(f, gpushm.Frame)
+        assert_type(f, gpushm.types.Frame)
 
 
 asyncio.run(waits())
 try:
     gpushm.open("a")
-except gpushm.NotFound as e:
+except gpushm.errors.NotFound as e:
     assert_type(e.code, str)
     assert_type(e.errno, int | None)

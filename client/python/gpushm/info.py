@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: MIT
+"""The records that ls(), stat(), pools(), status(), streams(), events() and a Watch return: named tuples."""
+
+from ._core import (
+    BufferInfo,
+    Event,
+    Holder,
+    LoggedEvent,
+    PoolInfo,
+    Status,
+    StreamInfo,
+    StreamReader,
+    StreamStats,
+    Usage,
+)
+
+__all__ = [
+    "BufferInfo", "Event", "Holder", "LoggedEvent", "PoolInfo", "Status", "StreamInfo", "StreamReader", "StreamStats",
+    "Usage",
+]
