@@ -212,7 +212,7 @@ check-short: all $(SHORT_TESTS) $(FAKECUDA)
 # ---- suites that need other packages of Python ----
 
 # What needs PyTorch, transformers and safetensors: 5 GB, in a virtual environment of their own. TORCH_TESTS= chooses.
-TORCH_TESTS ?= tests/python/models
+TORCH_TESTS ?= tests/python/models tests/python/test_pages.py
 HERE_ENV = BUILD=$(BUILD) PYTHONPATH=$(abspath $(BUILD))/python
 pytest_here = "$(BUILD)/$(1)/bin/python -B -m pytest -c tests/python/gpu/pytest.ini --rootdir tests/python --confcutdir $(2) $(3)"
 suite_torch = $(HERE_ENV) $(call pytest_here,venv-torch,tests/python,$(TORCH_TESTS))
@@ -294,7 +294,7 @@ storm-nodes: all
 # ---- lint ----
 
 # Each is a script that can be run alone. They say what they skip, and why.
-LINTS = spdx layers walls sizes format shell manifests manuals manual_tests manual_example manual_words readme units warnings cppcheck symbols python types
+LINTS = spdx layers walls sizes format shell manifests manuals manual_tests manual_example manual_words units warnings cppcheck symbols python types
 lint: $(LINTS:%=lint-%) ## style, walls, manuals; lint-layers and others are one of them
 	@echo "lint: ok"
 $(LINTS:%=lint-%): export BUILD := $(BUILD)
@@ -302,7 +302,7 @@ $(LINTS:%=lint-%): lint-%:
 	@tests/lint/$*.sh
 lint-warnings: $(BUILD)/gen/gpushm.pb-c.h $(BUILD)/gen/journal.pb-c.h
 lint-symbols: python-core
-lint-symbols lint-manual_example lint-manual_words lint-readme: all
+lint-symbols lint-manual_example lint-manual_words: all
 # make print-VARIABLE: tests/lint/warnings.sh and cppcheck.sh ask for what the compilers are to be given.
 lint_cflags = $(ALL_CFLAGS) $(addprefix -isystem ,$(PYTHON_INCLUDE))
 print-%:

@@ -100,6 +100,16 @@ readme_commands() {
 	daemon=$(cat "$stage/pid") && until_true inside wheel gpushmctl status
 }
 
+# The README's first block, from the installation to what it prints; its daemon ends with it.
+first_block() {
+	local block
+	block=$(awk '/^```sh$/ { on = 1; next } /^```$/ && on { exit } on' README.md)
+	block=$(sed -e '/^make /d' -e "s|build/dist|$build/dist|" -e "s|/tmp/first|$stage/first|g" <<<"$block")
+	mapfile -t settings < <(pip_settings)
+	env -i PATH="$PATH" HOME="$stage" LANG=C.UTF-8 "${settings[@]}" bash -euc "$block; wait || true" >"$stage/said" &&
+		grep -Fx "$(sed -n '/^```text$/{n;p;q}' README.md)" "$stage/said"
+}
+
 shares_an_array() {
 	inside wheel python -c '
 import gpushm
@@ -195,6 +205,7 @@ check "pip takes the wheel for each Python with a GIL alone" is_for_python_with_
 check "the wheel needs the C library alone" needs_only_libc
 check "the wheel has the licences of what it packs" has_licences
 check "the same commit gives the same bytes" same_bytes
+check "the README's first block runs as it stands" first_block
 check "the README's commands install and start it" readme_commands
 check "its daemon is built without libsystemd" without_libsystemd
 check "two processes share an array, and a file is saved and loaded" shares_an_array

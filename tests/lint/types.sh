@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# mypy --strict and pyright find nothing wrong in the Python of both READMEs, in the examples, and in
+# mypy --strict and pyright find nothing wrong in the Python of the pages, in the examples, and in
 # tests/python/types, where they find every mistake that is marked. pyright finds that each public
 # name of the package has a type. These tools come from "make venv", the package from "make
 # python-core".
@@ -24,6 +24,8 @@ snippets() {
 }
 snippets README.md readme.py
 snippets client/python/README.md tutorial.py
+snippets client/python/RULES.md rules.py
+snippets client/lib/stream/README.md streams.py
 cp client/python/examples/*.py tests/python/types/*.py "$folder"
 # Without Ray nobody knows what its decorators make of a function or a class.
 rm "$folder/ray_fleet.py"
@@ -38,7 +40,7 @@ EOF
 cat >"$folder/pyrightconfig.json" <<EOF
 {
 	"include": ["."], "extraPaths": ["$build/python"], "pythonVersion": "3.11",
-	"strict": ["readme.py", "tutorial.py", "calls.py"],
+	"strict": ["readme.py", "tutorial.py", "rules.py", "streams.py", "calls.py"],
 	"reportMissingImports": false, "reportUnnecessaryTypeIgnoreComment": "error"
 }
 EOF

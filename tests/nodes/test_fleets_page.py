@@ -15,6 +15,7 @@ from certificates import Authority, Certificate
 from node import BUILD, TIMEOUT, Node
 
 PAGE = Path(__file__).resolve().parents[2] / "man/gpushm-fleets.7"
+RELAYS = PAGE.parents[1] / "client/relay/README.md"
 
 
 def commands(section: str) -> str:
@@ -137,25 +138,24 @@ def test_a_readers_certificate_makes_no_relay(made: tuple[Path, list[Node]], mod
     assert failed.returncode != 0 and "certificate" in failed.stderr.lower(), failed.stderr
 
 
-def test_what_the_readme_says_of_relays_works(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
+def test_the_tour_of_relays_works(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
     if not (BUILD / "gpushm-relay").exists():
         pytest.skip("no gpushm-relay")
-    section = (PAGE.parents[1] / "README.md").read_text().partition("## Many machines\n")[2].partition("\n## ")[0]
-    tour = re.search(r"\n\n((?:    .*\n)+)", section)
+    tour = re.search(r"^```sh\n(.*?)^```$", RELAYS.read_text(), re.MULTILINE | re.DOTALL)
     assert tour is not None and "gpushm-relay &" in tour[1]
     node = machine()
-    node.ctl("load", model(1 << 20), "llm")
     folder = node.daemon.folder
     # A reader takes longer than the relay to start.
     ready = f"until curl -so {folder}/list http://127.0.0.1:19401/v1/buffers; do kill -0 $!; done"
-    text = tour[1].replace("/tmp/", f"{folder}/").replace("    sleep 1\n", f"{ready}\n")
+    text = tour[1].replace("/tmp/", f"{folder}/").replace("sleep 1\n", f"{ready}\n")
+    text = text.replace("model.safetensors", str(model(1 << 20)))
     env = node.env | {"PATH": f"{BUILD}:{node.env['PATH']}"}
     text = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n" + text
     done = node.run("bash", "-eu", "-c", text, check=False, env=env, timeout=TIMEOUT)
     assert done.returncode == 0, done.stderr
     digests = [node.attributes(name)["attrs"]["gpushm.content"] for name in ("llm", "copy")]
     assert digests[0] == digests[1]
-    assert (folder / "digits.safetensors").stat().st_size > 1 << 20
+    assert (folder / "llm.safetensors").stat().st_size > 1 << 20
 
 
 def test_the_configurations_of_the_page_are_valid(tmp_path: Path, authority: Authority) -> None:

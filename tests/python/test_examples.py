@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The examples and the tutorial, as a reader would run them."""
+"""The examples, as a reader would run them."""
 
 from __future__ import annotations
 
@@ -118,40 +118,3 @@ def test_the_cameras_recorder_gets_each_frame_and_slow_readers_skip() -> None:
         # Frames before the first one that it took are not counted.
         assert 0 < took < 120 and 0 < took + skipped <= 120
     assert gpushm.ls() == []
-
-
-def blocks(path: Path) -> list[str]:
-    """The Python of a Markdown file, in its order."""
-    return re.findall(r"^```python\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL)
-
-
-@pytest.mark.parametrize("path", ["client/python/README.md", "README.md"])
-def test_the_tutorial_runs(path: str, tmp_path: Path) -> None:
-    """All of its pieces, one behind the other, in one process; a piece that wants a library which is not here, or a
-    GPU, says so in its first line.
-    """
-    code = []
-    for block in blocks(ROOT / path):
-        needs = re.match(r"# needs: (.*)\n", block)
-        if needs is None:
-            code.append(block)
-    assert code, path
-    script = tmp_path / "tutorial.py"
-    script.write_text("\n".join(code))
-    done = run(str(script))
-    assert done.returncode == 0, done.stderr
-    assert gpushm.ls() == []
-
-
-def test_the_table_names_existing_tests() -> None:
-    section = (ROOT / "client/python/README.md").read_text().partition("## Coming from another library")[2]
-    rows = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| ")]
-    cited = [row.rsplit("|", 2)[1] for row in rows[1:]]
-    assert len(cited) > 15
-    for cell in cited:
-        names = re.findall(r"`((?:gpu/)?test_\w+)`(?:: ((?:`\w+\*?`(?:, )?)+))?", cell)
-        assert names, cell
-        for file, tests in names:
-            text = (ROOT / "tests/python" / f"{file}.py").read_text()
-            for test in re.findall(r"`(\w+)\*?`", tests):
-                assert re.search(rf"def test_\w*{test}", text), (file, test)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the READMEs say about models, as a reader would run it."""
+"""What the pages say about models, as a reader would run it."""
 
 from __future__ import annotations
 
@@ -7,60 +7,41 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import gpushm
 import pytest
-from conftest import ON_GPU
 
 ROOT = Path(__file__).resolve().parents[3]
 BLOCK = re.compile(r"^```python\n# needs: (?:PyTorch|NumPy)(?:, [\w, ]*)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-COMMAND = re.compile(r"^    (gpushmctl load .*)$", re.MULTILINE)
-# A model of transformers in the place of one that has gigabytes, and must be downloaded.
-TINY = """
-import transformers
-config = transformers.LlamaConfig(
-    vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2
-)
-transformers.AutoModelForCausalLM.from_config(config).save_pretrained("Qwen/Qwen3-8B")
-"""
+COMMAND = re.compile(r"^    (gpushmctl (?:load|verify) .*)$", re.MULTILINE)
 
 
-def test_the_tutorial_of_models_runs(in_child: Callable[..., str]) -> None:
-    found = BLOCK.findall((ROOT / "client/python/README.md").read_text())
-    assert len(found) > 1
-    said = in_child("\n".join(found))
-    assert "torch.Size([1, 5, 64])" in said and "torch.Size([64])" in said
-    assert "torch.Size([128, 8])" in said and "xxh3:" in said and "torch.Size([1, 9])" in said
+def blocks(page: str) -> str:
+    """The Python of a page that needs PyTorch and no GPU."""
+    return "\n".join(BLOCK.findall((ROOT / page).read_text()))
 
 
-@pytest.fixture
-def unlinked() -> Iterator[list[str]]:
-    """Names that are unlinked at the end."""
-    names: list[str] = []
-    yield names
-    for name in names:
-        gpushm.unlink(name)
+@pytest.mark.parametrize("page", ["client/models/README.md", "client/python/README.md"])
+def test_what_a_page_says_of_models_runs(page: str, in_child: Callable[..., str]) -> None:
+    said = in_child("import gpushm\n" + blocks(page))
+    assert "torch.Size([1, 5, 64])" in said
+    if page.startswith("client/models"):
+        assert "torch.Size([64])" in said and "torch.Size([128, 8])" in said
+        assert "xxh3:" in said and "torch.Size([1, 9])" in said
 
 
-def test_the_first_screen_runs(tmp_path: Path, unlinked: list[str]) -> None:
-    """Its commands, and the Python of the whole page. "cuda" is the CPU where there is no GPU."""
-    text = (ROOT / "README.md").read_text()
-    commands = COMMAND.findall(text.partition("\n## ")[0])
-    makes, *blocks = BLOCK.findall(text)
-    makes, publishes, uses = makes.partition("gpushm.torch.publish")
-    assert commands and publishes
+def test_the_commands_of_the_page_load_a_model(tmp_path: Path) -> None:
+    """What the page then attaches to. A pull is run by tests/nodes."""
+    commands = COMMAND.findall((ROOT / "client/models/README.md").read_text())
+    assert [command.split()[1] for command in commands] == ["load", "verify"]
     script = [
-        makes,
-        "import os, safetensors.torch",
+        "import os, torch, safetensors.torch, gpushm.torch",
+        "build = lambda: torch.nn.Linear(4, 4)",
         'safetensors.torch.save_file(build().state_dict(), "model.safetensors")',
         *(f"assert os.system({command!r}) == 0" for command in commands),
-        publishes + uses,
-        TINY,
-        *(block.replace('"cuda"', '"cuda"' if ON_GPU else '"cpu"') for block in blocks),
-        "assert torch.equal(model.model.norm.weight.cpu(), torch.ones(32)) and len(weights) == 4",
-        'print(*(b.name for b in gpushm.ls() if not b.name.startswith("safetensors/")))',
+        'assert gpushm.torch.attach("classifier", build).weight.shape == (4, 4)',
+        'gpushm.unlink("classifier")',
     ]
     env = {"PATH": f"{Path(os.environ['BUILD']).resolve()}:{os.environ['PATH']}"}
     done = subprocess.run(
@@ -72,5 +53,3 @@ def test_the_first_screen_runs(tmp_path: Path, unlinked: list[str]) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    unlinked += done.stdout.splitlines()[-1].split()
-    assert sorted(unlinked) == ["classifier", "qwen3", "trained"]
