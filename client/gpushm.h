@@ -36,8 +36,9 @@
  * that waits for a name needs a connection of its own. An array never changes, but its memory does.
  *
  * Fork. A connection, buffer, array or watch that was made before fork() is the parent's: in the
- * child every function that takes one returns -ECHILD. The child must connect anew. CUDA itself
- * does not survive a fork.
+ * child what asks the daemon returns -ECHILD, and the child must connect anew. Memory of a host
+ * pool is the child's, too: its arrays work, and gpushm_close() ends the child's mapping alone.
+ *CUDA does not survive a fork: other memory is -ECHILD there.
  *
  * Blocking. A function that "asks the daemon" makes a round trip of some 10 us, and has a deadline:
  * gpushm_set_timeout(). If the daemon dies and systemd keeps what is published, the function

@@ -40,6 +40,9 @@ bool gpushm_private_is_idle(struct gpushm *c);
  * filled. */
 int gpushm_private_memory(const struct gpushm_buffer *b);
 
+/* Whether this is a forked child, and the buffer is its parent's. */
+bool gpushm_private_is_inherited(const struct gpushm_buffer *b);
+
 /* The kind of that pool, or, for NULL, of the default one, as the daemon said when c was connected;
  * 0: it has not named it. Does not ask the daemon. */
 enum gpushm_kind gpushm_private_pool_kind(struct gpushm *c, const char *pool);

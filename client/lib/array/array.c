@@ -79,7 +79,7 @@ int array_check(const struct gpushm_array *a)
 {
 	int r = error_null(a, "array");
 
-	return r < 0 ? r : buffer_check(a->buffer);
+	return r < 0 ? r : buffer_check_memory(a->buffer);
 }
 
 void array_copy_layout(struct array_layout *to, const struct array_layout *from, int first)
@@ -199,7 +199,7 @@ static int get(struct gpushm_buffer *b, bool whole, const char *name, struct gpu
 
 int gpushm_array_get(struct gpushm_buffer *b, const char *name, struct gpushm_array **ret)
 {
-	int r = buffer_check(b);
+	int r = buffer_check_memory(b);
 
 	if (r == 0 && !name)
 		r = buffer_error(b, EINVAL, "an array needs a name");
@@ -213,7 +213,7 @@ int gpushm_array_at(struct gpushm_buffer *b, size_t index, struct gpushm_array *
 {
 	const struct table_view *v;
 	struct table_array t;
-	int r = buffer_check(b);
+	int r = buffer_check_memory(b);
 
 	if (r == 0)
 		r = buffer_table(b, true, &v);
@@ -237,7 +237,7 @@ int gpushm_array_over(struct gpushm_buffer *b, const struct gpushm_array_spec *s
 	struct gpushm_array_spec nameless;
 	struct table_array t;
 	struct fault err;
-	int r = buffer_check(b);
+	int r = buffer_check_memory(b);
 
 	if (r == 0)
 		r = specs_check(spec, 1);

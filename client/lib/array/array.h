@@ -67,5 +67,6 @@ int array_derive(const struct gpushm_array *a, const struct array_layout *l,
 
 #define array_error(a, number, ...) error_of("array", (a)->text, number, __VA_ARGS__)
 
-/* 0; -EINVAL for NULL, -ECHILD in a forked child, with gpushm_error() set. */
+/* 0; -EINVAL for NULL, -ECHILD for the driver's memory in a forked child, with gpushm_error() set.
+ */
 int array_check(const struct gpushm_array *a);

@@ -360,7 +360,7 @@ static int copy_bytes(struct copy *c, uint64_t bytes)
 {
 	struct copy_plan plan = { .run = bytes };
 	const struct gpushm_buffer *b = c->buffer;
-	int r = buffer_check(b);
+	int r = buffer_check_memory(b);
 
 	if (r == 0 && !c->to_host)
 		r = check_writable(b);

@@ -39,7 +39,8 @@ struct process {
 	unsigned connections;	      /* under context_lock */
 	bool has_contexts;	      /* that are retained; likewise */
 	pthread_mutex_t defer_lock;
-	struct defer_queue deferred; /* under defer_lock */
+	struct defer_queue deferred;	/* under defer_lock */
+	pthread_mutex_t inherited_lock; /* in a child: of all buffers that its parent had */
 };
 
 extern struct process *_Atomic process_page; /* NULL until process_make() */

@@ -8,8 +8,8 @@
  * its creator's table grows: a lookup makes the image anew if arrays were added since. Attributes
  * are set at create and must not move with the table, so they have an image of their own.
  *
- * In a forked child the getters still return the numbers, but no address: the GPU's mapping did not
- * survive the fork, and the lease that keeps the host's memory is the parent's.
+ * A forked child has its parent's mappings of the host's memory, which it may use, read the table
+ * and close; the lease stays the parent's. A GPU's mapping does not survive the fork: no address.
  */
 #include "client/lib/buffer/buffer.h"
 
@@ -95,6 +95,23 @@ int buffer_put_and_close(struct gpushm_buffer *b)
 }
 
 /* ---- status ---- */
+
+int buffer_check_memory(const struct gpushm_buffer *b)
+{
+	int r = error_null(b, "buffer");
+
+	if (r < 0 || !buffer_is_inherited(b) || gpushm_buffer_kind(b) == GPUSHM_HOST)
+		return r;
+	return buffer_error(b, ECHILD,
+			    "it was opened before fork(), which memory of the driver does not "
+			    "survive: start the child by exec (Python's spawn or forkserver), and "
+			    "open() it there");
+}
+
+bool gpushm_private_is_inherited(const struct gpushm_buffer *b)
+{
+	return buffer_is_inherited(b);
+}
 
 uint32_t buffer_word(const struct gpushm_buffer *b)
 {
@@ -314,7 +331,7 @@ void *gpushm_buffer_device_ptr(const struct gpushm_buffer *b)
 
 void *gpushm_buffer_host_ptr(const struct gpushm_buffer *b)
 {
-	return buffer_check(b) < 0 ? NULL : b->map->host_ptr;
+	return buffer_check_memory(b) < 0 ? NULL : b->map->host_ptr;
 }
 
 /* ---- table and attributes ---- */
@@ -323,6 +340,12 @@ void *gpushm_buffer_host_ptr(const struct gpushm_buffer *b)
 static struct gpushm_buffer *unconst(const struct gpushm_buffer *b)
 {
 	return (struct gpushm_buffer *)b;
+}
+
+/* In a forked child, where a thread of the parent may have held the buffer's own: the process's. */
+static pthread_mutex_t *lock_of(const struct gpushm_buffer *b)
+{
+	return buffer_is_inherited(b) ? &process()->inherited_lock : &unconst(b)->lock;
 }
 
 static int refresh(struct gpushm_buffer *b)
@@ -347,7 +370,7 @@ int buffer_table(struct gpushm_buffer *b, bool whole, const struct table_view **
 {
 	int r;
 
-	lock_take(&b->lock, LOCK_BUFFER);
+	lock_take(lock_of(b), LOCK_BUFFER);
 	if (b->builder)
 		r = refresh(b);
 	else if (!image_is(&b->table))
@@ -355,7 +378,7 @@ int buffer_table(struct gpushm_buffer *b, bool whole, const struct table_view **
 	else
 		r = whole ? image_load(&b->table) : image_lookup(&b->table);
 	if (r < 0) {
-		lock_drop(&b->lock);
+		lock_drop(lock_of(b));
 		return r;
 	}
 	*ret = &b->table.view;
@@ -364,21 +387,21 @@ int buffer_table(struct gpushm_buffer *b, bool whole, const struct table_view **
 
 void buffer_table_done(struct gpushm_buffer *b)
 {
-	lock_drop(&b->lock);
+	lock_drop(lock_of(b));
 }
 
 size_t gpushm_buffer_arrays(const struct gpushm_buffer *b)
 {
 	size_t n = 0;
 
-	if (buffer_check(b) < 0)
+	if (buffer_check_memory(b) < 0)
 		return 0;
-	lock_take(&unconst(b)->lock, LOCK_BUFFER);
+	lock_take(lock_of(b), LOCK_BUFFER);
 	if (b->builder)
 		n = table_builder_arrays(b->builder);
 	else if (image_is(&b->table))
 		n = b->table.view.arrays;
-	lock_drop(&unconst(b)->lock);
+	lock_drop(lock_of(b));
 	return n;
 }
 
@@ -402,7 +425,7 @@ int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const voi
 {
 	struct image *i;
 	struct table_attr attr = { 0 };
-	int r = buffer_check(b), found = -ENOENT;
+	int r = buffer_check_memory(b), found = -ENOENT;
 
 	if (r == 0 && !key)
 		r = buffer_error(b, EINVAL, "an attribute needs a key");
@@ -410,12 +433,12 @@ int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const voi
 		return r;
 	/* While the buffer is being filled, its attributes are in b->attrs. */
 	i = image_is(&b->attrs) ? &unconst(b)->attrs : &unconst(b)->table;
-	lock_take(&unconst(b)->lock, LOCK_BUFFER);
+	lock_take(lock_of(b), LOCK_BUFFER);
 	/* The value points into memory that stays until the buffer is closed. */
 	r = image_load(i);
 	if (r == 0 && image_is(i))
 		found = find_attr(&i->view, key, &attr);
-	lock_drop(&unconst(b)->lock);
+	lock_drop(lock_of(b));
 	if (r < 0)
 		return r;
 	if (found == -EBADMSG)

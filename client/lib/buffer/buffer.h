@@ -139,6 +139,16 @@ static inline int buffer_check(const struct gpushm_buffer *b)
 	return r < 0 ? r : connection_check_fork(b->connection->generation);
 }
 
+/* Whether this is a forked child, and the buffer is its parent's. */
+static inline bool buffer_is_inherited(const struct gpushm_buffer *b)
+{
+	return b->connection->generation != process_generation();
+}
+
+/* As buffer_check(), for what uses the memory and asks nobody: that of a host pool survives a fork.
+ */
+int buffer_check_memory(const struct gpushm_buffer *b);
+
 /* Copy what the caller gave (NULL: the defaults), with whichever version of the header the caller
  * was compiled. The elements of attrs stay as they are. 0, or -EINVAL with gpushm_error() set. */
 int buffer_create_options(const struct gpushm_create_options *from,

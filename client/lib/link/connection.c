@@ -42,7 +42,9 @@ int connection_check_fork(uint64_t generation)
 {
 	if (generation == process_generation())
 		return 0;
-	return error_set(ECHILD, "made before fork(): connect again in the child");
+	return error_set(ECHILD,
+			 "made before fork(), and only the parent may talk to the daemon over it: "
+			 "connect() in the child, and open() there what it needs");
 }
 
 int connection_check(const struct gpushm *c)

@@ -175,6 +175,15 @@ int map_release(struct map *m)
 	return r;
 }
 
+/* The driver keeps its mappings from a child, or does not unmap them there. */
+void map_release_inherited(struct map *m)
+{
+	struct map_private *p = m->priv;
+
+	if (--p->refs == 0 && p->kind == &map_host)
+		p->kind->unmap(p);
+}
+
 uint64_t map_bytes(const struct map *m)
 {
 	return m->priv->bytes;

@@ -60,6 +60,9 @@ int map_acquire(const struct map_request *r, struct map **ret, int *ret_device);
  * and the memory may still be mapped. */
 int map_release(struct map *m);
 
+/* map_release() of a parent's map in a forked child, where it is in no register. */
+void map_release_inherited(struct map *m);
+
 /* The mapped bytes: all that was allocated. */
 uint64_t map_bytes(const struct map *m);
 

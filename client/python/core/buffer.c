@@ -10,6 +10,7 @@
  */
 #include "client/python/core/buffer.h"
 
+#include "client/gpushm_private.h"
 #include "client/python/core/unpublished.h"
 
 #include <stdio.h>
@@ -222,15 +223,15 @@ static void array_drop(struct array *self)
 	Py_CLEAR(self->frame);
 }
 
-/* Whether the contents would be lost if the buffer ended now. In a forked child, where the buffer
- * is the parent's, it has no address. */
+/* Whether the contents would be lost if the buffer ended now: not in a forked child, where the
+ * buffer is the parent's. */
 static bool is_unpublished(const struct buffer *self)
 {
 	const struct gpushm_buffer *b = self->buffer;
 
 	return b && !self->scratch && gpushm_buffer_state(b) == GPUSHM_FILLING &&
 	       !(gpushm_buffer_notice(b) & GPUSHM_NOTICE_UNLINKED) &&
-	       (gpushm_buffer_host_ptr(b) || gpushm_buffer_device_ptr(b));
+	       !gpushm_private_is_inherited(b);
 }
 
 static int warn_once(struct buffer *self)

@@ -193,7 +193,8 @@ START_TEST(a_forked_child_may_not_use_its_parents_connection)
 	if (child == 0) {
 		int ok = gpushm_wait(c, "x", 0) == -ECHILD &&
 			 gpushm_create(c, "y", 1, NULL, &other) == -ECHILD &&
-			 gpushm_close(b) == -ECHILD && gpushm_disconnect(c) == NULL;
+			 gpushm_publish(b, GPUSHM_SEALED) == -ECHILD && gpushm_close(b) == 0 &&
+			 gpushm_disconnect(c) == NULL;
 
 		_exit(ok ? 0 : 1);
 	}

@@ -344,24 +344,63 @@ static int refusals_after_fork(struct gpushm_array *a)
 	return 0;
 }
 
-START_TEST(a_forked_child_is_refused_and_may_free)
+/* Runs in a forked child, of which it returns the exit status. */
+static int in_child(int (*work)(struct gpushm_array *), struct gpushm_array *a)
 {
-	struct gpushm_array *a = array_of(&s, "int8", 1, SHAPE(4), NULL, 0);
-	int status;
 	pid_t child = fork();
+	int status;
 
 	if (child == 0) {
-		int failed = refusals_after_fork(a);
+		int failed = work(a);
 
-		if (gpushm_array_host_ptr(a) || gpushm_array_device_ptr(a))
-			failed = 100;
 		gpushm_array_free(a);
 		_exit(failed);
 	}
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
-	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "call %d was not refused",
-		      WEXITSTATUS(status));
+	ck_assert(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static int refused(struct gpushm_array *a)
+{
+	int failed = refusals_after_fork(a);
+
+	return gpushm_array_host_ptr(a) || gpushm_array_device_ptr(a) ? 100 : failed;
+}
+
+START_TEST(a_forked_child_is_refused_the_drivers_memory_and_may_free)
+{
+	struct gpushm_array *a = array_of(&s, "int8", 1, SHAPE(4), NULL, 0);
+
+	s.pool.map.kind = GPUSHM_PINNED;
+	ck_assert_int_eq(in_child(refused, a), 0);
+	s.pool.map.kind = GPUSHM_HOST;
 	ck_assert_int_eq(gpushm_array_read_only(a), 0);
+	gpushm_array_free(a);
+}
+END_TEST
+
+/* With the buffer's lock held by a thread of the parent. */
+static int used(struct gpushm_array *a)
+{
+	struct gpushm_array *found = NULL;
+	char bytes[4] = { 0 }, *memory = gpushm_array_host_ptr(a);
+	int r = gpushm_copy_from_host(a, "abcd", NULL);
+
+	if (r == 0)
+		r = gpushm_copy_to_host(a, bytes, NULL);
+	if (r < 0 || !memory || memcmp(bytes, "abcd", 4) != 0 || memcmp(memory, "abcd", 4) != 0)
+		return 1;
+	return gpushm_array_get(&s.buffer, "none", &found) == -ENOENT ? 0 : 2;
+}
+
+START_TEST(a_forked_child_uses_the_hosts_memory_without_its_parents_locks)
+{
+	struct gpushm_array *a = array_of(&s, "int8", 1, SHAPE(4), NULL, 0);
+
+	pthread_mutex_lock(&s.buffer.lock);
+	ck_assert_int_eq(in_child(used, a), 0);
+	pthread_mutex_unlock(&s.buffer.lock);
 	gpushm_array_free(a);
 }
 END_TEST
@@ -385,6 +424,7 @@ int main(void)
 	tcase_add_test(tc, packed_bytes_are_rounded_up);
 	tcase_add_test(tc, contiguity_follows_numpys_rule);
 	tcase_add_test(tc, arrays_are_counted_when_four_threads_get_and_free_them);
-	tcase_add_test(tc, a_forked_child_is_refused_and_may_free);
+	tcase_add_test(tc, a_forked_child_is_refused_the_drivers_memory_and_may_free);
+	tcase_add_test(tc, a_forked_child_uses_the_hosts_memory_without_its_parents_locks);
 	return suite_run("array", tc, NULL);
 }
