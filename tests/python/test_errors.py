@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 import pickle
+from pathlib import Path
 from typing import Any
 
 import gpushm
 import numpy as np
 import pytest
+import safetensors.numpy
 
 BUILTINS = {
     "NotFound": FileNotFoundError, "Exists": FileExistsError, "AccessDenied": PermissionError, "Timeout": TimeoutError,
@@ -194,3 +196,16 @@ def test_a_copy_to_an_unsuitable_destination_is_refused(pool: str) -> None:
         read_only.flags.writeable = False
         with pytest.raises((BufferError, ValueError)):
             a.copy_to_host(read_only)
+
+
+def test_a_name_that_is_taken_says_which_calls_replace(host_pool: str, tmp_path: Path) -> None:
+    """A notebook's cell that is run again."""
+    safetensors.numpy.save_file({"x": np.arange(4)}, tmp_path / "m.safetensors")
+    with gpushm.create("a", 4, pool=host_pool) as a, gpushm.create("b", 4, pool=host_pool) as b:
+        a.publish()
+        for call in (lambda: gpushm.create("a", 4), lambda: b.publish_as("a"),
+                     lambda: gpushm.load(tmp_path / "m.safetensors", "a", pool=host_pool)):
+            with pytest.raises(gpushm.Exists, match=r'name "a" is taken: .*replace=True of publish_as\(\), .*load\(\)'):
+                call()
+        b.publish_as("a", replace=True)
+    gpushm.unlink("a")

@@ -122,7 +122,7 @@ def connected() -> None:
 
 
 def grown(work: Callable[[], object]) -> tuple[int, int]:
-    """The blocks and bytes that TIMES calls add each time: free lists and caches grow once or twice, a leak does always."""
+    """Blocks and bytes that TIMES calls add each time: free lists and caches grow once or twice, a leak always."""
     counts = []
     for _ in range(5):
         for _ in range(TIMES):

@@ -208,6 +208,17 @@ static void *raise(enum error_kind kind, int number, PyObject *text, PyObject *c
 	return NULL;
 }
 
+/* The daemon's sentence about a name, with what Python calls the way out. */
+static PyObject *text_of(const char *text, int r)
+{
+	bool taken = r == -EEXIST && strstr(text, "\" is taken: ");
+
+	return PyUnicode_FromFormat("%s%s", text,
+				    taken ? "; replace=True of publish_as(), rename(), load() and "
+					    "pull() takes it over"
+					  : "");
+}
+
 /* -EINTR: a signal has ended the request; mostly its handler raises an exception. */
 void *error_raise_as(enum error_kind kind, int r)
 {
@@ -218,8 +229,7 @@ void *error_raise_as(enum error_kind kind, int r)
 
 	if (raised)
 		return NULL;
-	return raise(kind, -r, PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"),
-		     PyUnicode_FromString(code));
+	return raise(kind, -r, text_of(text, r), PyUnicode_FromString(code));
 }
 
 void *error_raise(int r)
