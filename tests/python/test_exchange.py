@@ -389,3 +389,32 @@ def test_closing_the_base_of_a_numpy_array_is_refused(a: gpushm.Array) -> None:
     with pytest.raises(gpushm.errors.InUse), n.base:
         pass
     assert n[1, 1] == 7
+
+
+RECORDS = [
+    [("a", "f4"), ("b", "i8")], [("x", "u1"), ("y", "?"), ("z", "c16"), ("e", "f2")],
+    [("s", "S5"), ("u", "U3"), ("v", "V4")],
+    [("m", "f8", (2, 3)), ("in", [("p", "i2"), ("q", "f4", 2)], (2,))], "S7", "U2", "V3",
+    np.dtype([("t", "u1"), ("w", "f8")], align=True), [(("title", "name"), "i4")],
+]
+
+
+@pytest.mark.parametrize("fields", RECORDS, ids=str)
+def test_a_memoryview_of_records_has_their_fields(host_pool: str, fields: object) -> None:
+    plain = np.frombuffer(bytes(range(1, 1 + 3 * np.dtype(fields).itemsize)), np.uint8).copy()
+    with gpushm.create("a", (3,), fields, pool=host_pool) as a:
+        a.numpy()[...] = np.zeros(3, fields)
+        a.numpy().view("u1")[...] = plain % 2  # Booleans and text that NumPy can read.
+        with memoryview(a) as view:
+            ours, numpys = np.asarray(view), np.asarray(memoryview(np.zeros(3, fields)))
+            assert view.itemsize == np.dtype(fields).itemsize and view.shape == (3,)
+            assert ours.dtype == numpys.dtype and ours.tobytes() == (plain % 2).tobytes()
+            del ours
+        with memoryview(a[::2]) as view:
+            assert view.strides == (2 * view.itemsize,) and view.format == memoryview(a).format
+        a.discard()
+
+
+def test_a_memoryview_of_dates_is_refused(host_pool: str) -> None:
+    with gpushm.create("a", 3, "M8[s]", pool=host_pool) as a, pytest.raises(BufferError, match="no format"):
+        memoryview(a)

@@ -708,6 +708,7 @@ void array_dealloc(PyObject *o)
 		PyObject_ClearWeakRefs(o);
 	if (self->buffer)
 		array_drop(self);
+	free(self->format);
 	/* The array may hold the last reference: then this closes the buffer. */
 	Py_XDECREF((PyObject *)self->buffer);
 	object_free(self);

@@ -57,6 +57,7 @@ struct array {
 	unsigned memoryviews;	       /* of it that are alive */
 	unsigned writable_memoryviews; /* of them */
 	unsigned calls;		       /* that use it and run without the GIL */
+	char *format;		       /* owned: a record's, for memoryviews; NULL: not asked for */
 	bool span;		       /* it stands for memory that NumPy uses */
 	bool span_writable;
 };

@@ -2,8 +2,8 @@
  *
  * An array and memory of the host: the buffer protocol (PEP 3118), and copies from and to Python's
  * objects, without the GIL. Shape and strides of a memoryview are those of libgpushm's array, which
- * cannot be closed while a memoryview is alive. Types without a format character (bfloat16, float8,
- * records) are given as plain bytes only; NumPy gets them over _span().
+ * cannot be closed while a memoryview is alive. Types without a format (bfloat16, float8,
+ * dates) are given as plain bytes only; NumPy gets them over _span().
  */
 #include "client/python/core/array.h"
 #include "proto/dlpack_abi.h"
@@ -20,7 +20,22 @@ static const struct {
 	{ "complex64", "Zf" }, { "complex128", "Zd" },
 };
 
-static const char *format_of(const struct array *self)
+/* self->format, which a memoryview points to: it keeps the array. */
+static const char *record_format(struct array *self)
+{
+	const char *descr = gpushm_array_descr(self->array), *text;
+	_cleanup_(drop_object) PyObject *found = NULL;
+
+	if (self->format || !descr)
+		return self->format;
+	found = object_call(types.dtype_module, "record_format", "(s)", descr);
+	text = found && found != Py_None ? PyUnicode_AsUTF8AndSize(found, NULL) : NULL;
+	if (text)
+		self->format = strdup(text);
+	return self->format;
+}
+
+static const char *format_of(struct array *self)
 {
 	char name[32] = "";
 
@@ -28,7 +43,7 @@ static const char *format_of(const struct array *self)
 	for (size_t i = 0; i < array_size(formats); i++)
 		if (strcmp(name, formats[i].dtype) == 0)
 			return formats[i].format;
-	return NULL;
+	return record_format(self);
 }
 
 static int refuse(const char *why)
@@ -77,7 +92,7 @@ static int check_order(const struct array *self, int flags)
 /* Elements narrower than a byte are given as the bytes that hold them. An array without axes has
  * neither shape nor strides. A request without a shape gets a row of bytes, as PEP 3118 and
  * memoryview have it. */
-static int fill_shape(const struct array *self, Py_buffer *view, int flags)
+static int fill_shape(struct array *self, Py_buffer *view, int flags)
 {
 	bool packed = array_itemsize(self) == 0;
 	int ndim = gpushm_array_ndim(self->array);
@@ -88,6 +103,8 @@ static int fill_shape(const struct array *self, Py_buffer *view, int flags)
 			      "protocol knows");
 	if (flags & PyBUF_FORMAT) {
 		view->format = (char *)format_of(self);
+		if (!view->format && PyErr_Occurred())
+			return -1;
 		if (!view->format)
 			return refuse(
 				"the buffer protocol has no format for that dtype: numpy() and "

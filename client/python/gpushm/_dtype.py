@@ -17,6 +17,9 @@ from . import _core
 # NumPy's kinds without a type of gpushm's: text, bytes, dates, time spans. gpushm keeps them as records whose descr is
 # NumPy's typestr.
 _OPAQUE = "SUMm"
+# The struct module's letters, and NumPy's for complex numbers.
+_FORMATS = {"b1": "?", "i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
+_FORMATS |= {"f2": "e", "f4": "f", "f8": "d", "c8": "Zf", "c16": "Zd"}
 
 
 def encode(dtype: object) -> tuple[str, str | None]:
@@ -118,6 +121,32 @@ def fields(descr: str) -> Any:
     """A descr's text as NumPy's list of fields."""
     found = ast.literal_eval(descr)
     return found if isinstance(found, list) else [("", found)]
+
+
+@lru_cache(maxsize=256)
+def record_format(descr: str) -> str | None:
+    """A record's format in the buffer protocol (PEP 3118), as NumPy writes it; None: a field has none, as dates."""
+    try:
+        return _format(ast.literal_eval(descr))
+    except KeyError:
+        return None
+
+
+def _format(kind: Any) -> str:
+    if isinstance(kind, list):
+        return "T{" + "".join(_field_format(*field) for field in kind) + "}"
+    order, letter, size = kind[0].strip("|"), kind[1], kind[2:]
+    if letter in "SUV":
+        return f"{order}{size}{'swx'['SUV'.index(letter)]}"
+    return order + _FORMATS[letter + size]
+
+
+def _field_format(name: Any, kind: Any, shape: tuple[int, ...] = ()) -> str:
+    """NumPy has no name for padding, and (title, name) for a field with a title."""
+    name = name[-1] if isinstance(name, tuple) else name
+    if ":" in name:
+        raise KeyError(name)
+    return (f"({','.join(map(str, shape))})" if shape else "") + _format(kind) + (f":{name}:" if name else "")
 
 
 def _ml_dtype(numpy: Any, name: object) -> Any:
