@@ -286,7 +286,7 @@ with gpushm.create("a", (2, 3), "float32", pool="host") as a:
     out = bytearray(24)
     a.copy_to_host(out)
     assert bytes(out) == bytes(range(24)) and repr(a)
-    for use in (a.numpy, a.copy_to_host, lambda: a[0, 0], lambda: gpushm.create("b", 1, "f4")):
+    for use in (a.numpy, a.copy_to_host, lambda: a == 1, lambda: gpushm.create("b", 1, "f4")):
         try:
             use()
             sys.exit("worked")
@@ -294,6 +294,49 @@ with gpushm.create("a", (2, 3), "float32", pool="host") as a:
             assert "umpy" in str(e).lower(), e
     a.publish()
 gpushm.unlink("a")
+print("ok")
+"""
+    assert in_child(code) == "ok\n"
+
+
+def test_elements_are_read_and_written_without_numpy(pool: str, in_child: InChild) -> None:
+    code = f"""
+import sys
+sys.modules["numpy"] = None
+import gpushm
+
+def refused(error, use):
+    try:
+        use()
+    except error as e:
+        return str(e)
+    raise SystemExit("worked")
+
+for dtype in "bool int8 uint64 int32 float16 float32 float64".split():
+    kind = bool if dtype == "bool" else float if "float" in dtype else int
+    with gpushm.create(None, (2, 3), dtype, pool={pool!r}) as a:
+        a.fill(7)
+        assert a.tolist() == [[kind(7)] * 3] * 2 and type(a[1, 2]) is kind and a[1, 2] == kind(7)
+        a[...] = 1.0
+        a[0] = [0, 1, (2 > 1)]
+        a[1, 2] = False
+        assert a.tolist() == [[kind(n) for n in row] for row in ([0, 1, 1], [1, 1, 0])], a.tolist()
+        a[:, 1:] = [[0], [1]]
+        assert list(a[:, 1]) == [kind(0), kind(1)] and a[:, ::2].tolist() == [[0, 0], [1, 1]]
+        assert a[:0].tolist() == [] and a[:1, :1].item() == 0 and not a[0, 0] and float(a[1:, 1:2]) == 1.0
+        for wrong in ([1, 2], [[1], [2], [3]], [[[1]]], []):
+            assert "broadcast" in refused(ValueError, lambda: a.__setitem__(..., wrong))
+        assert "one element" in refused(ValueError, a.item)
+        assert "install" in refused(ImportError, lambda: a.__setitem__(..., "7"))
+        a.discard()
+with gpushm.create(None, 3, "uint8", pool={pool!r}) as a:
+    assert "uint8" in refused(OverflowError, lambda: a.fill(256))
+    a.discard()
+for dtype in ("complex64", "bfloat16"):
+    with gpushm.create(None, 3, dtype, pool={pool!r}) as a:
+        for use in (a.tolist, lambda: a[0], lambda: a.fill(1), lambda: a.__setitem__(..., 1)):
+            assert "install" in refused(ImportError, use)
+        a.discard()
 print("ok")
 """
     assert in_child(code) == "ok\n"

@@ -111,7 +111,10 @@ class Array(_values.Values, _core.Array):
 
     def fill(self, value: object, stream: CudaStream | None = None) -> None:
         """Sets all elements to a value; otherwise as copy_from_host()."""
-        numpy = _numpy()
+        numpy: Any = _dtype.numpy_if_any()
+        if numpy is None:
+            one = _values.to_bytes(self, value, ())
+            return None if _foreign.repeat(self, one, stream) else self.copy_from_host(value, stream)
         one = numpy.asarray(value, _numpy_dtype(self))
         if one.ndim:
             raise ValueError(f"fill() takes one value, not an array of shape {one.shape}: array[...] = takes that")
@@ -134,7 +137,9 @@ class Array(_values.Values, _core.Array):
         if view.ndim > 0 or any(k is Ellipsis for k in (key if isinstance(key, tuple) else (key,))):
             return view
         # One element: a Record shares the memory, anything else is copied to the host.
-        return Record(view) if getattr(view.dtype, "names", None) else view.copy_to_host()[()]
+        if getattr(view.dtype, "names", None):
+            return Record(view)
+        return view.copy_to_host()[()] if _dtype.numpy_if_any() else view.item()
 
     def __setitem__(self, key: str | Key, value: object) -> None:
         """Copies a value that NumPy can broadcast, or another array, into the view."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from . import _core, _driver, _dtype, _foreign, _libraries
+from . import _core, _driver, _dtype, _foreign, _libraries, _values
 
 if TYPE_CHECKING:
     from ._typing import CudaStream, NDArray
@@ -160,8 +160,10 @@ def _numpy_dtype(array: Any, source: Any) -> Any:
 
 
 def _convert(array: Any, source: Any, stream: CudaStream | None, casting: Any) -> None:
-    import numpy
-
+    numpy: Any = _dtype.numpy_if_any()
+    if numpy is None:
+        array._write_from(_values.to_bytes(array, source, array.shape), stream)
+        return wait(array, stream) if stream is not None else None
     memory = _foreign.memory_if_any(source, stream)
     found: Any = source if memory is None or is_numpys(source) else _host_copy(array, memory)
     if memory is not None and memory.padded and memory.type[0] == array.dtype_name:

@@ -29,7 +29,7 @@ def encode(dtype: object) -> tuple[str, str | None]:
     """
     if type(dtype).__module__ == "torch":
         return _encode_torch(dtype), None
-    numpy = _numpy()
+    numpy = numpy_if_any()
     if numpy is None:
         raise TypeError(f"{dtype!r} is no dtype of gpushm's, and NumPy is not here to ask")
     if isinstance(dtype, numpy.dtype):
@@ -85,7 +85,7 @@ def of(name: str, descr: str | None) -> Any:
 @lru_cache(maxsize=256)
 def decode(name: str, descr: str | None) -> Any:
     """The numpy.dtype; the name where NumPy and ml_dtypes have none, or are not installed."""
-    numpy = _numpy()
+    numpy = numpy_if_any()
     if numpy is None:
         return name
     if descr is not None:
@@ -132,6 +132,12 @@ def record_format(descr: str) -> str | None:
         return None
 
 
+def letter(typestr: str | None) -> str | None:
+    """The struct module's letter for it; None: it has none."""
+    found = _FORMATS.get((typestr or "")[1:], "")
+    return found if len(found) == 1 else None
+
+
 def _format(kind: Any) -> str:
     if isinstance(kind, list):
         return "T{" + "".join(_field_format(*field) for field in kind) + "}"
@@ -158,7 +164,7 @@ def _ml_dtype(numpy: Any, name: object) -> Any:
     return None if found is None else numpy.dtype(found)
 
 
-def _numpy() -> Any:
+def numpy_if_any() -> Any:
     try:
         import numpy
     except ImportError:

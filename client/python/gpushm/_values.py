@@ -10,12 +10,13 @@ other operand is an array of one of the three, its library compares.
 from __future__ import annotations
 
 import operator
+import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from . import _core
+from . import _core, _dtype
 
 
 def on_host(array: _core.Array) -> bool:
@@ -102,6 +103,47 @@ def why_missing(array: Any, name: str) -> str | None:
     return f"a gpushm.Array has no {name!r}, for it is memory with a shape: {instead} has it, without a copy"
 
 
+# ---- without NumPy ----
+
+
+def _letter(array: Any) -> str:
+    found = _dtype.letter(array.typestr)
+    if found is None:
+        raise ImportError(f"elements of {array.dtype_name} need NumPy, bfloat16 and float8 also ml_dtypes: install it")
+    return found
+
+
+def to_list(array: Any) -> Any:
+    """tolist() of booleans, integers and floats."""
+    memory, letter = bytearray(array.nbytes), _letter(array)
+    array._read_into(memory)
+    return _nested(iter(struct.unpack(f"={array.size}{letter}", memory)), array.shape)
+
+
+def _nested(values: Iterator[Any], shape: tuple[int, ...]) -> Any:
+    return [_nested(values, shape[1:]) for _ in range(shape[0])] if shape else next(values)
+
+
+def to_bytes(array: Any, value: Any, shape: tuple[int, ...]) -> bytes:
+    """The bytes of an array of that shape, filled with a number or with lists of them, broadcast as by NumPy."""
+    letter, depth, first = _letter(array), 0, value
+    while isinstance(first, (list, tuple)):
+        depth, first = depth + 1, first[0] if first else 0
+    if depth > len(shape) or (depth and len(shape) == depth and len(value) not in (1, shape[0])):
+        raise ValueError(f"a value of {depth} dimensions, or of that length, can't be broadcast to {shape}")
+    if depth < len(shape):
+        return to_bytes(array, value, shape[1:]) * shape[0]
+    if depth:
+        parts = b"".join(to_bytes(array, v, shape[1:]) for v in value)
+        return parts * (shape[0] if len(value) == 1 else 1)
+    if not isinstance(value, (bool, int, float)):
+        raise ImportError(f"to convert {type(value).__name__} to {array.dtype_name} needs NumPy: install numpy")
+    try:
+        return struct.pack(f"={letter}", value if letter in "?efd" else int(value))
+    except struct.error as e:
+        raise OverflowError(f"{array.dtype_name}: {e}") from None
+
+
 class Values:
     """What an Array has of a ndarray's."""
 
@@ -121,10 +163,15 @@ class Values:
 
     def item(self) -> Any:
         """The only element, as a number of Python's. ValueError: there are more, or none."""
-        return self.copy_to_host().item()  # type: ignore[attr-defined]
+        array: Any = self
+        if _dtype.numpy_if_any():
+            return array.copy_to_host().item()
+        if array.size != 1:
+            raise ValueError("item() is of an Array of one element")
+        return to_list(array.reshape(()))
 
     def __bool__(self) -> bool:
-        return bool(self.copy_to_host())  # type: ignore[attr-defined]
+        return bool(self.copy_to_host() if _dtype.numpy_if_any() else self.item())  # type: ignore[attr-defined]
 
     def __int__(self) -> int:
         return int(self.item())
@@ -147,7 +194,7 @@ class Values:
 
     def tolist(self) -> Any:
         """The elements as (nested) lists of Python's numbers."""
-        return self.copy_to_host().tolist()  # type: ignore[attr-defined]
+        return self.copy_to_host().tolist() if _dtype.numpy_if_any() else to_list(self)  # type: ignore[attr-defined]
 
     if not TYPE_CHECKING:
 
