@@ -114,7 +114,7 @@ class Array(_values.Values, _core.Array):
         numpy: Any = _dtype.numpy_if_any()
         if numpy is None:
             one = _values.to_bytes(self, value, ())
-            return None if _foreign.repeat(self, one, stream) else self.copy_from_host(value, stream)
+            return None if _foreign.repeat(self, one, stream) else _copy.fill(self, value, stream)
         one = numpy.asarray(value, _numpy_dtype(self))
         if one.ndim:
             raise ValueError(f"fill() takes one value, not an array of shape {one.shape}: array[...] = takes that")

@@ -144,7 +144,7 @@ def _format(kind: Any) -> str:
     order, letter, size = kind[0].strip("|"), kind[1], kind[2:]
     if letter in "SUV":
         return f"{order}{size}{'swx'['SUV'.index(letter)]}"
-    return order + _FORMATS[letter + size]
+    return f"{order}{_FORMATS[letter + size]}"
 
 
 def _field_format(name: Any, kind: Any, shape: tuple[int, ...] = ()) -> str:
