@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm.h and gpushm_stream.h for C++17: objects that release what they own, and exceptions for
- * errors. It has no code of its own in the library. Where it has no function, call those headers'
+ * gpushm.h, gpushm_handle.h and gpushm_stream.h for C++17: objects that release what they own, and
+ * exceptions for errors. It has no code of its own in the library. Where it has no function, call those headers'
  * with get():
  *
  *	auto c = gpushmxx::connect();
@@ -21,6 +21,7 @@
 #ifndef GPUSHM_HPP
 #define GPUSHM_HPP
 
+#include <gpushm_handle.h>
 #include <gpushm_query.h>
 
 #include <cerrno>
@@ -129,6 +130,53 @@ inline array get(const buffer &b, const std::string &name)
 
 	check(gpushm_array_get(b.get(), name.c_str(), &a));
 	return own(b, a);
+}
+
+/* Those of gpushm_handle.h; a handle is the bytes of a string. */
+
+inline std::string handle(const array &a)
+{
+	char bytes[GPUSHM_HANDLE_MAX];
+	size_t n = 0;
+
+	check(gpushm_array_handle(a.get(), bytes, sizeof(bytes), &n));
+	return std::string(bytes, n);
+}
+
+inline std::string handle(const buffer &b)
+{
+	char bytes[GPUSHM_HANDLE_MAX];
+	size_t n = 0;
+
+	check(gpushm_buffer_handle(b.get(), bytes, sizeof(bytes), &n));
+	return std::string(bytes, n);
+}
+
+inline array open_handle(const connection &c, const std::string &bytes,
+			 const gpushm_handle_options *options = nullptr)
+{
+	gpushm_array *a = nullptr;
+
+	check(gpushm_open_handle(c.get(), bytes.data(), bytes.size(), options, &a));
+	return array(a, gpushm_array_free);
+}
+
+inline buffer open_buffer_handle(const connection &c, const std::string &bytes,
+				 const gpushm_handle_options *options = nullptr)
+{
+	gpushm_buffer *b = nullptr;
+
+	check(gpushm_open_buffer_handle(c.get(), bytes.data(), bytes.size(), options, &b));
+	return own(b);
+}
+
+/* Its get() is the address for GPUs with GPUSHM_PIN_MAPPED, else the memory's. */
+inline std::shared_ptr<void> pin(void *memory, size_t size, uint32_t flags = 0)
+{
+	void *there = memory;
+
+	check(gpushm_pin(memory, size, flags, &there));
+	return std::shared_ptr<void>(there, [memory](void *) { gpushm_unpin(memory); });
 }
 
 inline watch watch_new(const connection &c)

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "client/gpushm.h"
+#include "client/gpushm_array.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -51,5 +51,18 @@ enum gpushm_kind gpushm_private_pool_kind(struct gpushm *c, const char *pool);
  * each 100 ms and after signals, with the connection's lock held. Not 0: the wait ends with -EINTR,
  * as it does with -ETIMEDOUT when its time is over. */
 void gpushm_private_on_interrupt(int (*is_interrupted)(void));
+
+/* What the bytes of a handle say. Must not move: its texts and spec point into it. */
+struct gpushm_private_handle {
+	uint64_t bytes[128];
+	const char *name, *socket; /* the buffer's; its daemon's, "": the default one */
+	uint64_t id, size;	   /* of the buffer; bytes of the array, or of the buffer */
+	uid_t uid;		   /* the buffer's owner */
+	enum gpushm_access access;
+	bool copy_on_write, is_buffer, fields_in_table;
+	struct gpushm_array_spec spec; /* of an array; descr "": none, or fields_in_table */
+};
+/* 0; -EINVAL, -EBADMSG as gpushm_open_handle(). Whether the array fits is not checked. */
+int gpushm_private_read_handle(const void *bytes, size_t size, struct gpushm_private_handle *ret);
 
 #pragma GCC visibility pop

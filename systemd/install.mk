@@ -20,10 +20,9 @@ man_path = $(datadir)/man/man$(subst .,,$(suffix $(1)))/$(1)
 completion_path = $(datadir)/$(if $(filter _%,$(1)),zsh/site-functions/$(1),bash-completion/completions/$(basename $(1)))
 # "man gpushm_open" shows gpushm(3): a page for each public function, which has only a link in it.
 pages = $(foreach f,$(filter-out $(3),$(sort $(shell grep -ohP '\bgpushm_\w+(?=\x28)' $(2)))),$(call man_path,$(f).3)=so:man3/$(1))
-FUNCTIONS := $(call pages,gpushm.3,$(filter-out %_stream.h %_records.h,$(HEADERS)))
+FUNCTIONS := $(call pages,gpushm.3,$(filter-out %_stream.h %_handle.h %_records.h,$(HEADERS)))
 known = $(patsubst $(datadir)/man/man3/%.3,%,$(foreach f,$(FUNCTIONS),$(firstword $(subst =, ,$(f)))))
-FUNCTIONS += $(call pages,gpushm_stream.3,client/gpushm_stream.h,$(known))
-FUNCTIONS += $(call pages,gpushm_load.3,client/gpushm_load.h,$(known) gpushm_load gpushm_load_progress_fn)
+$(foreach p,stream handle load,$(eval FUNCTIONS += $$(call pages,gpushm_$p.3,client/gpushm_$p.h,$$(known) gpushm_load gpushm_load_progress_fn)))
 library_files = $(libdir)/$(1).so.$(VERSION)=$(BUILD)/$(1).so.$(VERSION) $(libdir)/$(1).so.$(SOVERSION)=link:$(1).so.$(VERSION) \
 	$(libdir)/$(1).so=link:$(1).so.$(SOVERSION) $(libdir)/$(1).a=$(BUILD)/$(1).a
 INSTALLS = $(call programs,$(BUILD)/gpushmd $(BUILD)/gpushmctl $(EXPORTER) $(RELAY)) $(foreach l,libgpushm libgpushm-load,$(call library_files,$(l))) \

@@ -147,6 +147,10 @@ int main(int argc, char **argv)
 		b.reset();
 		*static_cast<float *>(gpushm_array_host_ptr(a.get())) = 1;
 		gpushmxx::check(gpushm_publish(gpushm_array_buffer(a.get()), GPUSHM_SEALED));
+		auto h = gpushmxx::open_handle(c, gpushmxx::handle(a));
+		if (*static_cast<float *>(gpushm_array_host_ptr(h.get())) != 1)
+			return 3;
+		h.reset();
 		a.reset();
 		return gpushm_buffer_state(gpushmxx::open(c, "x", GPUSHM_READ).get()) == GPUSHM_SEALED ? 0 : 1;
 	}

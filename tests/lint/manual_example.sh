@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# The examples of gpushm(3) and gpushm_stream(3) compile without a warning, run against a daemon of
-# their own and print what the page says. Needs the build folder.
+# The examples of gpushm(3), gpushm_handle(3) and gpushm_stream(3) compile without a warning, run
+# against a daemon of their own and print what the page says. Needs the build folder.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -27,7 +27,7 @@ until "$build/gpushmctl" status >"$folder/status" 2>&1; do
 	sleep 0.05
 done
 
-for page in man/gpushm.3 man/gpushm_stream.3; do
+for page in man/gpushm.3 man/gpushm_handle.3 man/gpushm_stream.3; do
 	# What mdoc has escaped: \e is a backslash, \& nothing.
 	sed -n '/^\.Sh EXAMPLES/,/^\.Sh ERRORS/p' "$page" | sed -n '/^\.Bd -literal/,/^\.Ed/p' |
 		sed -e '/^\.[BE]d/d' -e 's/\\&//g' -e 's/\\e/\\/g' >"$folder/example.c"

@@ -116,6 +116,7 @@ grep -o 'Fn gpushm_[a-z0-9_]*' man/gpushm.3 | sed 's/Fn //' >"$folder/told"
 same "function" man/gpushm.3
 functions client/gpushm_load.h man/gpushm_load.3
 functions client/gpushm_stream.h man/gpushm_stream.3
+functions client/gpushm_handle.h man/gpushm_handle.3
 
 # Environment variables that a program or the library reads; TERM and the like are not gpushm's own.
 grep -rhoE 'getenv\("[A-Z_]+"\)' client daemon proto --include='*.c' |

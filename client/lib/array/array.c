@@ -231,12 +231,23 @@ int gpushm_array_at(struct gpushm_buffer *b, size_t index, struct gpushm_array *
 	return r;
 }
 
+int array_over(struct gpushm_buffer *b, const struct gpushm_array_spec *spec, const char *what,
+	       struct gpushm_array **ret)
+{
+	struct table_array t;
+	struct fault err;
+	int r = spec_to_table(spec, &t);
+
+	if (r < 0)
+		return r;
+	r = table_check(&t, b->bytes, &t, &err);
+	return r < 0 ? error_set(-r, "%s: %s", what, err.text) : array_from_table(b, &t, ret);
+}
+
 int gpushm_array_over(struct gpushm_buffer *b, const struct gpushm_array_spec *spec,
 		      struct gpushm_array **ret)
 {
 	struct gpushm_array_spec nameless;
-	struct table_array t;
-	struct fault err;
 	int r = buffer_check_memory(b);
 
 	if (r == 0)
@@ -245,11 +256,7 @@ int gpushm_array_over(struct gpushm_buffer *b, const struct gpushm_array_spec *s
 		return r;
 	nameless = spec_at(spec, 0);
 	nameless.name = NULL;
-	r = spec_to_table(&nameless, &t);
-	if (r < 0)
-		return r;
-	r = table_check(&t, b->bytes, &t, &err);
-	return r < 0 ? error_set(-r, "spec 0: %s", err.text) : array_from_table(b, &t, ret);
+	return array_over(b, &nameless, "spec 0", ret);
 }
 
 /* ---- getters ---- */

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "client/gpushm.h"
+#include "client/gpushm_array.h"
 #include "client/lib/base/error.h"
 #include "proto/dtype.h"
 #include "proto/limits.h"
@@ -58,6 +58,11 @@ struct array_text {
 /* An array over b's memory, with a layout that has been checked against b. Copies the texts and
  * counts itself on b. 0, -ENOMEM; -ERANGE where its number of bits overflows. */
 int array_make(struct gpushm_buffer *b, const struct array_layout *l, const struct array_text *w,
+	       struct gpushm_array **ret);
+
+/* An array with the spec's name, checked against b as a described one; `what` begins the text of an
+ * error. 0, -ERANGE, -EINVAL, -ENOMEM. */
+int array_over(struct gpushm_buffer *b, const struct gpushm_array_spec *spec, const char *what,
 	       struct gpushm_array **ret);
 
 /* A view of a's memory with another layout, which lies within a's. Keeps the name, and the descr

@@ -38,9 +38,10 @@ struct gpushm_buffer {
 	uint64_t missed_since;	       /* gpushm_buffer_wait() finds no daemon since, in ms of
 					  CLOCK_MONOTONIC; 0: it does; under connection->lock */
 	bool spoilt;		       /* an array may be in the daemon's table alone */
-	enum gpushm_state tried;  /* gpushm_publish() ended without a reply; 0: it did not. Then
-				     published_name is the name that it was to get */
-	bool not_kept;		  /* the daemon has no place for it at systemd */
+	enum gpushm_state tried; /* gpushm_publish() ended without a reply; 0: it did not. Then
+				    published_name is the name that it was to get */
+	bool not_kept;		 /* the daemon has no place for it at systemd */
+	bool of_stream;
 	bool discard;		  /* it is closed unpublished on purpose */
 	_Atomic bool ends_unused; /* buffer_put_and_close(): buffer_put() ends it */
 	struct deferred deferred; /* once closed */

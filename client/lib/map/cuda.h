@@ -43,7 +43,11 @@
 	X(memcpy_async, cuMemcpyAsync)                        \
 	X(memcpy_htod_async, cuMemcpyHtoDAsync_v2)            \
 	X(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2)            \
-	X(memcpy_2d_async, cuMemcpy2DAsync_v2)
+	X(memcpy_2d_async, cuMemcpy2DAsync_v2)                \
+	X(host_register, cuMemHostRegister_v2)                \
+	X(host_unregister, cuMemHostUnregister)               \
+	X(host_pointer, cuMemHostGetDevicePointer_v2)         \
+	X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode)
 
 struct cuda {
 	CUDA_CALLS(LIBCUDA_MEMBER)

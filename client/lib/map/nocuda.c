@@ -4,6 +4,7 @@
  * attach to a kind of pool that needs a GPU fails and says why. No device has an ordinal, and
  * nothing is ever copied to one.
  */
+#include "client/gpushm_handle.h"
 #include "client/lib/base/error.h"
 #include "client/lib/map/map.h"
 #include "client/lib/map/order.h"
@@ -69,6 +70,16 @@ int map_copy(const struct map_copy *copy, void *stream)
 }
 
 int map_wait(void *stream)
+{
+	return refuse();
+}
+
+int gpushm_pin(void *memory, size_t size, uint32_t flags, void **ret_device_ptr)
+{
+	return refuse();
+}
+
+int gpushm_unpin(void *memory)
 {
 	return refuse();
 }

@@ -16,7 +16,7 @@
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
 #include "client/lib/base/process.h"
-#include "client/lib/map/cuda.h"
+#include "client/lib/map/context.h"
 #include "proto/base/own.h"
 
 #include <string.h>
@@ -27,21 +27,16 @@ typedef CUresult get_capture_info_fn(CUstream stream, CUstreamCaptureStatus *sta
 				     CUgraph *graph, const CUgraphNode **last, size_t *n_last);
 
 /* member, symbol, type. */
-#define ORDER_CALLS(X)                                                                          \
-	X(get_attribute, cuDeviceGetAttribute, __typeof__(cuDeviceGetAttribute))                \
-	X(host_register, cuMemHostRegister_v2, __typeof__(cuMemHostRegister_v2))                \
-	X(host_unregister, cuMemHostUnregister, __typeof__(cuMemHostUnregister))                \
-	X(host_pointer, cuMemHostGetDevicePointer_v2, __typeof__(cuMemHostGetDevicePointer_v2)) \
-	X(wait_value, cuStreamWaitValue64_v2, __typeof__(cuStreamWaitValue64_v2))               \
-	X(write_value, cuStreamWriteValue64_v2, __typeof__(cuStreamWriteValue64_v2))            \
-	X(batch, cuStreamBatchMemOp_v2, __typeof__(cuStreamBatchMemOp_v2))                      \
-	X(get_capture_info, cuStreamGetCaptureInfo_v2, get_capture_info_fn)                     \
-	X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode,                             \
-	  __typeof__(cuThreadExchangeStreamCaptureMode))                                        \
-	X(node_get_type, cuGraphNodeGetType, __typeof__(cuGraphNodeGetType))                    \
-	X(node_get_params, cuGraphBatchMemOpNodeGetParams,                                      \
-	  __typeof__(cuGraphBatchMemOpNodeGetParams))                                           \
-	X(exec_set_params, cuGraphExecBatchMemOpNodeSetParams,                                  \
+#define ORDER_CALLS(X)                                                               \
+	X(get_attribute, cuDeviceGetAttribute, __typeof__(cuDeviceGetAttribute))     \
+	X(wait_value, cuStreamWaitValue64_v2, __typeof__(cuStreamWaitValue64_v2))    \
+	X(write_value, cuStreamWriteValue64_v2, __typeof__(cuStreamWriteValue64_v2)) \
+	X(batch, cuStreamBatchMemOp_v2, __typeof__(cuStreamBatchMemOp_v2))           \
+	X(get_capture_info, cuStreamGetCaptureInfo_v2, get_capture_info_fn)          \
+	X(node_get_type, cuGraphNodeGetType, __typeof__(cuGraphNodeGetType))         \
+	X(node_get_params, cuGraphBatchMemOpNodeGetParams,                           \
+	  __typeof__(cuGraphBatchMemOpNodeGetParams))                                \
+	X(exec_set_params, cuGraphExecBatchMemOpNodeSetParams,                       \
 	  __typeof__(cuGraphExecBatchMemOpNodeSetParams))
 #define MEMBER(member, symbol, type) type *member;
 #define SYMBOL(member, symbol, type) { #symbol, offsetof(struct order_calls, member) },
@@ -110,71 +105,27 @@ int order_check(int device)
 
 /* ---- pages ---- */
 
-/* While a stream captures a graph, the driver refuses to register memory, and ends the capture, if
- * the thread does not say that it knows what it does: nothing of the capture uses the call. */
-static int exchange_capture_mode(CUstreamCaptureMode *mode)
-{
-	return cuda_check("cuThreadExchangeStreamCaptureMode", calls.exchange_capture_mode(mode));
-}
-
-static int register_page(struct order_page *p)
-{
-	unsigned int flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
-			     (p->writable ? 0 : CU_MEMHOSTREGISTER_READ_ONLY);
-	CUdeviceptr address;
-	int r = cuda_check("cuMemHostRegister", calls.host_register(p->host, p->bytes, flags));
-
-	if (r < 0)
-		return r;
-	r = cuda_check("cuMemHostGetDevicePointer", calls.host_pointer(&address, p->host, 0));
-	if (r < 0)
-		calls.host_unregister(p->host);
-	else
-		p->address = address;
-	return r;
-}
-
 int order_register(struct order_page *p, int device)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	struct map_entered entered;
+	unsigned int flags = p->writable ? 0 : CU_MEMHOSTREGISTER_READ_ONLY;
 	int r;
 
 	if (p->address)
 		return 0;
-	r = map_enter(device, &entered);
+	r = cuda_start();
 	if (r == 0)
 		r = load();
-	if (r == 0)
-		r = exchange_capture_mode(&mode);
-	if (r == 0) {
-		r = register_page(p);
-		calls.exchange_capture_mode(&mode);
-	}
-	map_leave(&entered);
-	return r;
+	return r < 0 ? r : context_pin(device, p->host, p->bytes, flags, &p->address);
 }
 
 int order_unregister(struct order_page *p, int device)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	struct map_entered entered;
-	int r;
-
 	if (!p->address)
 		return 0;
-	r = map_enter(device, &entered);
-	if (r == 0) {
-		bool relaxed = exchange_capture_mode(&mode) == 0;
-
-		r = cuda_check("cuMemHostUnregister", calls.host_unregister(p->host));
-		if (relaxed)
-			calls.exchange_capture_mode(&mode);
-	}
-	map_leave(&entered);
-	if (r == 0)
-		p->address = 0;
-	return r == 0 ? 0 : -EIO;
+	if (context_pin(device, p->host, 0, 0, NULL) < 0)
+		return -EIO;
+	p->address = 0;
+	return 0;
 }
 
 /* ---- operations ---- */

@@ -3,7 +3,12 @@
  * Pinned memory: an allocation of the driver's on a NUMA node of the host, which the CPU and a GPU
  * map at one address. The GPU is the one that the caller names, else that of the thread's current
  * context, else GPU 0. Read-only access holds for both: a CPU that writes there gets a SIGSEGV.
+ *
+ * And memory of the process's own that the driver pins for all contexts (PORTABLE). What
+ * gpushm_pin() has pinned counts as a connection does, because a primary context that ends takes
+ * the pinning with it.
  */
+#include "client/gpushm_handle.h"
 #include "client/lib/base/error.h"
 #include "client/lib/map/context.h"
 #include "client/lib/map/window.h"
@@ -74,3 +79,81 @@ const struct map_kind map_pinned = { .knows_access = true,
 				     .map = pinned_map,
 				     .unmap = window_unmap,
 				     .protect = pinned_protect };
+
+/* ---- the process's own memory ---- */
+
+static int pin(void *memory, size_t size, unsigned int flags, uint64_t *ret_address)
+{
+	CUdeviceptr address;
+	int r = cuda_check("cuMemHostRegister", cuda.host_register(memory, size, flags));
+
+	if (r < 0 || !ret_address)
+		return r;
+	r = cuda_check("cuMemHostGetDevicePointer", cuda.host_pointer(&address, memory, 0));
+	if (r < 0)
+		cuda.host_unregister(memory);
+	else
+		*ret_address = address;
+	return r;
+}
+
+int context_pin(int device, void *memory, size_t size, unsigned int flags, uint64_t *ret_address)
+{
+	/* While a stream captures a graph, the driver refuses to register memory, and ends the
+	 * capture, if the thread does not say that it knows what it does: nothing of the capture
+	 * uses the call. */
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	struct map_entered entered;
+	int r = map_enter(device, &entered), relaxed = r;
+
+	if (r == 0)
+		relaxed = cuda_check("cuThreadExchangeStreamCaptureMode",
+				     cuda.exchange_capture_mode(&mode));
+	flags |= CU_MEMHOSTREGISTER_PORTABLE | (ret_address ? CU_MEMHOSTREGISTER_DEVICEMAP : 0);
+	if (r == 0 && size > 0)
+		r = relaxed < 0 ? relaxed : pin(memory, size, flags, ret_address);
+	else if (r == 0)
+		r = cuda_check("cuMemHostUnregister", cuda.host_unregister(memory));
+	if (relaxed == 0)
+		cuda.exchange_capture_mode(&mode);
+	map_leave(&entered);
+	return r;
+}
+
+int gpushm_pin(void *memory, size_t size, uint32_t flags, void **ret_device_ptr)
+{
+	uint64_t address, *mapped = flags & GPUSHM_PIN_MAPPED ? &address : NULL;
+	int r = error_null(memory, "memory");
+
+	if (r == 0)
+		r = error_flags(flags, GPUSHM_PIN_MAPPED);
+	if (r == 0 && (size == 0 || (mapped && !ret_device_ptr)))
+		r = error_set(EINVAL, "pinning needs a size, and mapping ret_device_ptr, too");
+	if (r == 0)
+		r = cuda_start();
+	if (r < 0)
+		return r;
+	map_begin();
+	r = context_pin(context_current_device(), memory, size, 0, mapped);
+	if (r < 0)
+		map_end();
+	else if (mapped)
+		*ret_device_ptr = (void *)(uintptr_t)address;
+	return r;
+}
+
+int gpushm_unpin(void *memory)
+{
+	int r = error_null(memory, "memory");
+
+	if (r == 0)
+		r = cuda_start();
+	if (r < 0)
+		return r;
+	map_begin();
+	r = context_pin(context_current_device(), memory, 0, 0, NULL);
+	map_end();
+	if (r == 0)
+		map_end(); /* of gpushm_pin() */
+	return r;
+}

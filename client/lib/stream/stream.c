@@ -117,6 +117,7 @@ struct gpushm_stream *client_stream_new(struct gpushm_buffer *b)
 	if (!s)
 		return NULL;
 	s->buffer = b;
+	b->of_stream = true;
 	buffer_get(b);
 	s->on_gpu = b->pool->map.kind != GPUSHM_HOST;
 	s->device = b->device;

@@ -137,6 +137,25 @@ static int give_open_options(uint64_t one_more)
 	return r;
 }
 
+static int give_handle_options(uint64_t one_more)
+{
+	struct gpushm_handle_options o = { .struct_size = sizeof(o), .access = GPUSHM_READ };
+	struct gpushm_buffer *b = publish();
+	struct gpushm_array *a = NULL, *again = NULL;
+	char handle[GPUSHM_HANDLE_MAX];
+	size_t n = 0;
+	int r;
+
+	SET_ONE_MORE(&o, one_more);
+	ck_assert_int_eq(gpushm_array_at(b, 0, &a), 0);
+	ck_assert_int_eq(gpushm_array_handle(a, handle, sizeof(handle), &n), 0);
+	r = gpushm_open_handle(c, handle, n, &o, &again);
+	gpushm_array_free(again);
+	gpushm_array_free(a);
+	unpublish(b);
+	return r;
+}
+
 static int copy_both(struct gpushm_buffer *b, uint64_t one_more)
 {
 	unsigned char from[2][4] = { { 1, 2, 3, 4 }, { 5, 6, 7, 8 } };
@@ -621,6 +640,7 @@ static const struct row {
 	[STRUCT_attr] = { give_attr, get_attr },
 	[STRUCT_create_options] = { give_create_options, NULL },
 	[STRUCT_open_options] = { give_open_options, NULL },
+	[STRUCT_handle_options] = { give_handle_options, NULL },
 	[STRUCT_array_spec] = { give_array_spec, NULL },
 	[STRUCT_copy] = { give_copy, NULL },
 	[STRUCT_event] = { NULL, get_event },

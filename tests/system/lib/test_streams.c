@@ -3,6 +3,7 @@
  * Streams in a host pool, with the producer and its readers in one process: what each call returns,
  * and what it refuses.
  */
+#include "client/gpushm_handle.h"
 #include "tests/system/lib/stream_fixture.h"
 
 #include <pthread.h>
@@ -60,6 +61,27 @@ START_TEST(an_array_of_a_frame_is_that_of_its_slot)
 	ck_assert_int_eq(gpushm_array_read_only(a), 1);
 	a = gpushm_array_free(a);
 	gpushm_frame_cancel(f);
+}
+END_TEST
+
+START_TEST(a_frame_and_its_stream_have_no_handle)
+{
+	char handle[GPUSHM_HANDLE_MAX];
+	struct gpushm_array *a = NULL;
+	struct gpushm_frame *f;
+	size_t n;
+
+	create(2);
+	r = follow(GPUSHM_EVERY, 1);
+	produce();
+	f = next(r);
+	ck_assert_int_eq(gpushm_frame_array(f, "words", &a), 0);
+	ck_assert_int_eq(gpushm_array_handle(a, handle, sizeof(handle), &n), -ENOTSUP);
+	says("gpushm_stream_open()");
+	ck_assert_int_eq(gpushm_buffer_handle(gpushm_stream_buffer(p), handle, sizeof(handle), &n),
+			 -ENOTSUP);
+	gpushm_array_free(a);
+	release(f);
 }
 END_TEST
 
@@ -623,6 +645,7 @@ int main(int argc, char **argv)
 	tcase_set_timeout(limits, 60);
 	tcase_add_test(frames, each_frame_arrives_once_and_in_order);
 	tcase_add_test(frames, an_array_of_a_frame_is_that_of_its_slot);
+	tcase_add_test(frames, a_frame_and_its_stream_have_no_handle);
 	tcase_add_test(frames, meta_arrives_and_has_a_limit);
 	tcase_add_test(frames, latest_gets_the_newest_frame_once);
 	tcase_add_test(frames, every_begins_with_the_first_frame_after_its_join);

@@ -5,6 +5,7 @@
  */
 #include "client/gpushm_async.h"
 #include "client/gpushm_events.h"
+#include "client/gpushm_handle.h"
 #include "client/gpushm_metrics.h"
 #include "client/gpushm_query.h"
 #include "client/gpushm_stream.h"
@@ -92,6 +93,12 @@ static uint64_t size;
 	INT(gpushm_buffer_attr, NULL, "k", &value, &n)                                            \
 	ZERO(gpushm_buffer_notice, NULL)                                                          \
 	INT(gpushm_buffer_wait, NULL, 0, 0, &notice)                                              \
+	INT(gpushm_array_handle, NULL, bytes, sizeof(bytes), &n)                                  \
+	INT(gpushm_buffer_handle, NULL, bytes, sizeof(bytes), &n)                                 \
+	INT(gpushm_open_handle, NULL, bytes, sizeof(bytes), NULL, &array)                         \
+	INT(gpushm_open_buffer_handle, NULL, bytes, sizeof(bytes), NULL, &buffer)                 \
+	INT(gpushm_pin, NULL, 1, 0, NULL)                                                         \
+	INT(gpushm_unpin, NULL)                                                                   \
 	INT(gpushm_send_open, NULL, "x", GPUSHM_READ, 0, NULL, &call_made)                        \
 	INT(gpushm_send_create, NULL, "x", 1, NULL, &call_made)                                   \
 	INT(gpushm_send_wait, NULL, "x", 0, &call_made)                                           \
@@ -286,8 +293,8 @@ static int try_header(const char *path)
 
 START_TEST(every_function_of_the_headers_is_tried)
 {
-	static const char *const names[] = { "",       "_array",   "_query",   "_events",
-					     "_async", "_cleanup", "_metrics", "_stream" };
+	static const char *const names[] = { "",	 "_array",   "_query",	"_events", "_async",
+					     "_cleanup", "_metrics", "_stream", "_handle" };
 	int found = 0;
 
 	for (size_t i = 0; i < array_size(names); i++) {
