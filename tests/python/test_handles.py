@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import multiprocessing as mp
 import os
 import pickle
@@ -263,6 +264,74 @@ def test_a_handle_finds_its_socket_from_any_folder(other_daemon: Any, monkeypatc
         assert handle.open().shape == (3,)
         a.close()
         c.unlink("there")
+
+
+# ---- the bytes, which C reads and writes, too ----
+
+
+@pytest.fixture
+def library() -> Any:
+    """The package's own libgpushm, as a C program calls it."""
+    found = ctypes.CDLL(os.path.join(os.path.dirname(gpushm.__file__), "libgpushm.so.1"))
+    found.gpushm_error.restype = ctypes.c_char_p
+    return found
+
+
+def in_c(library: Any, function: str, *arguments: Any) -> ctypes.c_void_p:
+    """What a function has written to its last parameter."""
+    made = ctypes.c_void_p()
+    assert getattr(library, function)(*arguments, ctypes.byref(made)) == 0, library.gpushm_error()
+    return made
+
+
+def test_a_handle_of_c_opens_in_python_and_that_of_python_in_c(pool: str, library: Any, named: Any) -> None:
+    want = np.arange(24, dtype="f4").reshape(4, 6)
+    with filled(named(), want, pool, "shared") as a:
+        c = in_c(library, "gpushm_connect", None)
+        b = in_c(library, "gpushm_open", c, b"a", 2, ctypes.c_uint64(0), None)
+        array = in_c(library, "gpushm_array_at", b, ctypes.c_size_t(0))
+        view = in_c(library, "gpushm_array_slice", array, 1, *map(ctypes.c_int64, (5, 0, -2)))
+        data = ctypes.create_string_buffer(1024)
+        n = in_c(library, "gpushm_array_handle", view, data, ctypes.c_size_t(1024)).value
+        made_in_c = gpushm.Handle(data.raw[:n])
+        assert made_in_c == a[:, 5:0:-2].handle() and bytes(made_in_c) == data.raw[:n]
+        assert (made_in_c.name, made_in_c.access, made_in_c.shape, made_in_c.size) == ("a", "r+", (4, 3), 48)
+        with made_in_c as opened:
+            assert np.array_equal(opened.copy_to_host(), want[:, 5:0:-2]) and not opened.readonly
+        ours = bytes(a[2, 1:].handle())
+        there = in_c(library, "gpushm_open_handle", c, ours, ctypes.c_size_t(len(ours)), None)
+        out = np.zeros(5, "f4")
+        assert library.gpushm_copy_to_host(there, ctypes.c_void_p(out.ctypes.data), None) == 0
+        assert np.array_equal(out, want[2, 1:])
+        for one in (there, view, array):
+            library.gpushm_array_free(one)
+        assert library.gpushm_close(b) == 0
+        library.gpushm_disconnect(c)
+
+
+def test_bytes_that_were_changed_or_cut_are_refused(host_pool: str, named: Any) -> None:
+    with filled(named(), np.arange(4), host_pool) as a:
+        whole = bytes(a.handle())
+    assert gpushm.Handle(list(whole)) == gpushm.Handle(whole) != gpushm.IpcArrayHandle(whole)
+    for wrong in (whole[:-1], whole + b"x", b"", whole[:30] + b"?" + whole[31:], "a", None, [1000], b"gpushm"):
+        for kind in (gpushm.Handle, gpushm.IpcArrayHandle):
+            with pytest.raises(ValueError, match="handle of gpushm"):
+                kind(wrong)  # type: ignore[arg-type]
+
+
+def test_a_record_of_many_fields_has_a_handle(host_pool: str, workers: Any, named: Any) -> None:
+    want = np.zeros(5, [(f"a_long_name_{i}", "f8") for i in range(100)])
+    want["a_long_name_7"] = 3
+    with filled(named(), want, host_pool) as a:
+        handle = a[1:].handle()
+        assert len(bytes(handle)) <= 1024 and handle.dtype is None and "record" in repr(handle)
+        got = workers.submit(fetch, handle).result(60)
+        assert got.dtype == want.dtype and np.array_equal(got, want[1:])
+
+
+def test_more_than_sixteen_dimensions_have_no_handle(host_pool: str, named: Any) -> None:
+    with filled(named(), np.zeros([1] * 17), host_pool) as a, pytest.raises(gpushm.Error, match="17 dimensions"):
+        a.handle()
 
 
 # ---- arrays that pickle by themselves ----

@@ -112,16 +112,17 @@ static int make(const struct gpushm_buffer *b, const struct gpushm_array *a, voi
 	return 0;
 }
 
+/* A forked child may make the handle of its parent's array, and open it on its own connection. */
 int gpushm_array_handle(const struct gpushm_array *a, void *buf, size_t size, size_t *ret_len)
 {
-	int r = array_check(a);
+	int r = error_null(a, "array");
 
 	return r < 0 ? r : make(a->buffer, a, buf, size, ret_len);
 }
 
 int gpushm_buffer_handle(const struct gpushm_buffer *b, void *buf, size_t size, size_t *ret_len)
 {
-	int r = buffer_check(b);
+	int r = error_null(b, "buffer");
 
 	return r < 0 ? r : make(b, NULL, buf, size, ret_len);
 }

@@ -80,11 +80,6 @@ static PyObject *get_anonymous(PyObject *o, void *unused)
 	return PyBool_FromLong(((struct buffer *)o)->anonymous);
 }
 
-static PyObject *get_of_stream(PyObject *o, void *unused)
-{
-	return PyBool_FromLong(((struct buffer *)o)->stream != NULL);
-}
-
 static PyObject *get_connection(PyObject *o, void *unused)
 {
 	return Py_NewRef((PyObject *)((struct buffer *)o)->connection);
@@ -117,7 +112,6 @@ static PyGetSetDef getters[] = {
 	{ "closed", get_closed, NULL, "Whether it is closed.", NULL },
 	{ "anonymous", get_anonymous, NULL, "Whether this process created it without a name.",
 	  NULL },
-	{ "_of_stream", get_of_stream, NULL, "Whether it belongs to a Stream or a Reader.", NULL },
 	{ "connection", get_connection, NULL, "The Connection that it was opened through.", NULL },
 	{ NULL, NULL, NULL, NULL, NULL }
 };

@@ -138,6 +138,9 @@ static PyMethodDef own_functions[] = {
 	  "Copies into Arrays: a list of (Array, address, strides, device, memory). Waits once, "
 	  "or,\n"
 	  "with a stream, not at all." },
+	{ "_handle_bytes", handle_make, METH_O, NULL },
+	{ "_read_handle", handle_read, METH_O, NULL },
+	{ "_pin", handle_pin, METH_VARARGS, NULL },
 	{ "_read_dlpack", exchange_read_dlpack, METH_O,
 	  "_read_dlpack($module, capsule, /)\n--\n\n"
 	  "(dtype, shape, strides, address, device) of another library's DLPack capsule." },

@@ -29,6 +29,14 @@ int pyreader_init(PyObject *module);
 /* _load_key(sources): the key of these files' headers, inodes and times. */
 PyObject *load_key(PyObject *module, PyObject *sources);
 
+/* _handle_bytes(thing): the handle of an Array or a Buffer. _read_handle(bytes): (name, id, access,
+ * socket or None, size, the owner's uid, layout); the layout is None for a whole buffer, or (name
+ * of the array that has the fields or None, dtype, descr or None, shape, strides or None, offset).
+ * _pin(address, nbytes, mapped): the address for GPUs or None; of 0 bytes: unpins. */
+PyObject *handle_make(PyObject *module, PyObject *o);
+PyObject *handle_read(PyObject *module, PyObject *o);
+PyObject *handle_pin(PyObject *module, PyObject *args);
+
 /* pull_wait(source, content=None, *, ...) */
 extern const char pull_wait_doc[];
 PyObject *pull_wait(PyObject *module, PyObject *args, PyObject *kwargs);

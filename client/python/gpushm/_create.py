@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, overload
 
-from . import _core, _driver, _foreign, _libraries
+from . import _core, _foreign, _libraries
 from ._array import on_host
 
 if TYPE_CHECKING:
@@ -139,14 +139,14 @@ def _registered(array: HostArray, mapped: bool) -> Iterator[int | None]:
     if (isinstance(array, _core.Array) and array.kind == "pinned") or memory.nbytes == 0:
         yield address
         return
-    device = _driver.register(address, memory.nbytes, mapped=mapped)
+    device = _core._pin(address, memory.nbytes, mapped)
     buffer = id(array.buffer) if isinstance(array, _core.Array) else 0
     _libraries.registered.append(buffer)
     try:
         yield device
     finally:
         _libraries.registered.remove(buffer)
-        _driver.unregister(address)
+        _core._pin(address, 0, False)
 
 
 @contextmanager

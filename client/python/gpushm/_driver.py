@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The GPU: driver calls that Python makes itself (pinning, copies of other libraries' memory), sections that wait.
+"""The GPU: driver calls that Python makes itself (copies of other libraries' memory), sections that wait.
 
 The calls use the calling thread's current context, or a device's primary context where it has none or one of another
 device, and leave the thread's context as it was. libcuda is loaded by the first call; libgpushm's own driver table is
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ._typing import CudaStream
 
 _u64, _size, _int = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int
-_PORTABLE, _DEVICEMAP = 1, 2  # CU_MEMHOSTREGISTER_*
 _DEVICE_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_*
 _OUT_OF_MEMORY = 2  # CUresult
 
@@ -43,9 +42,6 @@ _CALLS = {
     "cuMemcpyDtoH_v2": (ctypes.c_void_p, _u64, _size),
     "cuCtxSynchronize": (),
     "cuStreamSynchronize": (ctypes.c_void_p,),
-    "cuMemHostRegister_v2": (ctypes.c_void_p, _size, ctypes.c_uint),
-    "cuMemHostUnregister": (ctypes.c_void_p,),
-    "cuMemHostGetDevicePointer_v2": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint),
 }
 
 _started_in: int | None = None
@@ -156,36 +152,6 @@ def synchronize_all(device: int | None = None) -> None:
     """Waits for all streams of a context."""
     with context(device):
         call("cuCtxSynchronize")
-
-
-def register(address: int, nbytes: int, *, mapped: bool, device: int = 0) -> int | None:
-    """Pins host memory for every GPU; returns its address for the GPU, where mapped. Keeps the device's primary context
-    until unregister().
-    """
-    made, found = ctypes.c_void_p(), _u64()
-    call("cuDevicePrimaryCtxRetain", ctypes.byref(made), device)
-    try:
-        with context(device):
-            call("cuMemHostRegister_v2", address, nbytes, _PORTABLE | (_DEVICEMAP if mapped else 0))
-            try:
-                if mapped:
-                    call("cuMemHostGetDevicePointer_v2", ctypes.byref(found), address, 0)
-            except BaseException:
-                call("cuMemHostUnregister", address)
-                raise
-    except BaseException:
-        call("cuDevicePrimaryCtxRelease_v2", device)
-        raise
-    return found.value if mapped else None
-
-
-def unregister(address: int, device: int = 0) -> None:
-    """Unpins the memory. The caller has waited for the GPU's use of it."""
-    try:
-        with context(device):
-            call("cuMemHostUnregister", address)
-    finally:
-        call("cuDevicePrimaryCtxRelease_v2", device)
 
 
 # ---- sections ----

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Handles: objects that can be pickled, by which another process opens the same array.
 
-A handle has a buffer's name and number, and the layout of an array or of a view. It keeps no memory: that lives as long
-as the buffer has its name or a process has it open.
+A handle is the bytes of gpushm_array_handle(): a buffer's name and id, and the layout of an array or of a view. It
+keeps no memory: that lives as long as the buffer has its name or a process has it open.
 
 Arrays and Buffers are pickled as their handles. So they can be sent through multiprocessing's queues, pipes and pools,
 and are open when they arrive.
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, overload
 from weakref import WeakValueDictionary
 
@@ -21,7 +22,7 @@ from . import _core, _dtype
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from ._typing import Access, Array, Buffer, Device, DType, Layout
+    from ._typing import Access, Array, Buffer, Device, DType
 
     # What open() returns.
     Opened = TypeVar("Opened", bound="Array | Buffer", default="Array", covariant=True)
@@ -34,51 +35,48 @@ else:
 class Handle(Generic[Opened]):
     """Names an array or a view, or all arrays, of a buffer, without opening it.
 
-    handle() of an Array or a Buffer makes one. `with handle as a:` opens it and closes it again; open() may be called
-    any number of times, in every process that may open the buffer, also in the one that made the handle.
+    handle() of an Array or a Buffer makes one, and Handle(data) one of the bytes of another, which C, too, may have
+    made. `with handle as a:` opens it and closes it again; open() may be called any number of times, in every process
+    that may open the buffer, also in the one that made the handle.
     """
 
     __module__ = "gpushm.types"
     __slots__ = {
+        "_bytes": "Of gpushm_array_handle() or gpushm_buffer_handle().",
         "_entered": "What with blocks have opened.",
-        "_layout": "As __init__() takes it.",
+        "_layout": "Of the array, as open() takes it; None: the whole buffer.",
         "_opened": "What open() has returned, while it lives.",
-        "access": "'r' or 'r+': what open() asks for.",
+        "_uid": "The user who has made the buffer.",
+        "access": "'r', 'r+' or 'c': what open() asks for.",
+        "base": "The Array that the handle keeps: only an IpcArrayHandle keeps one.",
         "id": "The buffer's id.",
-        "maker": "The process and the user that made an anonymous buffer; None: it has a name.",
         "name": "The buffer's name.",
         "size": "In bytes: of the array, or of the whole buffer.",
         "socket": "The path of the daemon's socket; None: by the rule of connect().",
     }
 
-    def __init__(
-        self,
-        name: str,
-        id: int,
-        access: Access = "r",
-        layout: Layout | None = None,
-        socket: str | None = None,
-        size: int | None = None,
-        maker: Sequence[int] | None = None,
-    ) -> None:
-        """layout None: the whole buffer. size: in bytes. maker: the process and the user that made an anonymous buffer;
-        None: it has a name. Use handle() of an Array or a Buffer to make one.
-        """
-        self.name: str = name
-        self.id: int = id
-        self.access: Access = access
-        self.socket: str | None = socket
-        self.size: int | None = size
-        self.maker: Sequence[int] | None = maker
-        self._layout = layout
+    def __init__(self, data: Iterable[int]) -> None:
+        """data: bytes(handle) of another, as bytes or numbers. ValueError: these are other bytes."""
+        self.name: str
+        self.id: int
+        self.access: Access
+        self.socket: str | None
+        self.size: int
+        try:
+            self._bytes = bytes(data)
+            self.name, self.id, self.access, self.socket, self.size, self._uid, layout = _core._read_handle(self._bytes)
+            self._layout = _keywords(*layout) if layout else None
+        except _core.Error:
+            raise
+        except (ValueError, TypeError, SyntaxError, MemoryError):
+            raise ValueError("these bytes are no handle of gpushm") from None
+        self.base: Array | None = None
         # By their id(): == of Arrays compares elements.
         self._opened: WeakValueDictionary[int, Array | Buffer] = WeakValueDictionary()
         self._entered: list[Opened] = []
 
-    @property
-    def base(self) -> Array | None:
-        """The Array that the handle keeps: None, because only an IpcArrayHandle keeps one."""
-        return None
+    def __bytes__(self) -> bytes:
+        return self._bytes
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -87,8 +85,9 @@ class Handle(Generic[Opened]):
 
     @property
     def dtype(self) -> DType | None:
-        """The array's dtype; None: the handle names a whole buffer."""
-        return _dtype.decode(self._layout["dtype"], self._layout["descr"]) if self._layout else None
+        """The array's dtype; None: a whole buffer, or a record of so many fields that the buffer alone has them."""
+        found = self._layout.get("dtype") if self._layout else None
+        return _dtype.decode(found, None) if isinstance(found, str) else found
 
     def open(
         self,
@@ -104,35 +103,22 @@ class Handle(Generic[Opened]):
         gpushm.open(); NotFound also where the name now belongs to another buffer, or the last process has closed an
         anonymous one.
         """
-        opened: Opened = self._attach(access, timeout, device, **self._overrides())
-        self._opened[id(opened)] = opened
-        return opened
-
-    def _attach(
-        self,
-        access: Access | None = None,
-        timeout: float | None = 0,
-        device: Device | None = None,
-        **layout: Any,
-    ) -> Any:
-        """open() with another layout; without one, a Buffer."""
-        connection = _connection_to(self.socket) if self.socket else _core
-        arguments = self.name, access or self.access, timeout
+        connection: Any = _connection_to(self.socket) if self.socket else _core
+        call = connection.open_many if self._layout is None else connection.open
         try:
-            if layout:
-                opened = connection.open(*arguments, device=device, **layout)
-                buffer = opened.buffer
-            else:
-                opened = buffer = connection.open_many(*arguments, device=device)
+            opened: Opened = call(self.name, access or self.access, timeout, device=device, **self._layout or {})
         except _core.NotFound:
-            if self.maker is None:
+            maker = re.fullmatch(r"(?:~/)?anonymous-(\d+)-[0-9a-f]{16}", self.name)
+            if maker is None:
                 raise
-            raise _core.NotFound(errno.ENOENT, self._why_gone(*self.maker)) from None
+            raise _core.NotFound(errno.ENOENT, self._why_gone(maker[1])) from None
+        buffer: Any = getattr(opened, "buffer", opened)
         if buffer.id != self.id:
             opened.close()
             raise _core.NotFound(
                 errno.ENOENT, f'buffer "{self.name}" is another one by now: the one of this handle was unlinked'
             )
+        self._opened[id(opened)] = opened
         return opened
 
     def _own_device(self) -> int | None:
@@ -144,17 +130,9 @@ class Handle(Generic[Opened]):
             return None  # The open that follows says why.
         return next((p.device for p in connection.pools() if p.name == pool), None)
 
-    def _overrides(self) -> dict[str, Any]:
-        """The layout as open() and Buffer.array() take it; empty for a whole buffer."""
-        if self._layout is None:
-            return {}
-        layout = self._layout
-        dtype = layout["dtype"] if layout["descr"] is None else self.dtype
-        return {"shape": layout["shape"], "dtype": dtype, "strides": layout["strides"], "offset": layout["offset"]}
-
-    def _why_gone(self, pid: int, uid: int) -> str:
-        if self.name.startswith("~/") and uid != os.getuid():
-            return f"an anonymous buffer of user {uid} is private: create it with a mode that lets others open it"
+    def _why_gone(self, pid: str) -> str:
+        if self.name.startswith("~/") and self._uid != os.getuid():
+            return f"an anonymous buffer of user {self._uid} is private: create it with a mode that lets others open it"
         return (
             f"an anonymous buffer is gone: process {pid}, which made it, has closed it or has ended. Keep it open "
             "there until other processes have opened its handle, or create it with a name"
@@ -175,12 +153,8 @@ class Handle(Generic[Opened]):
         """The end of what __enter__() has opened, as the end of its own with block."""
         self._entered.pop().__exit__(*raised)
 
-    def _state(self) -> tuple[Any, ...]:
-        """What __init__() takes."""
-        return self.name, self.id, self.access, self._layout, self.socket, self.size, self.maker
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._state()
+        return type(self), (self._bytes,)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Handle) and self.__reduce__() == other.__reduce__()
@@ -189,8 +163,16 @@ class Handle(Generic[Opened]):
         return hash((self.name, self.id))
 
     def __repr__(self) -> str:
-        what = f"{self.shape} {self._layout['dtype']}" if self._layout else "all arrays"
+        what = f"{self.shape} {self._layout.get('dtype', 'record')}" if self._layout else "all arrays"
         return f"<{type(self).__module__}.{type(self).__name__} {self.name!r} {what}, {self.access!r}>"
+
+
+def _keywords(
+    array: str | None, dtype: str, descr: str | None, shape: Any, strides: Any, offset: int
+) -> dict[str, Any]:
+    """A layout as open() takes it."""
+    described = {"dtype": _dtype.of(dtype, descr)} if array is None else {"array": array}
+    return described | {"shape": shape, "strides": strides, "offset": offset}
 
 
 # A process's connections to other daemons than its common one, as long as anything that they opened is alive.
@@ -205,36 +187,16 @@ def _connection_to(socket: str) -> _core.Connection:
     return found
 
 
-def _layout_of(array: Array) -> Layout:
-    return {
-        "shape": array.shape,
-        "dtype": array.dtype_name,
-        "descr": array.descr,
-        "strides": array.strides if array.itemsize else None,
-        "offset": array.offset,
-    }
-
-
 @overload
 def handle_of(thing: Array) -> Handle[Array]: ...
 @overload
 def handle_of(thing: Buffer) -> Handle[Buffer]: ...
 def handle_of(thing: Array | Buffer) -> Handle[Array | Buffer]:
     """The Handle of an Array or a Buffer. Publishes an anonymous buffer, which can be opened in no other way."""
-    buffer, layout = (thing, None) if isinstance(thing, _core.Buffer) else (thing.buffer, _layout_of(thing))
-    if buffer._of_stream:
-        raise TypeError(f'"{buffer.name}" is a stream, whose frames can\'t be sent: follow("{buffer.name}") takes them')
+    buffer = thing if isinstance(thing, _core.Buffer) else thing.buffer
     if buffer.anonymous:
         _publish_once(buffer)
-    # A buffer that is being filled will probably be sealed.
-    access: Access = "r" if buffer.state != "shared" or buffer.readonly else "r+"
-    if buffer.access == "c":
-        access = "c"
-    socket = buffer.connection.socket
-    maker = (os.getpid(), os.getuid()) if buffer.anonymous else None
-    return Handle(
-        buffer.name, buffer.id, access, layout, os.path.abspath(socket) if socket else None, thing.nbytes, maker
-    )
+    return Handle(_core._handle_bytes(thing))
 
 
 def _publish_once(buffer: _core.Buffer) -> None:

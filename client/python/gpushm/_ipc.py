@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from . import _core, _driver, _foreign, _handle
 
 if TYPE_CHECKING:
-    from ._typing import Access, Array, Buffer, Device, DTypeLike, Shape, SupportsCudaArrayInterface, SupportsDLPack
+    from ._typing import Access, Array, Device, DTypeLike, Shape, SupportsCudaArrayInterface, SupportsDLPack
 
 
 class MemoryPointer:
@@ -94,22 +93,25 @@ def memory_of(array: Array) -> MemoryPointer:
 class IpcArrayHandle(_handle.Handle["Array"]):
     """A Handle of an Array with the rules of Numba's IpcArrayHandle: get_ipc_handle() of the Array makes it.
 
-    While one open() lasts, another raises ValueError. close() ends it, and the array's views with it.
+    While one open() lasts, another raises ValueError. close() ends it, and the array's views with it. `base` is the
+    Array, in the process that made the handle, which keeps it; None in others.
     """
 
     __module__ = "gpushm.numba"
-    __slots__ = ("_array", "_base")
+    __slots__ = ("_array", "_desc")
 
-    def __init__(self, *arguments: Any) -> None:
-        """As Handle."""
-        super().__init__(*arguments)
-        self._base: Array | None = None
+    def __init__(self, ipc_handle: IpcHandle | Iterable[int], array_desc: Mapping[str, Any] | None = None) -> None:
+        """ipc_handle: an IpcHandle, or the bytes of a handle. array_desc: shape, strides and dtype of an array in that
+        memory; None: the handle is an array's. ValueError: it is no handle of gpushm.
+        """
+        offset, data = (ipc_handle.offset, ipc_handle.handle) if isinstance(ipc_handle, IpcHandle) else (0, ipc_handle)
+        super().__init__(data)
+        self._desc = None
+        if array_desc is not None:
+            self._layout = self._desc = {"offset": offset, **array_desc}
+        if self._layout is None:
+            raise ValueError("this is the handle of a whole buffer: array_desc says which array is in it")
         self._array: Array | None = None
-
-    @property
-    def base(self) -> Array | None:
-        """The Array, in the process that made the handle, which keeps it; None in others."""
-        return self._base
 
     def open(
         self,
@@ -121,22 +123,28 @@ class IpcArrayHandle(_handle.Handle["Array"]):
         """As Handle.open(). device: None maps the array for the GPU that the thread works on, and returns a copy there
         if that GPU has no peer access. ValueError: it is open already.
         """
-        if self._array is not None:
-            raise ValueError("IpcHandle is already opened")
         try:
-            self._array = found = super().open(access, timeout, device="current" if device is None else device)
+            return self._open_direct(access, timeout, "current" if device is None else device)
         except _core.DeviceFailed:
             if device is not None:
                 raise
-            found = self._open_staged(timeout)
+            return self._open_staged(timeout, _driver.current_device())
+
+    def _open_direct(self, access: Access | None, timeout: float | None, device: Device | None) -> Array:
+        self._check_closed()
+        self._array = found = super().open(access, timeout, device=device)
         return found
 
-    def _open_staged(self, timeout: float | None) -> Array:
+    def _open_staged(self, timeout: float | None, device: int | None) -> Array:
+        self._check_closed()
         with super().open("r", timeout, device=self._own_device()) as there:
-            start = memory_of(there).offset
-            self._array = _copied_to(_driver.current_device(), there)
-        layout = self._overrides()
-        return self._array.buffer.array(**layout | {"offset": layout["offset"] - start})
+            strides, offset = there.strides if there.itemsize else None, there.offset - memory_of(there).offset
+            self._array = _copied_to(device, there)
+            return self._array.buffer.array(there.shape, there.dtype, strides=strides, offset=offset)
+
+    def _check_closed(self) -> None:
+        if self._array is not None:
+            raise ValueError("IpcHandle is already opened")
 
     def close(self) -> None:
         """Closes the array and its views. DLPack tensors keep it open. ValueError: it is not open."""
@@ -144,6 +152,9 @@ class IpcArrayHandle(_handle.Handle["Array"]):
             raise ValueError("IpcHandle not opened")
         array, self._array = self._array, None
         array.__exit__(None, None, None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._bytes, self._desc)
 
     def __enter__(self) -> Array:
         """open()."""
@@ -156,8 +167,8 @@ class IpcArrayHandle(_handle.Handle["Array"]):
 
 def array_handle(array: Array) -> IpcArrayHandle:
     """The IpcArrayHandle of an Array."""
-    made = IpcArrayHandle(*_handle.handle_of(array)._state())
-    made._base = array
+    made = IpcArrayHandle(bytes(_handle.handle_of(array)))
+    made.base = array
     return made
 
 
@@ -172,21 +183,6 @@ class MemHandle(bytes):
         return bytes(self)
 
 
-def _encode(handle: _handle.Handle[Buffer]) -> MemHandle:
-    return MemHandle(json.dumps(handle._state()).encode())
-
-
-def _decode(data: bytes | Sequence[int]) -> _handle.Handle[Buffer]:
-    """The Handle of the buffer. ValueError: these are no bytes of a MemHandle."""
-    try:
-        name, id, *rest = json.loads(bytes(data))
-        return _handle.Handle(str(name), int(id), *rest)
-    except (ValueError, TypeError):
-        raise ValueError(
-            "these bytes are no handle of gpushm: take get_ipc_handle(array).handle.reserved, and no handle of CUDA"
-        ) from None
-
-
 class IpcHandle:
     """A part of a buffer's memory for another process, with the names and rules of Numba's IpcHandle.
 
@@ -195,20 +191,24 @@ class IpcHandle:
 
     __module__ = "gpushm.numba"
     __slots__ = {
-        "_array": "What is open; None.",
+        "_memory": "The IpcArrayHandle of the bytes.",
         "base": "The memory, in the process that made the handle, which keeps it; None in others.",
         "handle": "The MemHandle of the buffer: bytes.",
         "offset": "In bytes, from the buffer's start.",
         "size": "In bytes.",
+        "source_info": "Numba's; not used.",
     }
 
-    def __init__(self, base: MemoryPointer | None, handle: MemHandle, size: int, offset: int = 0) -> None:
-        """Use get_ipc_handle() to make one."""
+    def __init__(
+        self, base: MemoryPointer | None, handle: bytes, size: int, source_info: object = None, offset: int = 0
+    ) -> None:
+        """Use get_ipc_handle() to make one. ValueError: handle is none of gpushm's."""
         self.base: MemoryPointer | None = base
-        self.handle: MemHandle = handle
+        self.handle: MemHandle = MemHandle(handle)
         self.size: int = size
+        self.source_info: object = source_info
         self.offset: int = offset
-        self._array: Array | None = None
+        self._memory = IpcArrayHandle(self.handle, {"shape": size, "dtype": "uint8", "offset": offset})
 
     def open(self, context: object = None) -> MemoryPointer:
         """open_direct(), or open_staged() if the context's GPU has no peer access to the memory."""
@@ -223,16 +223,13 @@ class IpcHandle:
         """Attaches, and copies nothing. context: of the GPU that shall use the memory: Numba's, a Device of cuda.core,
         or an ordinal; None: the memory's own GPU. Errors: as gpushm.open(); DeviceFailed: no peer access.
         """
-        self._check_closed()
-        return self._keep(self._attach(_device_of(context)))
+        return memory_of(self._memory._open_direct(None, 0, _device_of(context)))
 
     def open_staged(self, context: object = None) -> MemoryPointer:
         """Copies the memory, by way of the host, into new memory of the context's GPU. Errors: as gpushm.open() and
         gpushm.create(); NotFound: no pool is on that GPU.
         """
-        self._check_closed()
-        with self._attach(_decode(self.handle)._own_device()) as there:
-            return self._keep(_copied_to(_device_of(context), there))
+        return memory_of(self._memory._open_staged(0, _device_of(context)))
 
     def open_array(
         self, context: object, shape: Shape, dtype: DTypeLike, strides: Shape | None = None
@@ -247,28 +244,13 @@ class IpcHandle:
 
     def close(self) -> None:
         """Closes what open() has attached, and its views. DLPack tensors keep it open. ValueError: it is not open."""
-        if self._array is None:
-            raise ValueError("IpcHandle not opened")
-        array, self._array = self._array, None
-        array.__exit__(None, None, None)
-
-    def _check_closed(self) -> None:
-        if self._array is not None:
-            raise ValueError("IpcHandle is already opened")
-
-    def _attach(self, device: int | None) -> Array:
-        found: Array = _decode(self.handle)._attach(device=device, shape=self.size, dtype="uint8", offset=self.offset)
-        return found
-
-    def _keep(self, array: Array) -> MemoryPointer:
-        self._array = array
-        return MemoryPointer(array, array.offset, self.size)
+        self._memory.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return IpcHandle, (None, self.handle, self.size, self.offset)
+        return IpcHandle, (None, self.handle, self.size, self.source_info, self.offset)
 
     def __repr__(self) -> str:
-        return f"<gpushm.numba.IpcHandle: {self.size} bytes of {_decode(self.handle).name!r} from {self.offset}>"
+        return f"<gpushm.numba.IpcHandle: {self.size} bytes of {self._memory.name!r} from {self.offset}>"
 
 
 def get_ipc_handle(memory: MemoryPointer | Array | SupportsCudaArrayInterface | SupportsDLPack) -> IpcHandle:
@@ -276,13 +258,13 @@ def get_ipc_handle(memory: MemoryPointer | Array | SupportsCudaArrayInterface | 
     Context.get_ipc_handle().
     """
     pointer = memory if isinstance(memory, MemoryPointer) else memory_of(_foreign.as_array(memory))
-    buffer = _handle.handle_of(pointer.owner.buffer)
-    return IpcHandle(pointer, _encode(buffer), pointer.size, pointer.offset)
+    handle = bytes(_handle.handle_of(pointer.owner.buffer))
+    return IpcHandle(pointer, handle, pointer.size, offset=pointer.offset)
 
 
 @contextmanager
 def open_ipc_array(
-    handle: bytes | Sequence[int], shape: Shape, dtype: DTypeLike, strides: Shape | None = None, offset: int = 0
+    handle: Iterable[int], shape: Shape, dtype: DTypeLike, strides: Shape | None = None, offset: int = 0
 ) -> Iterator[Array]:
     """Yields an Array of that shape, dtype and strides over a buffer: Numba's cuda.open_ipc_array().
 
@@ -290,7 +272,8 @@ def open_ipc_array(
     in bytes, the offset from the buffer's start. The end of the section closes the array and its views. Errors: as
     gpushm.open(); ValueError: these are other bytes.
     """
-    with _decode(handle)._attach(shape=shape, dtype=dtype, strides=strides, offset=offset) as array:
+    desc = {"shape": shape, "dtype": dtype, "strides": strides, "offset": offset}
+    with IpcArrayHandle(handle, desc)._open_direct(None, 0, None) as array:
         yield array
 
 

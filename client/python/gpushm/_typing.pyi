@@ -124,10 +124,3 @@ class OpenOptions(TypedDict, total=False):
     offset: int | None
     device: Device | None
     refuse_dirty: bool
-
-class Layout(TypedDict):
-    shape: tuple[int, ...]
-    dtype: str
-    descr: str | None
-    strides: tuple[int, ...] | None
-    offset: int

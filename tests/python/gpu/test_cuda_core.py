@@ -186,10 +186,9 @@ def test_each_error_of_a_worker_has_its_type(device: Any, workers: Any) -> None:
         assert workers.submit(error_of, handle, "r+").result(60).startswith("ReadOnly")
         gpushm.unlink("errors")
         assert workers.submit(error_of, handle, "r").result(60) == "NotFound NOT_FOUND"
-        beyond = gpushm.types.Handle("errors", handle.id, "r", handle._layout | {"offset": 1}, handle.socket)
     with gpushm.create("errors", NBYTES, pool=next(iter(POOLS)), device=GPU) as a:
         a.publish()
-        beyond.id = a.buffer.id
+        beyond = gpushm.numba.IpcArrayHandle(bytes(a.handle()), {"shape": NBYTES, "dtype": "uint8", "offset": 1})
         assert workers.submit(error_of, beyond, "r").result(60).startswith("LayoutError")
     gpushm.unlink("errors")
 
