@@ -319,6 +319,17 @@ def test_bytes_that_were_changed_or_cut_are_refused(host_pool: str, named: Any) 
                 kind(wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("fields", [b"((", b"[]", b"a(", b"1("])
+def test_fields_that_make_no_sense_are_refused(host_pool: str, named: Any, fields: bytes) -> None:
+    with filled(named(), np.zeros(5, [("x", "f4"), ("n", "i8")]), host_pool) as a:
+        wrong = bytes(a.handle())[:-8].replace(b"[(", fields, 1)
+    checksum = 0xCBF29CE484222325
+    for byte in wrong:
+        checksum = (checksum ^ byte) * 0x100000001B3 % 2**64
+    with pytest.raises(ValueError, match="handle of gpushm"):
+        gpushm.Handle(wrong + checksum.to_bytes(8, "little"))
+
+
 def test_a_record_of_many_fields_has_a_handle(host_pool: str, workers: Any, named: Any) -> None:
     want = np.zeros(5, [(f"a_long_name_{i}", "f8") for i in range(100)])
     want["a_long_name_7"] = 3
