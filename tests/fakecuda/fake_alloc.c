@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuMemAlloc: memory of the current context's GPU that is never shared. The pages live as long as
- * their mapping; no fd is kept.
+ * cuMemAlloc, cuMemAllocManaged: memory of the current context's GPU that is never shared. The pages
+ * live as long as their mapping; no fd is kept. The CPU reaches both, because it reaches all memory.
  */
 #include "tests/fakecuda/fake_pointer.h"
 
@@ -79,6 +79,11 @@ static CUresult plain_alloc(CUdeviceptr *ret, size_t size)
 }
 
 CUresult cuMemAlloc(CUdeviceptr *ptr, size_t size)
+{
+	return FAKE_CALL(CALL_PLAIN, plain_alloc(ptr, size));
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t size, unsigned int flags)
 {
 	return FAKE_CALL(CALL_PLAIN, plain_alloc(ptr, size));
 }

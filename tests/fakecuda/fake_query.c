@@ -128,6 +128,24 @@ CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *which, void
 	return FAKE_CALL(CALL_PLAIN, pointer_attributes(n, which, ret, p));
 }
 
+static CUresult address_range(CUdeviceptr *start, size_t *size, CUdeviceptr p)
+{
+	struct range *r = range_find(p);
+
+	if (!r)
+		return CUDA_ERROR_NOT_FOUND;
+	if (start)
+		*start = r->start;
+	if (size)
+		*size = r->size;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange(CUdeviceptr *start, size_t *size, CUdeviceptr p)
+{
+	return FAKE_CALL(CALL_PLAIN, address_range(start, size, p));
+}
+
 CUresult cuMemGetInfo(size_t *free_bytes, size_t *total)
 {
 	return FAKE_CALL(CALL_PLAIN, memory_info(free_bytes, total));
