@@ -134,7 +134,7 @@ class Arenas:
 
     def _restore(self, block: Block) -> None:
         arena = block.arena
-        if arena.large and (block.lent or block.named):
+        if arena.large and (block.lent or block.named is not None):
             self._arenas.remove(arena)  # the memory is another process's now, or its name's
         elif block.lent:
             self._lent.append(block)

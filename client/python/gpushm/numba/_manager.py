@@ -153,13 +153,17 @@ class MemoryManager(_Mixin, _Base):  # type: ignore[misc]
         if block is None:
             raise ValueError("the array's memory is not gpushm's: gpushm.to_device(array, name) makes a copy that is")
         buffer = block.arena.buffer
+        layout = tuple(array.shape), array.dtype, tuple(array.strides), int(array.gpu_data.handle) - block.address
         if block.arena.large and buffer.state == "filling" and mode == 0o600:
-            offset = int(array.gpu_data.handle) - block.address
-            buffer.describe({"": (array.shape, array.dtype, array.strides, offset)})
-            buffer.publish_as(name, "shared", replace=replace)
-            block.named = buffer
-            return buffer[""]
-        copy = _create.to_device(array, pool=buffer.pool, mode=mode, device="current")
+            if "" not in buffer:  # which an earlier call was refused with
+                buffer.describe({"": layout})
+            named = buffer[""]
+            if (named.shape, named.dtype, named.strides, named.offset) == layout:
+                buffer.publish_as(name, "shared", replace=replace)
+                block.named = buffer
+                return named
+        source = array if array.dtype.names is None else array.copy_to_host()
+        copy = _create.to_device(source, pool=buffer.pool, mode=mode, device="current")
         copy.publish_as(name, "shared", replace=replace)
         block.named = copy
         return copy
