@@ -293,7 +293,7 @@ def test_a_handle_of_c_opens_in_python_and_that_of_python_in_c(pool: str, librar
         view = in_c(library, "gpushm_array_slice", array, 1, *map(ctypes.c_int64, (5, 0, -2)))
         data = ctypes.create_string_buffer(1024)
         n = in_c(library, "gpushm_array_handle", view, data, ctypes.c_size_t(1024)).value
-        made_in_c = gpushm.Handle(data.raw[:n])
+        made_in_c = gpushm.types.Handle(data.raw[:n])
         assert made_in_c == a[:, 5:0:-2].handle() and bytes(made_in_c) == data.raw[:n]
         assert (made_in_c.name, made_in_c.access, made_in_c.shape, made_in_c.size) == ("a", "r+", (4, 3), 48)
         with made_in_c as opened:
@@ -312,9 +312,9 @@ def test_a_handle_of_c_opens_in_python_and_that_of_python_in_c(pool: str, librar
 def test_bytes_that_were_changed_or_cut_are_refused(host_pool: str, named: Any) -> None:
     with filled(named(), np.arange(4), host_pool) as a:
         whole = bytes(a.handle())
-    assert gpushm.Handle(list(whole)) == gpushm.Handle(whole) != gpushm.IpcArrayHandle(whole)
+    assert gpushm.types.Handle(list(whole)) == gpushm.types.Handle(whole) != gpushm.numba.IpcArrayHandle(whole)
     for wrong in (whole[:-1], whole + b"x", b"", whole[:30] + b"?" + whole[31:], "a", None, [1000], b"gpushm"):
-        for kind in (gpushm.Handle, gpushm.IpcArrayHandle):
+        for kind in (gpushm.types.Handle, gpushm.numba.IpcArrayHandle):
             with pytest.raises(ValueError, match="handle of gpushm"):
                 kind(wrong)  # type: ignore[arg-type]
 
@@ -327,7 +327,7 @@ def test_fields_that_make_no_sense_are_refused(host_pool: str, named: Any, field
     for byte in wrong:
         checksum = (checksum ^ byte) * 0x100000001B3 % 2**64
     with pytest.raises(ValueError, match="handle of gpushm"):
-        gpushm.Handle(wrong + checksum.to_bytes(8, "little"))
+        gpushm.types.Handle(wrong + checksum.to_bytes(8, "little"))
 
 
 def test_a_record_of_many_fields_has_a_handle(host_pool: str, workers: Any, named: Any) -> None:

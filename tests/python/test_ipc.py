@@ -315,17 +315,17 @@ def test_a_handle_keeps_dtype_shape_and_elements(pool: str, want: np.ndarray, vi
 
 def test_an_array_handle_is_made_of_memory_and_a_description_as_numbas(pool: str, workers: Any) -> None:
     want = np.arange(24, dtype="i8").reshape(4, 6)
-    a = gpushm.to_device(want, pool=pool)
-    memory = gpushm.get_ipc_handle(a[1:])
+    a = gpushm.numba.to_device(want, pool=pool)
+    memory = gpushm.numba.get_ipc_handle(a[1:])
     desc = {"shape": (3, 2), "strides": (48, 8), "dtype": np.dtype("i8")}
-    handle = gpushm.IpcArrayHandle(memory, desc)
+    handle = gpushm.numba.IpcArrayHandle(memory, desc)
     again = pickle.loads(pickle.dumps(handle))
     assert again == handle and (again.shape, again.dtype, again.base) == ((3, 2), np.dtype("i8"), None)
     assert np.array_equal(workers.submit(read_array, handle, os.getpid()).result(60), want[1:, :2])
     with pytest.raises(ValueError, match="whole buffer"):
-        gpushm.IpcArrayHandle(memory)
+        gpushm.numba.IpcArrayHandle(memory)
     with pytest.raises(ValueError, match="no handle of gpushm"):
-        gpushm.IpcArrayHandle(bytes(64), desc)
+        gpushm.numba.IpcArrayHandle(bytes(64), desc)
 
 
 def test_a_handle_keeps_its_memory(pool: str, workers: Any) -> None:

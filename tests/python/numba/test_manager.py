@@ -90,7 +90,7 @@ def test_kept_memory_is_bounded_and_given_back_when_memory_is_short(manager: Mem
     rest = cuda.device_array(POOL.nbytes - 64 * MIB, "uint8")
     with pytest.raises(CudaAPIError, match=f'pool "{POOL.name}"') as raised:
         cuda.device_array(256 * MIB, "uint8")
-    assert "OUT_OF_MEMORY" in str(raised.value) and isinstance(raised.value.__cause__, gpushm.PoolFull)
+    assert "OUT_OF_MEMORY" in str(raised.value) and isinstance(raised.value.__cause__, gpushm.errors.PoolFull)
     del rest
     cuda.device_array(256 * MIB, "uint8")
 
@@ -258,7 +258,7 @@ def test_the_maker_is_killed_and_who_has_it_open_keeps_it(n: int) -> None:
         assert len(gpushm.ls()) == 1
         handle.close()
     assert gpushm.ls() == []
-    with pytest.raises(gpushm.NotFound):
+    with pytest.raises(gpushm.errors.NotFound):
         handle.open()
 
 
@@ -269,7 +269,7 @@ def test_a_name_that_is_another_buffers_by_now_is_not_opened(manager: MemoryMana
     gpushm.unlink(name)
     with gpushm.create(name, 2 * MIB, "uint8", pool=POOL.name, transient=True) as other:
         other.publish("shared")
-        with pytest.raises(gpushm.NotFound, match="another one by now"):
+        with pytest.raises(gpushm.errors.NotFound, match="another one by now"):
             handle.open()
 
 
@@ -305,7 +305,7 @@ def test_a_part_of_an_arena_and_another_mode_are_copied(mode: int, n: int) -> No
 def test_publish_replaces_and_refuses() -> None:
     one, two = (cuda.to_device(np.full(MIB, i)) for i in (1, 2))
     publish(one, "n")
-    with pytest.raises(gpushm.Exists):
+    with pytest.raises(gpushm.errors.Exists):
         publish(two, "n")
     publish(two, "n", replace=True)
     assert gpushm.open("n")[0] == 2

@@ -151,7 +151,7 @@ class MemoryManager(_Mixin, _Base):  # type: ignore[misc]
         """gpushm.numba.publish()."""
         block = self._block_of(int(array.gpu_data.handle))
         if block is None:
-            raise ValueError("the array's memory is not gpushm's: gpushm.to_device(array, name) makes a copy that is")
+            raise ValueError("the array's memory is not gpushm's: copy it into gpushm.create_like(name, array)")
         buffer = block.arena.buffer
         layout = tuple(array.shape), array.dtype, tuple(array.strides), int(array.gpu_data.handle) - block.address
         if block.arena.large and buffer.state == "filling" and mode == 0o600:
