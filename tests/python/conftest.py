@@ -24,6 +24,8 @@ from daemon import Daemon
 
 DAEMON = Daemon()
 os.environ["GPUSHM_SOCKET"] = DAEMON.socket
+# What a test closes is gone at its end.
+os.environ["NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT"] = "0"
 
 import gpushm  # noqa: E402
 

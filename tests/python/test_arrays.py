@@ -9,6 +9,7 @@ import gpushm
 import ml_dtypes
 import numpy as np
 import pytest
+from copies import to_device
 
 PLAIN = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 PLAIN += ["float16", "float32", "float64", "complex64", "complex128"]
@@ -237,7 +238,7 @@ def test_elements_of_a_memoryview_are_converted_or_refused(pool: str) -> None:
             a.copy_from_host(memoryview(same))
             assert a.tolist() == (values / 2).tolist()
         for wrong in (np.zeros((2, 3), "i8"), np.zeros((3, 2)), np.zeros((2, 3), ">f8")):
-            with pytest.raises(TypeError, match="out has elements of format"):
+            with pytest.raises(TypeError, match="ary has elements of format"):
                 a.copy_to_host(memoryview(wrong))
         for out in (np.zeros((2, 3)), np.zeros(6), np.zeros(48, "u1")):
             a.copy_to_host(memoryview(out))
@@ -272,7 +273,7 @@ def test_an_array_like_another_has_its_shape_dtype_and_strides(host_pool: str) -
     model = np.zeros((3, 4), "float32", order="F")
     with gpushm.create_like("a", model, pool=host_pool) as a, gpushm.create_like("b", a, pool=host_pool) as b:
         assert (a.shape, a.dtype, a.strides) == (b.shape, b.dtype, b.strides) == ((3, 4), np.float32, (4, 12))
-    with gpushm.numba.to_device(model + 2, "a", pool=host_pool) as a:
+    with to_device(model + 2, "a", pool=host_pool) as a:
         assert (a.copy_to_host() == 2).all()
         assert gpushm.numba.to_device(model, to=a) is a
         assert (a.copy_to_host() == 0).all()

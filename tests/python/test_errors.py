@@ -81,7 +81,7 @@ def test_each_error_has_its_exception_code_and_text(call: Any, error: str, code:
         lambda: gpushm.create("a", 4, strides="x"), lambda: gpushm.create("a", 4, gid="wheel"),
         lambda: gpushm.create_many("a", {"x": object()}), lambda: gpushm.create_many("a", {7: (1, "u1")}),
         lambda: gpushm.connect(7), lambda: gpushm.stat(None), lambda: gpushm.ls(7),
-        lambda: gpushm.numba.to_device([1], 7),
+        lambda: gpushm.numba.to_device([1], "s"),
     ],
 )
 def test_an_argument_of_another_type_is_refused(call: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import gpushm
 import numpy as np
 import pytest
+from copies import to_device
 
 PINNED = [p.name for p in gpushm.pools() if p.kind == "pinned"]
 with_a_driver = pytest.mark.skipif(not PINNED, reason="no driver, nor our own libcuda")
@@ -26,16 +27,15 @@ def test_cpu_and_gpu_share_a_pinned_array(make: Any) -> None:
         assert (there.copy_to_host() == 5).all() and there.device_ptr == a.host_ptr
         assert memoryview(a)[1, 2] == 5
         del there
-    with make(4, pool=None) as a:
-        assert a.kind == "pinned"
+    with make(4) as a:
+        assert (a.kind, a.dtype) == ("pinned", np.dtype("float64"))
         a.publish()
     assert gpushm.ls() == []
-    with make((3, 4), "int8", name="a", order="F") as a:
-        a.publish("shared")
+    with make((3, 4), "int8", order="F") as a:
+        a.publish_as("a", "shared")
         with gpushm.open("a", "r+") as b:
             b[1, 1] = 3
         assert a[1, 1] == 3 and a.is_f_contiguous()
-    gpushm.unlink("a")
 
 
 class Interface:
@@ -53,10 +53,8 @@ def test_a_pinned_array_is_like_its_model() -> None:
 
 @without_a_driver
 def test_without_a_gpu_the_reason_is_told() -> None:
-    with pytest.raises(gpushm.errors.NotFound, match='pool="host"'):
+    with pytest.raises(gpushm.errors.NotFound, match="no pinned pool: it has no GPU"):
         gpushm.numba.pinned_array(4)
-    with gpushm.numba.pinned_array(4, pool="host") as a:
-        assert a.kind == "host"
     for section in (gpushm.numba.pinned, gpushm.numba.mapped):
         with pytest.raises(gpushm.errors.DeviceFailed, match=r"libcuda\.so\.1"), section(np.zeros(4)):
             pass
@@ -95,7 +93,7 @@ def test_a_mapped_array_shares_memory_within_its_section() -> None:
     with gpushm.numba.mapped(host) as there:
         told = there.__cuda_array_interface__
         assert (told["shape"], told["typestr"], told["version"]) == ((3, 4), "<i4", 3)
-        assert np.array_equal(gpushm.numba.to_device(there, "a", pool="host").copy_to_host(), host)
+        assert np.array_equal(to_device(there, "a", pool="host").copy_to_host(), host)
         there[1, 1] = 50
         assert host[1, 1] == 50 == there[1, 1] and there.numpy() is host
         assert (there.shape, there.dtype, np.asarray(there).tolist()) == (host.shape, host.dtype, host.tolist())

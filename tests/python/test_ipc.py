@@ -18,6 +18,7 @@ from typing import Any
 import gpushm
 import numpy as np
 import pytest
+from copies import to_device
 
 from daemon import Daemon
 
@@ -103,7 +104,7 @@ def workers() -> Iterator[ProcessPoolExecutor]:
 
 
 def test_an_anonymous_array_ends_with_its_last_view(pool: str) -> None:
-    a = gpushm.numba.to_device(np.arange(4), pool=pool)
+    a = to_device(np.arange(4), pool=pool)
     assert a.anonymous and a.buffer.anonymous and a.state == "filling" and list(a.copy_to_host()) == [0, 1, 2, 3]
     view = a[1:]
     del a
@@ -134,13 +135,13 @@ def test_every_way_to_create_works_without_a_name(host_pool: str, make: Any) -> 
 
 
 def test_sending_an_anonymous_array_publishes_it(pool: str, workers: Any) -> None:
-    with gpushm.numba.to_device(np.arange(4), pool=pool) as a:
+    with to_device(np.arange(4), pool=pool) as a:
         assert a.state == "filling"
         workers.submit(write_array, a.get_ipc_handle()).result(60)
         assert a.state == "shared" and list(a.copy_to_host()) == [7] * 4
-    with gpushm.numba.to_device(np.arange(4), pool=pool) as a:
+    with to_device(np.arange(4), pool=pool) as a:
         assert np.array_equal(workers.submit(np.asarray, a).result(60), np.arange(4))
-    with gpushm.numba.to_device(np.arange(4), pool=pool) as a:
+    with to_device(np.arange(4), pool=pool) as a:
         a.publish()
         with a.handle() as again:
             assert again.readonly
@@ -154,7 +155,7 @@ def test_an_anonymous_array_is_sent_also_while_another_thread_publishes_it(
         with ThreadPoolExecutor(1) as other:
             other.submit(buffer.publish, "shared").result(60)
 
-    with gpushm.numba.to_device(np.arange(4), pool=pool) as a:
+    with to_device(np.arange(4), pool=pool) as a:
         monkeypatch.setattr(gpushm._libraries, "before_publish", published_meanwhile)
         handle = a.handle()
         assert handle.access == "r+" and a.state == "shared"
@@ -171,7 +172,7 @@ def test_an_anonymous_array_is_sent_by_many_threads_at_once(host_pool: str) -> N
 
 
 def test_an_anonymous_array_ends_with_its_last_user(pool: str) -> None:
-    a = gpushm.numba.to_device(np.arange(4), pool=pool)
+    a = to_device(np.arange(4), pool=pool)
     handle = pickle.loads(pickle.dumps(a.get_ipc_handle()))
     with handle as again:
         a.close()
@@ -186,7 +187,7 @@ def handle_of(a: gpushm.Array) -> gpushm.types.Handle:
 
 
 def test_a_handle_of_a_closed_array_tells_the_reason(pool: str, workers: Any) -> None:
-    with gpushm.numba.to_device(np.arange(4), pool=pool) as a:
+    with to_device(np.arange(4), pool=pool) as a:
         handles = [a.handle(), a.get_ipc_handle(), gpushm.numba.get_ipc_handle(a)]
     for handle in handles:
         kind, text = workers.submit(error_of, handle).result(60)
@@ -197,7 +198,8 @@ def test_a_handle_of_a_closed_array_tells_the_reason(pool: str, workers: Any) ->
 def test_a_handle_of_a_dead_process_tells_the_reason(pool: str, how: str) -> None:
     code = f"""
 import gpushm, numpy, os, pickle, signal, sys
-a = gpushm.numba.to_device(numpy.arange(4), pool={pool!r})
+a = gpushm.create_like(None, numpy.arange(4), pool={pool!r})
+a.copy_to_device(numpy.arange(4))
 sys.stdout.buffer.write(pickle.dumps((os.getpid(), a.get_ipc_handle(), gpushm.numba.get_ipc_handle(a.gpu_data))))
 sys.stdout.flush()
 sys.stdin.read(1)
@@ -241,9 +243,9 @@ except gpushm.errors.NotFound as e:
         told = pickle.dumps(a.handle())
         return subprocess.run([sys.executable, "-c", code], input=told, capture_output=True, check=True).stdout.decode()
 
-    with gpushm.numba.to_device(np.arange(3, dtype="u1"), pool=host_pool) as a:
+    with to_device(np.arange(3, dtype="u1"), pool=host_pool) as a:
         assert "user 0 is private" in run(a)
-    with gpushm.numba.to_device(np.arange(3, dtype="u1"), pool=host_pool, mode=0o666) as a:
+    with to_device(np.arange(3, dtype="u1"), pool=host_pool, mode=0o666) as a:
         assert run(a) == "[0, 1, 2]\n" and not a.name.startswith("~")
 
 
@@ -252,7 +254,7 @@ except gpushm.errors.NotFound as e:
 
 def test_the_bytes_of_a_handle_open_its_memory(pool: str, workers: Any) -> None:
     want = np.arange(10, dtype=np.intp)
-    devarr = gpushm.numba.to_device(want, pool=pool)
+    devarr = to_device(want, pool=pool)
     ipch = gpushm.numba.get_ipc_handle(devarr.gpu_data)
     reserved = ipch.handle.reserved
     assert type(reserved) is bytes and ipch.size == want.nbytes and ipch.base is not None
@@ -275,7 +277,7 @@ def test_bytes_of_something_else_are_refused_as_a_handle(wrong: Any) -> None:
 @pytest.mark.parametrize("part", SLICES, ids=str)
 def test_a_raw_handle_opens_the_same_bytes(pool: str, part: slice | None, foreign: bool, workers: Any) -> None:
     want = np.arange(10, dtype=np.intp)
-    devarr = gpushm.numba.to_device(want, pool=pool)
+    devarr = to_device(want, pool=pool)
     devarr = part_of(devarr, part, foreign)
     expected = want if part is None else want[part]
     ipch = gpushm.numba.get_ipc_handle(devarr.gpu_data)
@@ -289,7 +291,7 @@ def test_a_raw_handle_opens_the_same_bytes(pool: str, part: slice | None, foreig
 @pytest.mark.parametrize("part", SLICES, ids=str)
 def test_an_array_handle_opens_the_same_bytes(pool: str, part: slice | None, foreign: bool, workers: Any) -> None:
     want = np.arange(10, dtype=np.intp)
-    devarr = gpushm.numba.to_device(want, pool=pool)
+    devarr = to_device(want, pool=pool)
     devarr = part_of(devarr, part, foreign)
     expected = want if part is None else want[part]
     assert np.array_equal(workers.submit(read_array, devarr.get_ipc_handle(), os.getpid()).result(60), expected)
@@ -307,7 +309,7 @@ def test_an_array_handle_opens_the_same_bytes(pool: str, part: slice | None, for
     ],
 )
 def test_a_handle_keeps_dtype_shape_and_elements(pool: str, want: np.ndarray, view: Any, workers: Any) -> None:
-    a = gpushm.numba.to_device(want, pool=pool)
+    a = to_device(want, pool=pool)
     found = workers.submit(read_array, view(a).get_ipc_handle(), os.getpid()).result(60)
     assert found.dtype == want.dtype and found.shape == view(want).shape and np.array_equal(found, view(want))
     assert a.strides == want.strides
@@ -329,8 +331,8 @@ def test_an_array_handle_is_made_of_memory_and_a_description_as_numbas(pool: str
 
 
 def test_a_handle_keeps_its_memory(pool: str, workers: Any) -> None:
-    handle = gpushm.numba.to_device(np.arange(4), pool=pool).get_ipc_handle()
-    raw = gpushm.numba.get_ipc_handle(gpushm.numba.to_device(np.arange(8), pool=pool)[4:].gpu_data)
+    handle = to_device(np.arange(4), pool=pool).get_ipc_handle()
+    raw = gpushm.numba.get_ipc_handle(to_device(np.arange(8), pool=pool)[4:].gpu_data)
     gc.collect()
     assert handle.base is not None and not handle.base.closed and handle.size == 32
     assert raw.base is not None and raw.base.owner.shape == (4,)
@@ -343,7 +345,7 @@ def test_a_handle_keeps_its_memory(pool: str, workers: Any) -> None:
 
 
 def test_a_second_open_or_close_of_a_handle_is_refused(pool: str) -> None:
-    a = gpushm.numba.to_device(np.arange(4), pool=pool)
+    a = to_device(np.arange(4), pool=pool)
     handle, raw = a.get_ipc_handle(), gpushm.numba.get_ipc_handle(a)
     for h in (handle, raw):
         with pytest.raises(ValueError, match="IpcHandle not opened"):
@@ -370,7 +372,7 @@ def test_a_second_open_or_close_of_a_handle_is_refused(pool: str) -> None:
 
 
 def test_a_handle_closes_its_views_and_warns_of_its_tensors(pool: str) -> None:
-    a = gpushm.numba.to_device(np.arange(4), pool=pool)
+    a = to_device(np.arange(4), pool=pool)
     handle = a.get_ipc_handle()
     view = handle.open()[1:]
     handle.close()
@@ -382,7 +384,7 @@ def test_a_handle_closes_its_views_and_warns_of_its_tensors(pool: str) -> None:
 
 def test_a_pointer_has_the_arrays_address_and_size(pool: str) -> None:
     want = np.arange(24, dtype="f4").reshape(4, 6)
-    with gpushm.numba.to_device(want, pool=pool) as a:
+    with to_device(want, pool=pool) as a:
         for view in (a, a[1:3, ::2], a[::-1, ::-1]):
             data = view.gpu_data
             low = view.offset if view.strides[0] > 0 else 0
@@ -408,7 +410,7 @@ def test_a_pointer_has_the_arrays_address_and_size(pool: str) -> None:
 
 @pytest.mark.parametrize("access", ["r", "r+"])
 def test_a_handle_has_the_access_of_its_array(host_pool: str, access: str) -> None:
-    with gpushm.numba.to_device(np.arange(4), "a", pool=host_pool) as a:
+    with to_device(np.arange(4), "a", pool=host_pool) as a:
         a.publish("shared")
         with gpushm.open("a", access) as b:
             with b.get_ipc_handle() as again:
@@ -424,7 +426,8 @@ import ctypes, gpushm, numpy, os
 pools = {p.device: p.name for p in gpushm.pools() if p.kind == "vmm"}
 want = numpy.arange(10)
 for device in (0, 1, type("Context", (), {"device": type("Device", (), {"id": 1})}), None):
-    a = gpushm.numba.to_device(want, pool=pools[0])
+    a = gpushm.create_like(None, want, pool=pools[0])
+    a.copy_to_device(want)
     raw = gpushm.numba.get_ipc_handle(a[2:].gpu_data)
     for how in ("open_staged", "open_direct", "open"):
         pointer = getattr(raw, how)(device)

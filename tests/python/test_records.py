@@ -9,6 +9,7 @@ import pickle
 import gpushm
 import numpy as np
 import pytest
+from copies import to_device
 
 POINT = np.dtype([("x", "f4"), ("y", "i4", (2,)), ("in", [("a", "i2"), ("b", "i2")])])
 
@@ -21,7 +22,7 @@ def content() -> np.ndarray:
 
 def test_a_record_reads_and_writes_its_element(pool: str) -> None:
     want = content()
-    with gpushm.numba.to_device(want, "a", pool=pool) as a:
+    with to_device(want, "a", pool=pool) as a:
         r = a[2]
         assert isinstance(r, gpushm.types.Record) and r.dtype == POINT
         assert (r.x, r["x"]) == (2, 2) and r["y"].copy_to_host().tolist() == [1, 2] and r["in"].a == 9
@@ -45,7 +46,7 @@ def test_a_record_reads_and_writes_its_element(pool: str) -> None:
 
 
 def test_an_unknown_field_is_refused(host_pool: str) -> None:
-    with gpushm.numba.to_device(content(), "a", pool=host_pool) as a:
+    with to_device(content(), "a", pool=host_pool) as a:
         r = a[0]
         with pytest.raises(AttributeError, match="'z'"):
             _ = r.z
@@ -65,7 +66,7 @@ def test_an_unknown_field_is_refused(host_pool: str) -> None:
 
 
 def test_a_pickled_record_shares_its_memory(pool: str) -> None:
-    with gpushm.numba.to_device(content(), "a", pool=pool) as a:
+    with to_device(content(), "a", pool=pool) as a:
         a.publish("shared")
         sent = pickle.loads(pickle.dumps(a[2]))
         assert isinstance(sent, gpushm.types.Record) and sent == a[2] and sent.array.offset == 2 * POINT.itemsize
@@ -78,7 +79,7 @@ def test_a_pickled_record_shares_its_memory(pool: str) -> None:
 
 
 def test_a_close_names_the_record_that_prevents_it(host_pool: str) -> None:
-    a = gpushm.numba.to_device(content(), "a", pool=host_pool)
+    a = to_device(content(), "a", pool=host_pool)
     r = a[1]
     with pytest.raises(gpushm.errors.InUse, match="1 view"):
         a.close()

@@ -15,6 +15,7 @@ import gpushm
 import numpy as np
 import pytest
 import tensors
+from copies import to_device
 from tensors import CUDA, PADDED, TYPES, Tensor
 
 GPU_POOLS = [p.name for p in gpushm.pools() if p.kind in ("vmm", "mempool")]
@@ -67,7 +68,7 @@ def test_every_type_of_dlpack_is_copied_unchanged(pool: str, type: str, way: str
         WAYS[way](a, t)
         assert bytes_of(a) == raw.tobytes()
     if way == "copy_to_device":
-        with gpushm.numba.to_device(t, pool=pool) as a:
+        with to_device(t, pool=pool) as a:
             assert (a.shape, a.dtype_name, bytes_of(a)) == ((4, 8), type, raw.tobytes())
 
 
@@ -103,7 +104,7 @@ def test_padded_elements_are_packed(pool: str, type: str) -> None:
     import ml_dtypes
 
     for found in (loose.view(getattr(ml_dtypes, type)).reshape(4, 6),) if hasattr(ml_dtypes, type) else ():
-        with gpushm.numba.to_device(found, pool=pool) as a:
+        with to_device(found, pool=pool) as a:
             assert (a.dtype_name, bytes_of(a)) == (type, packed)
 
 
@@ -125,7 +126,7 @@ def test_memory_of_an_unknown_device_is_refused(pool: str, kind: int) -> None:
 
 def test_a_tensor_of_old_dlpack_is_copied(pool: str) -> None:
     raw = tensors.random_bytes(8)
-    with gpushm.numba.to_device(tensors.LegacyTensor(raw, (4,), "bfloat16"), pool=pool) as a:
+    with to_device(tensors.LegacyTensor(raw, (4,), "bfloat16"), pool=pool) as a:
         assert (a.dtype_name, bytes_of(a)) == ("bfloat16", raw.tobytes())
 
 
@@ -151,7 +152,7 @@ def test_a_type_that_its_library_does_not_export_is_copied(pool: str, monkeypatc
 
     monkeypatch.setitem(sys.modules, "torch", Torch)  # type: ignore[arg-type]
     raw = tensors.random_bytes(40)
-    with gpushm.numba.to_device(Older(raw, (4, 5), "float8_e5m2", (1, 4)), pool=pool) as a:
+    with to_device(Older(raw, (4, 5), "float8_e5m2", (1, 4)), pool=pool) as a:
         assert a.dtype_name == "float8_e5m2"
         assert bytes_of(a) == np.ascontiguousarray(raw[:20].reshape(5, 4).T).tobytes()
 
@@ -202,7 +203,7 @@ def test_a_tensor_on_a_gpu_is_copied_unchanged(pool: str, type: str, ml_dtypes: 
             t.requires_grad = True
             steps = tuple(s * item for s in strides or (shape[1], 1))
             want = np.lib.stride_tricks.as_strided(raw.view(f"V{item}"), shape, steps).tobytes()
-            with gpushm.numba.to_device(t, pool=pool) as a:
+            with to_device(t, pool=pool) as a:
                 assert (a.shape, a.dtype_name, bytes_of(a)) == (shape, type, want)
                 a.copy_from_host(bytes(a.nbytes))
                 a[...] = t

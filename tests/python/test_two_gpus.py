@@ -13,6 +13,7 @@ from typing import Any
 
 import gpushm
 import pytest
+from copies import to_device
 from gpus import GPU_POOLS, GPUS, PAIRS, in_thread, working_on
 from tensors import Tensor
 
@@ -101,7 +102,7 @@ def test_a_copy_between_gpus_has_the_same_contents(source: str, to: str) -> None
                 assert b.tolist() == VALUES
                 b[::2] = a[5:]
                 assert b.tolist() == [5, 1, 6, 3, 7, 5, 8, 7, 9, 9]
-                with gpushm.numba.to_device(a, pool=to) as c:
+                with to_device(a, pool=to) as c:
                     assert c.device == GPU_POOLS[to] and c.tolist() == VALUES
         parts = {f"p{i}": a[i : i + 2] for i in range(8)}
         with gpushm.create_many(None, parts, pool=to) as many:
@@ -131,7 +132,7 @@ def test_a_tensor_of_another_gpu_is_copied(source: str, to: str) -> None:
         t = Torchs(a.device_ptr, (10,), "int64", device=(2, GPU_POOLS[source]))
         for device in GPUS:
             with working_on(device):
-                with gpushm.numba.to_device(t, pool=to) as b:
+                with to_device(t, pool=to) as b:
                     assert b.tolist() == VALUES
                 with gpushm.create_many(None, {"t": t}, pool=to) as many:
                     assert many["t"].tolist() == VALUES

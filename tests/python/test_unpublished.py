@@ -15,11 +15,11 @@ from typing import Any
 import gpushm
 import numpy as np
 import pytest
+from copies import to_device
 
 MADE: dict[str, Callable[..., Any]] = {
     "create": lambda: gpushm.create("a", 4, pool="host"),
     "create_many": lambda: gpushm.create_many("a", {"w": (4, "uint8")}, pool="host"),
-    "to_device": lambda: gpushm.numba.to_device([1, 2], "a", pool="host"),
     "create_like": lambda: gpushm.create_like("a", np.zeros(2, "uint8"), pool="host"),
     "Connection": lambda: gpushm.types.Connection().create("a", 4, pool="host"),
 }
@@ -110,7 +110,7 @@ def test_an_anonymous_array_gives_no_warning(pool: str, recwarn: pytest.Warnings
         gpushm.numba.pinned_array(4).close()
     with gpushm.create(None, 4, pool=pool) as a:
         a[...] = 1
-    gpushm.numba.to_device([1, 2], pool=pool).close()
+    to_device([1, 2], pool=pool).close()
     assert not list(recwarn)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import gpushm
 import numpy as np
 import pytest
+from copies import to_device
 
 WANT = np.arange(1, 13, dtype="int32").reshape(3, 4)
 HOST = ("host", "pinned")
@@ -20,7 +21,7 @@ HOST = ("host", "pinned")
 
 @pytest.fixture
 def a(pool: str) -> Any:
-    with gpushm.numba.to_device(WANT, "a", pool=pool) as made:
+    with to_device(WANT, "a", pool=pool) as made:
         yield made
         made.publish("shared") if made.state == "filling" else None
     gpushm.unlink("a")

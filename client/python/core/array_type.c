@@ -232,15 +232,15 @@ static PyMethodDef methods[] = {
 	  "A view of another shape; one length may be -1. Errors: BadArgument (sizes differ),\n"
 	  "NotSupported (it would need a copy)." },
 	{ "ravel", KEYWORDS(view_ravel), METH_VARARGS | METH_KEYWORDS,
-	  "ravel($self, order='C')\n--\n\n"
-	  "A view of one axis. NotSupported: it would need a copy." },
+	  "ravel($self, order='C', stream=0)\n--\n\n"
+	  "A view of one axis, for each stream. NotSupported: it would need a copy." },
 	{ "transpose", view_transpose, METH_VARARGS,
 	  "transpose($self, *axes)\n--\n\n"
 	  "A view with its axes in that order; without arguments: reversed." },
 	{ "split", KEYWORDS(view_split), METH_VARARGS | METH_KEYWORDS,
-	  "split($self, section)\n--\n\n"
-	  "A list of views of `section` elements each, of an array of one axis; the last view\n"
-	  "may be shorter." },
+	  "split($self, section, stream=0)\n--\n\n"
+	  "A list of views of `section` elements each, of an array of one axis, for each\n"
+	  "stream; the last view may be shorter." },
 	{ "view", KEYWORDS(view_as), METH_VARARGS | METH_KEYWORDS,
 	  "view($self, dtype)\n--\n\n"
 	  "A view of the same bytes with another dtype. Where the item sizes differ, the last\n"

@@ -198,13 +198,15 @@ PyObject *view_reshape(PyObject *o, PyObject *args, PyObject *kwargs)
 
 PyObject *view_ravel(PyObject *o, PyObject *args, PyObject *kwargs)
 {
-	static const char *const words[] = { "order", NULL };
+	static const char *const words[] = { "order", "stream", NULL };
 	struct array *self = (struct array *)o;
 	struct gpushm_array *a = NULL;
+	PyObject *unused;
 	const char *word = "C";
 	char order;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|s:ravel", (char **)words, &word) ||
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|sO:ravel", (char **)words, &word,
+					 &unused) ||
 	    !array_is_open(self))
 		return NULL;
 	order = order_from(word);
@@ -258,13 +260,14 @@ PyObject *view_transposed(PyObject *o, void *unused)
 
 PyObject *view_split(PyObject *o, PyObject *args, PyObject *kwargs)
 {
-	static const char *const words[] = { "section", NULL };
+	static const char *const words[] = { "section", "stream", NULL };
 	struct array *self = (struct array *)o;
-	PyObject *list;
+	PyObject *list, *unused;
 	long long section;
 	int64_t n;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "L:split", (char **)words, &section) ||
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "L|O:split", (char **)words, &section,
+					 &unused) ||
 	    !array_is_open(self))
 		return NULL;
 	n = gpushm_array_split_count(self->array, section);

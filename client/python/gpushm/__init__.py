@@ -26,33 +26,13 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from . import _asyncio, _core, _driver, _dtype, _libraries
 from ._array import Array, Buffer
 from ._asyncio import open_async, wait_async
-from ._core import (
-    Error,
-    clean,
-    create,
-    create_many,
-    flush,
-    follow,
-    load,
-    open,
-    open_many,
-    open_or_create,
-    pull,
-    pull_wait,
-    rename,
-    save,
-    set_timeout,
-    stat,
-    status,
-    stream,
-    unlink,
-    verify,
-    wait,
-    watch,
+
+from ._core import (  # isort: skip
+    Error, clean, create, create_many, flush, follow, load, open, open_many, open_or_create, pull, pull_wait, rename,
+    save, set_timeout, stat, status, stream, unlink, verify, wait, watch,
 )
-from ._create import create_like
 from ._events import events
-from ._foreign import as_array
+from ._foreign import as_array, create_like
 from ._show import ls, pools, streams
 from ._transport import Transport
 
@@ -92,7 +72,7 @@ def connect(socket: "str | PathLike[str] | None" = None) -> "types.Connection":
     return _core.Connection(socket)
 
 
-_PLACES = "errors", "info", "numba", "types"
+_PLACES = "errors", "info", "types", "numba"
 
 if _TYPE_CHECKING:
     from ._cuda_core import MemoryResource as MemoryResource

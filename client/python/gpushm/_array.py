@@ -51,31 +51,31 @@ class Array(_values.Values, _core.Array):
         return found
 
     @overload
-    def copy_to_host(self, out: None = None, stream: CudaStream | None = None) -> NDArray: ...
+    def copy_to_host(self, ary: None = None, stream: CudaStream | None = 0) -> NDArray: ...
     @overload
-    def copy_to_host(self, out: Out, stream: CudaStream | None = None) -> Out: ...
-    def copy_to_host(self, out: Any = None, stream: CudaStream | None = None) -> Any:
+    def copy_to_host(self, ary: Out, stream: CudaStream | None = 0) -> Out: ...
+    def copy_to_host(self, ary: Any = None, stream: CudaStream | None = 0) -> Any:
         """Copies the array to the host and returns the copy.
 
-        out: an object with the buffer protocol, or a numpy.ndarray, of this shape and dtype and any strides;
-        None: a new numpy.ndarray in C order. stream: a CUDA stream to queue the copy on; `out` must live until
-        the stream has done the copy. None or 0: done on return. Other threads run meanwhile.
+        ary: an object with the buffer protocol, or a numpy.ndarray, of this shape and dtype and any strides, to copy
+        to; None: a new numpy.ndarray in C order. stream: a CUDA stream to queue the copy on; `ary` must live until
+        the stream has done the copy. 0 or None: done on return. Other threads run meanwhile.
         """
-        if out is None:
-            out = _numpy().empty(self.shape, _numpy_dtype(self))
-        elif hasattr(out, "dtype") and hasattr(out, "shape") and not isinstance(self.dtype, str):
-            _same_shape(self, out, "out")
-            if _dtype.encode(out.dtype) != (self.dtype_name, self.descr):
-                raise TypeError(f"out has dtype {out.dtype}, the array {self.dtype}")
-        elif not hasattr(out, "dtype"):
-            with memoryview(out) as view:
+        if ary is None:
+            ary = _numpy().empty(self.shape, _numpy_dtype(self))
+        elif hasattr(ary, "dtype") and hasattr(ary, "shape") and not isinstance(self.dtype, str):
+            _same_shape(self, ary, "ary")
+            if _dtype.encode(ary.dtype) != (self.dtype_name, self.descr):
+                raise TypeError(f"ary has dtype {ary.dtype}, the array {self.dtype}")
+        elif not hasattr(ary, "dtype"):
+            with memoryview(ary) as view:
                 if view.nbytes == self.nbytes and not _are_its_bytes(self, view):
                     raise TypeError(
-                        f"out has elements of format {view.format!r} and shape {view.shape}, the array "
-                        f"{self.dtype_name} and {self.shape}: take memoryview(out).cast('B') for its bytes"
+                        f"ary has elements of format {view.format!r} and shape {view.shape}, the array "
+                        f"{self.dtype_name} and {self.shape}: take memoryview(ary).cast('B') for its bytes"
                     )
-        self._read_into(out, stream)
-        return out
+        self._read_into(ary, stream)
+        return ary
 
     def copy_from_host(self, source: Source, stream: CudaStream | None = None) -> None:
         """Fills the array from anything that numpy.asarray() takes, or from a tensor or an array of any library, on the
@@ -91,11 +91,11 @@ class Array(_values.Values, _core.Array):
         else:
             _copy.fill(self, source, stream)
 
-    def copy_to_device(self, source: Source | _foreign.Memory, stream: CudaStream | None = None) -> None:
+    def copy_to_device(self, ary: Source | _foreign.Memory, stream: CudaStream | None = 0) -> None:
         """Fills the array from another one, on a GPU or the host: Numba's DeviceNDArray.copy_to_device()."""
-        if hasattr(source, "shape") and not _copy.is_numpys(source):
-            _same_shape(self, source, "the source")
-        _copy.fill(self, source, stream)
+        if hasattr(ary, "shape") and not _copy.is_numpys(ary):
+            _same_shape(self, ary, "the source")
+        _copy.fill(self, ary, stream)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray:
         shared = on_host(self)
@@ -208,7 +208,7 @@ class Array(_values.Values, _core.Array):
         return self[...]
 
     def __deepcopy__(self, memo: object) -> NoReturn:
-        raise TypeError("a gpushm.Array has no deep copy: gpushm.numba.to_device(array) or copy_to_host() makes a copy")
+        raise TypeError("a gpushm.Array has no deep copy: create_like(None, array) and copy_to_device(array) make one")
 
     # ---- how it looks ----
 
@@ -328,14 +328,14 @@ class Record:
         """The numpy.dtype, with its fields."""
         return self.array.dtype
 
-    def copy_to_host(self, out: NDArray | None = None, stream: CudaStream | None = None) -> np.void:
+    def copy_to_host(self, ary: NDArray | None = None, stream: CudaStream | None = 0) -> np.void:
         """The record as a numpy.void; otherwise as Array.copy_to_host()."""
-        found: Any = self.array.copy_to_host(out, stream)
+        found: Any = self.array.copy_to_host(ary, stream)
         return cast("np.void", found[()])
 
-    def copy_to_device(self, source: Record | np.void | tuple[Any, ...], stream: CudaStream | None = None) -> None:
+    def copy_to_device(self, ary: Record | np.void | tuple[Any, ...], stream: CudaStream | None = 0) -> None:
         """Fills the record from a numpy.void, a tuple of its fields, or another record."""
-        found = source.copy_to_host() if isinstance(source, Record) else source
+        found = ary.copy_to_host() if isinstance(ary, Record) else ary
         self.array.copy_to_device(_numpy().array(found, self.dtype)[()], stream)
 
     def item(self) -> tuple[Any, ...]:

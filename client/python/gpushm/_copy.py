@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 def fill(array: Any, source: Any, stream: CudaStream | None = None, casting: Any = "same_kind") -> None:
     """Copies the source into the array, broadcast to its shape. casting: of NumPy, where the types differ."""
+    stream = stream or None
     one = _exchanged(array, source, _foreign.exchange_apis().get(type(source)), stream)
     if one is None or not _is_ordered(one, stream):
         one = _direct(array, source, stream)
@@ -32,6 +33,7 @@ def fill_many(pairs: Iterable[tuple[str, Any, Any]], stream: CudaStream | None =
     """Copies the values of (name, array, value): all are queued, and waited for once. A value has its array's shape, or
     is a number.
     """
+    stream = stream or None
     queued, others = [], []
     apis, ordered = _foreign.exchange_apis(), set()
     for name, array, value in pairs:

@@ -14,15 +14,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Any
 
 from . import _core
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    Given = TypeVar("Given", bound="CudaStream | None", default=None)
-    from ._typing import CudaStream
 
 _u64, _size, _int = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int
 _DEVICE_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_*
@@ -41,6 +35,8 @@ _CALLS = {
     "cuPointerGetAttribute": (ctypes.c_void_p, ctypes.c_int, _u64),
     "cuMemcpyDtoH_v2": (ctypes.c_void_p, _u64, _size),
     "cuCtxSynchronize": (),
+    "cuStreamCreate": (ctypes.c_void_p, ctypes.c_uint),
+    "cuStreamDestroy_v2": (ctypes.c_void_p,),
     "cuStreamSynchronize": (ctypes.c_void_p,),
 }
 
@@ -129,6 +125,8 @@ def copy(to: int, source: int, nbytes: int, stream: int | None, device: int | No
         call("cuMemcpyAsync", to, source, nbytes, stream)
         if stream is None:
             call("cuStreamSynchronize", None)
+
+
 def device_of(address: int) -> int:
     """The ordinal of the GPU that has the memory."""
     found = _int()
@@ -158,7 +156,7 @@ def synchronize_all(device: int | None = None) -> None:
 
 
 @contextmanager
-def auto_synchronize(stream: Given = None) -> Iterator[Given]:  # type: ignore[assignment]
+def auto_synchronize(stream: Any = None) -> Iterator[Any]:
     """A section whose end waits for all work that was queued on the stream: Numba's stream.auto_synchronize(), for a
     stream of any library.
 

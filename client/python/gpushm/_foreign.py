@@ -2,7 +2,7 @@
 """Arrays of other libraries: where their memory is, copies of it, and which buffer it belongs to.
 
 Only memory of a pool can be shared with another process. as_array() finds the buffer whose memory a tensor or an array
-of another library uses, and returns an Array of it; to_device() copies other memory.
+of another library uses, and returns an Array of it; create_like() and copy_to_device() copy other memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from . import _core, _driver, _dtype, _libraries
 
 if TYPE_CHECKING:
-    from ._typing import Array, CudaStream, NDArray, Source
+    from typing import Unpack
+
+    from ._typing import Array, CudaStream, HasShapeAndDType, LikeOptions, NDArray, Order, Source
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLDeviceType
 _LEGACY_STREAM, _PER_THREAD_STREAM = 1, 2  # the default streams, for DLPack and for the driver
@@ -336,6 +338,32 @@ def repeat(array: Array, element: bytes, stream: CudaStream | None) -> bool:
     return True
 
 
+# ---- arrays like another ----
+
+
+def create_like(name: str | None, like: HasShapeAndDType | Source, **options: Unpack[LikeOptions]) -> Array:
+    """create() with the shape and dtype of another array, of any library, or of what numpy.asarray() makes one of;
+    options as for create().
+
+    An array in Fortran order gives one in Fortran order, unless order or strides are given. copy_to_device(like) fills
+    it with the same elements.
+    """
+    found: Any = like if hasattr(like, "dtype") and hasattr(like, "shape") else described(like)
+    options.setdefault("dtype", found.dtype)
+    if "strides" not in options:
+        options.setdefault("order", order_of(found))
+    return _core.create(name, found.shape, **options)
+
+
+def order_of(like: object) -> Order:
+    """'F' for an array that is in Fortran order and not in C order, of any library; else 'C'."""
+    flags = getattr(like, "flags", None)
+    try:
+        return "F" if flags and flags["F_CONTIGUOUS"] and not flags["C_CONTIGUOUS"] else "C"
+    except (KeyError, TypeError):
+        return "C"
+
+
 # ---- many tensors at once ----
 
 
@@ -372,7 +400,7 @@ def as_array(obj: Source | Memory) -> Array:
 
     obj: what a library made of an Array of this process by DLPack, the CUDA Array Interface or the buffer protocol,
     also sliced or reshaped. The Array is read-only where its buffer is. TypeError: the memory belongs to no buffer that
-    is open here, so no other process can use it; to_device() makes a copy that others can use.
+    is open here, so no other process can use it: create_like() and copy_to_device() make a copy that others can use.
     """
     if isinstance(obj, _core.Array):
         return cast("Array", obj)
@@ -387,5 +415,5 @@ def as_array(obj: Source | Memory) -> Array:
                 return buffer.array(memory.shape, _dtype.of(*memory.type), strides=memory.strides, offset=at + below)
     raise TypeError(
         f"the memory of this {type(obj).__name__} is from no buffer that this process has open: only a pool's can be "
-        "shared; to_device(obj) makes a copy in one"
+        "shared; create_like(None, obj) and copy_to_device(obj) make a copy in one"
     )

@@ -22,6 +22,8 @@ import gpushm
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parent.parent))
+os.environ["NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT"] = "0"  # What a test closes is gone at its end.
 
 from libraries import GPU
 

@@ -17,6 +17,7 @@ from typing import Any
 import gpushm
 import numpy as np
 import pytest
+from copies import to_device
 from libraries import LIBRARIES, MY_POOLS, POOLS, gpu_for
 
 NAME = os.environ.get("GPUSHM_LIBRARY", "numpy")
@@ -257,7 +258,7 @@ def bytes_in_another_process(handle: gpushm.types.Handle) -> tuple[tuple[int, ..
 def test_what_a_library_made_arrives_in_another_process(pool: str, dtype: str, named: Any, workers: Any) -> None:
     want = content(dtype)
     made = library.make(want)
-    with gpushm.numba.to_device(made, named(), pool=pool) as a:
+    with to_device(made, named(), pool=pool) as a:
         a.publish()
         told = workers.submit(bytes_in_another_process, a.handle()).result(100)
         assert told == (want.shape, dtype, want.tobytes())

@@ -11,6 +11,7 @@ import gpushm
 import libraries
 import numpy as np
 import pytest
+from copies import to_device
 
 cuda = pytest.importorskip("numba.cuda")
 numba = pytest.importorskip("numba")
@@ -209,6 +210,22 @@ def test_mapped_or_pinned_host_memory_works_with_numba(kernels: None) -> None:
         pass
 
 
+def test_streams_are_numbas_and_its_arrays_are_taken(named: Any) -> None:
+    made = gpushm.numba.stream()
+    assert type(made) is type(cuda.stream()) is type(gpushm.numba.external_stream(int(made)))
+    for name in ("default_stream", "legacy_default_stream", "per_thread_default_stream"):
+        assert int(getattr(gpushm.numba, name)()) == int(getattr(cuda, name)())
+    theirs = cuda.to_device(np.arange(5))
+    view = gpushm.numba.to_device(theirs)
+    assert isinstance(view, gpushm.numba.DeviceView) and view.copy_to_host(stream=made).tolist() == [0, 1, 2, 3, 4]
+    view.split(4)[1].copy_to_device(np.array([9]), stream=made)
+    assert theirs.copy_to_host().tolist() == [0, 1, 2, 3, 9]
+    with gpushm.numba.device_array_like(theirs) as a:
+        with made.auto_synchronize():
+            a.copy_to_device(view, stream=made)
+        assert a.copy_to_host().tolist() == [0, 1, 2, 3, 9]
+
+
 def test_a_pinned_array_is_the_cpus_and_the_gpus_at_once(kernels: None) -> None:
     @cuda.jit
     def double(a: Any) -> None:
@@ -232,7 +249,7 @@ def test_a_pinned_array_is_the_cpus_and_the_gpus_at_once(kernels: None) -> None:
 def test_an_array_of_numbas_is_copied_in(pool: str, named: Any) -> None:
     want = np.arange(24, dtype=np.float32).reshape(4, 6)
     theirs = cuda.to_device(want)
-    with gpushm.numba.to_device(theirs, named(), pool=pool, device=GPU) as a:
+    with to_device(theirs, named(), pool=pool, device=GPU) as a:
         assert np.array_equal(a.copy_to_host(), want)
         a.copy_to_device(cuda.to_device(want * 2))
         assert np.array_equal(a.copy_to_host(), want * 2)
@@ -244,7 +261,7 @@ def test_an_array_of_numbas_is_copied_in(pool: str, named: Any) -> None:
         back.copy_to_device(cuda.as_cuda_array(a))
         assert np.array_equal(back.copy_to_host(), want * 3)
         for scalar in (np.float32(4), np.array((1, 2, [3, 4]), POINT)[()]):
-            with gpushm.numba.to_device(scalar, "scalar", pool=pool) as s:
+            with to_device(scalar, "scalar", pool=pool) as s:
                 assert s.shape == () and s[()] == scalar
         order_f = cuda.to_device(np.asfortranarray(want))
         with gpushm.create_like("like", order_f, pool=pool, device=GPU) as f:
@@ -321,7 +338,7 @@ def child_by_numba(handle: gpushm.numba.IpcArrayHandle, raw: gpushm.numba.IpcHan
 @pytest.mark.parametrize("pool", POOLS)
 def test_numbas_driver_takes_our_pointers(pool: str, part: Any) -> None:
     want = np.arange(10, dtype=np.intp)
-    a = gpushm.numba.to_device(cuda.to_device(want), pool=pool, device=GPU)
+    a = to_device(cuda.to_device(want), pool=pool, device=GPU)
     view = a if part is None else a[part]
     out = np.zeros(view.size, np.intp)
     cuda.driver.device_to_host(out, view.gpu_data, size=view.nbytes)

@@ -8,6 +8,7 @@ from typing import Any
 
 import gpushm
 import pytest
+from copies import to_device
 
 torch = pytest.importorskip("torch")
 from libraries import MY_POOLS, Torch  # noqa: E402
@@ -59,7 +60,7 @@ def test_every_tensor_is_copied_unchanged(pool: str, device: str, dtype: str, la
         whole = torch.nn.Parameter(whole)
     t = LAYOUTS[layout](whole)
     want = bytes_of(t)
-    with gpushm.numba.to_device(t, pool=pool) as a:
+    with to_device(t, pool=pool) as a:
         assert (a.shape, a.dtype_name) == (tuple(t.shape), dtype.replace("_x2", "x2"))
         assert ours(a) == want
         for way in (a.copy_from_host, a.copy_to_device, lambda t: a.__setitem__(..., t)):
@@ -78,7 +79,7 @@ def test_every_tensor_is_copied_unchanged(pool: str, device: str, dtype: str, la
 def test_a_conjugate_is_resolved_before_it_is_copied(pool: str, device: str) -> None:
     z = torch.randn(8, 6, dtype=torch.complex64, device=device)
     for t in (z.conj(), z.conj().imag, z.conj().T, z[1:].conj()):
-        with gpushm.numba.to_device(t, pool=pool) as a:
+        with to_device(t, pool=pool) as a:
             assert ours(a) == bytes_of(t.resolve_conj().resolve_neg().contiguous())
         # Many at once are read in another way.
         with gpushm.create_many(None, {"t": t, "again": t}, pool=pool) as b:

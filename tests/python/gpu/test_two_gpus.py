@@ -13,6 +13,7 @@ from typing import Any
 import gpushm
 import numpy as np
 import pytest
+from copies import to_device
 from gpus import GPU_POOLS, GPUS, PAIRS, in_thread
 from libraries import GPU, LIBRARIES
 
@@ -109,7 +110,7 @@ def test_what_a_library_made_on_another_gpu_is_copied(pool: str, source: int) ->
         t = library.make(WANT)
     for device in GPUS:
         with working_on(device):
-            with gpushm.numba.to_device(t, pool=pool) as a:
+            with to_device(t, pool=pool) as a:
                 assert a.device == GPU_POOLS[pool] and np.array_equal(a.copy_to_host(), WANT)
             with gpushm.create(None, WANT.shape, WANT.dtype, pool=pool, device=GPU_POOLS[pool]) as a:
                 a.fill(0)

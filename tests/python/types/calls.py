@@ -149,18 +149,19 @@ def uses(a: gpushm.Array) -> None:
 
 
 def makes() -> None:
-    assert_type(gpushm.numba.to_device(np.zeros(3)), gpushm.Array)
-    assert_type(gpushm.numba.to_device(7.5, "a", pool="host", stream=Stream()), gpushm.Array)
-    assert_type(gpushm.numba.to_device(TheirArray(), to=gpushm.open("a", "r+")), gpushm.Array)
-    gpushm.numba.to_device([1], pool=3)  # type: ignore
+    gpushm.numba.to_device(np.zeros(3), Stream(), copy=False)
+    gpushm.numba.to_device(TheirArray(), to=gpushm.open("a", "r+"))
+    gpushm.numba.to_device([1], "a")  # type: ignore
+    assert_type(gpushm.numba.device_array((3, 4)), gpushm.Array)
+    assert_type(gpushm.numba.device_array_like(np.zeros(3), stream=Stream()), gpushm.Array)
     gpushm.numba.to_device([1], nonsense=3)  # type: ignore
     assert_type(gpushm.create_like("a", np.zeros(3), dtype="int8"), gpushm.Array)
     assert_type(gpushm.numba.pinned_array((3, 4), "float64"), gpushm.Array)
-    assert_type(gpushm.numba.mapped_array_like(np.zeros(3), name="a"), gpushm.Array)
+    assert_type(gpushm.numba.mapped_array_like(np.zeros(3), wc=True), gpushm.Array)
     with gpushm.numba.mapped(np.zeros(3)) as one, gpushm.numba.pinned(np.zeros(3)), gpushm.numba.defer_cleanup():
         del one
-    with gpushm.numba.auto_synchronize(Stream()) as s:
-        assert_type(s, Stream)
+    with gpushm.numba.auto_synchronize(Stream()), gpushm.numba.external_stream(7).auto_synchronize():
+        pass
     with gpushm.numba.auto_synchronize():
         pass
 

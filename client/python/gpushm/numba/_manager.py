@@ -13,7 +13,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
 
-from .. import _core, _create, _handle, _ipc
+from .. import _core, _foreign, _handle, _ipc
 from ._arenas import LARGE, Arenas, Block
 
 if TYPE_CHECKING:
@@ -163,7 +163,8 @@ class MemoryManager(_Mixin, _Base):  # type: ignore[misc]
                 block.named = buffer
                 return named
         source = array if array.dtype.names is None else array.copy_to_host()
-        copy = _create.to_device(source, pool=buffer.pool, mode=mode, device="current")
+        copy = _foreign.create_like(None, source, pool=buffer.pool, mode=mode, device="current")
+        copy.copy_to_device(source)
         copy.publish_as(name, "shared", replace=replace)
         block.named = copy
         return copy
