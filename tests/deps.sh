@@ -87,4 +87,5 @@ else
 	cuda_header || say "no cuda.h here, and pip has none: host pools alone are built and tested"
 fi
 [ $step -lt 3 ] || make -s BUILD="$build" venv || say "pip has no packages here: the tests in Python are left out"
+[ $step -lt 4 ] || make -s BUILD="$build" venv-numba || say "pip has no numba-cuda here: the tests of Numba are left out"
 exit 0

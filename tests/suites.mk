@@ -216,11 +216,12 @@ TORCH_TESTS ?= tests/python/models tests/python/test_pages.py
 HERE_ENV = BUILD=$(BUILD) PYTHONPATH=$(abspath $(BUILD))/python
 pytest_here = "$(BUILD)/$(1)/bin/python -B -m pytest -c tests/python/gpu/pytest.ini --rootdir tests/python --confcutdir $(2) $(3)"
 suite_torch = $(HERE_ENV) $(call pytest_here,venv-torch,tests/python,$(TORCH_TESTS))
-# The examples for distributed engines, with two nodes or workers on this machine.
 suite_fleet = $(HERE_ENV) $(call pytest_here,venv-fleet,tests/python/fleet,tests/python/fleet)
+suite_numba = $(if $(FAKECUDA),$(FAKE_PATH) $(HERE_ENV) $(foreach t,$(wildcard tests/python/numba/test_*.py),$(call pytest_here,venv-numba,tests/python,$(t))))
 check-torch: ## models of PyTorch, transformers and safetensors; installs 5 GB
 check-fleet: ## the examples for Ray and Dask; installs 450 MB. check-deep runs them if that was done
-check-torch check-fleet: check-%: $(BUILD)/venv-%/ready python-core $(BUILD)/gpushmd $(BUILD)/gpushmctl
+check-numba: ## numba-cuda's own tests, and Numba's memory manager; installs 850 MB. check-deep runs them if that was done
+check-torch check-fleet check-numba: check-%: $(BUILD)/venv-%/ready python-core $(BUILD)/gpushmd $(BUILD)/gpushmctl $(FAKECUDA)
 	@rm -f $(RESULTS); $(call run,$*)
 
 # ---- suites of check-deep ----
@@ -263,7 +264,7 @@ suite_lint    = "$(MAKE) -s lint"
 abi: lib models # what suite-abi compares the libraries with
 	@tests/abi/check.sh $(BUILD) write
 DEEP_SUITES = earlier bare fake-deep host-deep nodes-deep storm-fake storm-host stream-storm keeper-crash keeper-deep python-asan asan-fake asan-unit lint model \
-	tsan tsan-relay fuzz valgrind python-host bench install streams-deep systemd wheel image packages prometheus abi $(if $(wildcard $(BUILD)/venv-fleet/ready),fleet)
+	tsan tsan-relay fuzz valgrind python-host bench install streams-deep systemd wheel image packages prometheus abi $(foreach v,fleet numba,$(if $(wildcard $(BUILD)/venv-$(v)/ready),$(v)))
 
 asan-programs:
 	@$(call built,with AddressSanitizer,$(ASAN_MAKE) check-programs $(if $(PYTHON_READY),python-core))
@@ -278,7 +279,7 @@ check-deep: | $(filter check,$(MAKECMDGOALS)) ## 10 to 16 minutes: sanitizers, f
 	@mkdir -p $(BUILD); $(if $(filter check,$(MAKECMDGOALS)),,rm -f $(RESULTS); $(call SKIPPED,torch,models of PyTorch (make check-torch)); $(PYTHON_VENV))
 	@$(MAKE) check-deep-here
 check-deep-here:
-	@$(if $(wildcard $(BUILD)/venv-fleet/ready),:,$(call SKIPPED,fleet,Ray and Dask (make venv-fleet)))
+	@$(foreach v,fleet numba,$(if $(wildcard $(BUILD)/venv-$(v)/ready),:,$(call SKIPPED,$(v),what needs other packages (make venv-$(v))));)
 	@$(call built,programs and tests,$(MAKE_ALL) check-programs $(BENCH_BIN) $(if $(PYTHON_READY),python))
 	@$(PYTHON_INSTALL)
 	@$(MAKE) asan-programs && $(MAKE) tsan-programs

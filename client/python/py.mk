@@ -51,9 +51,8 @@ needs:
 
 # ---- virtual environments ----
 
-# Python packages in the build folder: venv for tests, and for check-torch, for check-fleet (Ray and Dask), and for
-# tests/nodes/test_nixl_tcp.py: NVIDIA's NIXL, whose C library alone is used, without PyTorch, which the package wants.
-VENVS = venv venv-torch venv-fleet venv-nixl
+# For tests, each with its list in tests/requirements. Of NIXL the C library alone is used, without PyTorch, which it wants.
+VENVS = venv venv-torch venv-fleet venv-numba venv-nixl
 $(VENVS): %: $(BUILD)/%/ready
 $(VENVS:%=$(BUILD)/%/ready): $(BUILD)/%/ready: tests/requirements/%.txt
 	@mkdir -p $(BUILD); rm -rf $(@D)

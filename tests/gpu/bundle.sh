@@ -5,7 +5,7 @@
 # needed there. gpu.mk calls it: tests/gpu/bundle.sh BUILD PYTHON-VERSION
 set -eu
 build=$1
-packages=(pytest pluggy iniconfig packaging pygments ml_dtypes gunicorn pyte wcwidth)
+packages=(pytest pluggy iniconfig packaging pygments ml_dtypes gunicorn pyte wcwidth filecheck)
 
 mkdir -p "$build/deps"
 mapfile -t programs < <(find "$build" -maxdepth 1 -type f -perm -100 -name 'gpushm*')

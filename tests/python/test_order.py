@@ -150,8 +150,7 @@ def test_publish_waits_for_copies_to_registered_memory(
 ) -> None:
     waited: list[str] = []
     monkeypatch.setattr("gpushm._driver.synchronize_all", lambda: waited.append("all"))
-    monkeypatch.setattr("gpushm._driver.register", lambda *a, **k: None)
-    monkeypatch.setattr("gpushm._driver.unregister", lambda *a: None)
+    monkeypatch.setattr("gpushm._core._pin", lambda *a: None)
     with gpushm.create("a", 4, pool=host_pool) as a, gpushm.create("b", 4, pool=host_pool) as b:
         with gpushm.numba.pinned(a):
             b.publish()

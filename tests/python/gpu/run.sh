@@ -11,6 +11,7 @@ part=$2
 export BUILD=$build PYTHONPATH=$build/python:$build/deps/python PYTHONDONTWRITEBYTECODE=1
 case $part in
 numba-kernels) tests=(tests/python/gpu/test_numba.py) ;;
+numba-suites) tests=(tests/python/numba/test_suites.py tests/python/numba/test_manager.py) ;;
 models)
 	tests=()
 	for t in tests/python/models/test_*.py; do
