@@ -53,14 +53,14 @@ def share(cuda, pipe, arrays):
     return took
 
 
-def held(cuda):
-    """MiB of the GPU that 10,000 arrays of 4 KiB take."""
+def held(cuda, n):
+    """MiB of the GPU that n arrays of 4 KiB take."""
     before = cuda.current_context().get_memory_info().free
-    arrays = [cuda.device_array(4096, "uint8") for _ in range(10000)]
+    arrays = [cuda.device_array(4096, "uint8") for _ in range(n)]
     return (before - cuda.current_context().get_memory_info().free + 0 * len(arrays)) / MIB
 
 
-def worker(pipe, large):
+def worker(pipe, large, n):
     """Measures what it is told to."""
     from numba import cuda
 
@@ -68,7 +68,7 @@ def worker(pipe, large):
     other = mp.get_context("spawn").Process(target=receiver, args=(there,), daemon=False)
     other.start()
     # First: memory that is kept for reuse would be counted as nothing.
-    memory = held(cuda)
+    memory = held(cuda, n)
     one, many = cuda.device_array(2 * MIB, "uint8"), [cuda.device_array(2 * MIB, "uint8") for _ in range(100)]
     calls = {
         "device_array + free, 4 KiB, us": lambda: allocate(cuda, 4096, 2000),
@@ -78,7 +78,7 @@ def worker(pipe, large):
             share(cuda, here, [one]) for _ in range(50)
         ),
         "the same, 100 arrays, us": lambda: share(cuda, here, many),
-        "10,000 arrays of 4 KiB, MiB": lambda: memory,
+        f"{n:,} arrays of 4 KiB, MiB": lambda: memory,
     }
     pipe.send(list(calls))
     while (what := pipe.recv()) is not None:
@@ -95,6 +95,7 @@ def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--large", type=int, default=1024, help="MiB of the large array")
+    options.add_argument("--arrays", type=int, default=10000, help="how many small arrays")
     given = options.parse_args()
     daemon = Daemon()
     os.environ["GPUSHM_SOCKET"] = daemon.socket
@@ -102,8 +103,9 @@ def main():
     for manager in ("default", "gpushm.numba"):
         os.environ["NUMBA_CUDA_MEMORY_MANAGER"] = manager
         pipe, theirs = mp.Pipe()
-        process = mp.get_context("spawn").Process(target=worker, args=(theirs, given.large))
+        process = mp.get_context("spawn").Process(target=worker, args=(theirs, given.large, given.arrays))
         process.start()
+        theirs.close()
         workers[manager] = pipe, process
         rows = pipe.recv()  # one after the other, so that the memory of each is counted alone
     print("| what | Numba's own | gpushm.numba | ratio |\n|---|---|---|---|")

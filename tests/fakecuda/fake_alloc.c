@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuMemAlloc, cuMemAllocManaged: memory of the current context's GPU that is never shared. The pages
- * live as long as their mapping; no fd is kept. The CPU reaches both, because it reaches all memory.
+ * cuMemAlloc, cuMemAllocManaged: memory of the current context's GPU that is never shared. The
+ * pages live as long as their mapping; no fd is kept. The CPU reaches both, because it reaches all
+ * memory.
  */
 #include "tests/fakecuda/fake_pointer.h"
 

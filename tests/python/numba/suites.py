@@ -59,8 +59,8 @@ def main(manager: str, *names: str) -> None:
 
     test_ipc.FUTURE_TIMEOUT = 60  # on a busy machine a spawned process takes more than 4 s to import Numba
     tests = unittest.defaultTestLoader.loadTestsFromNames([f"numba.cuda.tests.{name}" for name in names])
-    runner = unittest.TextTestRunner(stream=open(os.devnull, "w"), resultclass=Outcomes, buffer=True)
-    found = runner.run(tests)
+    with open(os.devnull, "w") as nowhere:
+        found = unittest.TextTestRunner(nowhere, resultclass=Outcomes, buffer=True).run(tests)
     assert isinstance(found, Outcomes)
     print(json.dumps(found.outcomes), flush=True)
 

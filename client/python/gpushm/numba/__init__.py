@@ -47,10 +47,11 @@ except ImportError:
     float64 = "float64"  # type: ignore[assignment,misc]
 
 if TYPE_CHECKING:
-    from ._manager import MemoryManager as MemoryManager
-    from ._manager import MemoryManager as _numba_memory_manager
-    from ._manager import publish as publish
     from .._typing import Array, CudaStream, DTypeLike, HasShapeAndDType, Order, Shape, Source
+    from ._manager import MemoryManager as MemoryManager
+    from ._manager import publish as publish
+
+    _numba_memory_manager = MemoryManager
 
 __all__ = [
     "DeviceView", "IpcArrayHandle", "IpcHandle", "Mapped", "MemoryPointer", "Stream", "as_cuda_array",

@@ -2,9 +2,9 @@
 """Blocks of GPU memory in buffers that this process has already: what Numba's memory manager allocates from.
 
 An arena is a transient buffer that is divided into blocks of one size. Arenas of small blocks are published, so that a
-handle of a block opens in other processes; a large block has an arena of its own, which nobody else can open before it is
-lent. A block that was given back is used again after the GPU has done all work that was queued. Arenas that nothing uses
-are kept, up to a share of the pool.
+handle of a block opens in other processes; a large block has an arena of its own, which nobody else can open before it
+is lent. A block that was given back is used again after the GPU has done all work that was queued. Arenas that nothing
+uses are kept, up to a share of the pool.
 """
 
 from __future__ import annotations
@@ -82,17 +82,17 @@ class Arenas:
 
     def take(self, size: int) -> Block | None:
         """A block of memory that is here; None: there is none."""
-        free = self._free[_rounded(size)]
-        if not free and self._returned:
+        size = _rounded(size)
+        if not self._free[size] and self._returned:
             self.settle()
-            free = self._free[_rounded(size)]
-        if not free:
-            return None
-        block = free.pop()
+        return self._pop(size) if self._free[size] else None
+
+    def _pop(self, size: int) -> Block:
+        block = self._free[size].pop()
         block.arena.used += 1
         return block
 
-    def make(self, size: int, scarce: bool = False) -> Block | None:
+    def make(self, size: int, scarce: bool = False) -> Block:
         """A block of a new arena, which is no larger than needed where memory is scarce. Errors: as gpushm.create()."""
         size, count = _rounded(size), 1
         if size < LARGE:
@@ -103,11 +103,11 @@ class Arenas:
         arena = Arena(self.pool, size, count)
         self._arenas.append(arena)
         self._free[size].extend(Block(arena, i * size) for i in reversed(range(count)))
-        return self.take(size)
+        return self._pop(size)
 
     def settle(self, kept: int | None = None) -> None:
-        """Waits for the GPU, so that what was given back can be used again, and gives arenas that nothing uses back to the
-        pool, the oldest first, until so many bytes are left; None: the share that is kept.
+        """Waits for the GPU, so that what was given back can be used again, and gives arenas that nothing uses back to
+        the pool, the oldest first, until so many bytes are left; None: the share that is kept.
         """
         if self._returned:
             blocks = [self._returned.popleft() for _ in range(len(self._returned))]
@@ -146,6 +146,6 @@ class Arenas:
     def __repr__(self) -> str:
         shared = [a for a in self._arenas if not a.large]
         return (
-            f"{len(shared)} arenas of {sum(a.nbytes for a in shared)} bytes and {len(self._arenas) - len(shared)} large "
-            f"arrays of {sum(a.nbytes for a in self._arenas if a.large)}; nothing uses {self.idle} bytes of them"
+            f"{len(shared)} arenas of {sum(a.nbytes for a in shared)} bytes and {len(self._arenas) - len(shared)} "
+            f"large arrays of {sum(a.nbytes for a in self._arenas if a.large)}; nothing uses {self.idle} bytes of them"
         )

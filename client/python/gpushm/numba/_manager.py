@@ -13,7 +13,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
 
-from .. import _core, _foreign, _handle, _ipc
+from .. import _core, _driver, _foreign, _handle, _ipc
 from ._arenas import LARGE, Arenas, Block
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 try:
     from numba.cuda.cudadrv import driver as _numba
 
-    _Base, _Mixin, _open_plain = _numba.HostOnlyCUDAMemoryManager, _numba.GetIpcHandleMixin, _numba.Context.open_ipc_handle
+    _open_plain, _plain_handles = _numba.Context.open_ipc_handle, _numba.GetIpcHandleMixin.get_ipc_handle
     _OUT_OF_MEMORY = _numba.binding.CUresult.CUDA_ERROR_OUT_OF_MEMORY
 except (ImportError, AttributeError) as e:
     import numba
@@ -44,12 +44,12 @@ class IpcHandle(_numba.IpcHandle):  # type: ignore[misc]
         return type(self), (None, self.handle, self.size, self.source_info, self.offset)
 
 
-class MemoryManager(_Mixin, _Base):  # type: ignore[misc]
+class MemoryManager(_numba.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
     """Memory of Numba's arrays in a pool of the daemon; pinned and mapped memory of the host is Numba's own.
 
-    The pool: that of using(), else $GPUSHM_NUMBA_POOL, else the first on the context's GPU that this user may use. Small
-    arrays share arenas, arrays of 4 MiB and more are buffers of their own. What Numba has freed waits for reuse, up to a
-    16th of the pool; memory that is short is looked for there first. repr() shows what is taken.
+    The pool: that of using(), else $GPUSHM_NUMBA_POOL, else the first on the context's GPU that this user may use.
+    Small arrays share arenas, arrays of 4 MiB and more are buffers of their own. What Numba has freed waits for reuse,
+    up to a 16th of the pool; memory that is short is looked for there first. repr() shows what is taken.
     """
 
     interface_version: ClassVar[int] = 1
@@ -76,8 +76,8 @@ class MemoryManager(_Mixin, _Base):  # type: ignore[misc]
             self.deallocations.memory_capacity = self.get_memory_info().total
 
     def memalloc(self, size: int) -> Any:
-        """Called by Numba. CudaAPIError with the code CUDA_ERROR_OUT_OF_MEMORY: the pool is full, or a limit is reached;
-        the text says which, and who holds the memory.
+        """Called by Numba. CudaAPIError with the code CUDA_ERROR_OUT_OF_MEMORY: the pool is full, or a limit is
+        reached; the text says which, and who holds the memory.
         """
         with self._lock:
             block = self._allocate(size)
@@ -94,8 +94,10 @@ class MemoryManager(_Mixin, _Base):  # type: ignore[misc]
     def _allocate(self, size: int) -> Block:
         arenas = self._arenas
         if arenas is None:
-            pool = self.pool or os.environ.get("GPUSHM_NUMBA_POOL") or _ipc._pool_on(self.context.device.id)
-            arenas = self._arenas = Arenas(pool, self.context.synchronize)
+            device = self.context.device.id
+            pool = self.pool or os.environ.get("GPUSHM_NUMBA_POOL") or _ipc._pool_on(device)
+            # The garbage collector's thread may have no context.
+            arenas = self._arenas = Arenas(pool, lambda: _driver.synchronize_all(device))
         block = arenas.take(size)
         if block is None and size >= LARGE // 4:
             # To wait for the GPU costs less than a new buffer.
@@ -129,7 +131,7 @@ class MemoryManager(_Mixin, _Base):  # type: ignore[misc]
         """
         block = self._block_of(int(memory.handle))
         if block is None:
-            return super().get_ipc_handle(memory)
+            return _plain_handles(self, memory)
         buffer = block.arena.buffer
         _handle._publish_once(buffer)
         block.lent = True
@@ -196,11 +198,11 @@ def publish(array: Any, name: str, *, mode: int = 0o600, replace: bool = False) 
     """Gives an array of Numba's a name: gpushm.open(name) has its shape and dtype, and cuda.as_cuda_array() of that is
     an array of Numba's in any process that the mode allows.
 
-    It is the array's own memory, and nothing is copied, if the array is of 4 MiB or more, has no IPC handle and no name
-    yet, and the mode is 0o600. Else it is a copy, because small arrays share memory with others; write to the Array that
-    is returned, which is what others open. The name lasts as long as the array, that Array, or another process's use of
-    it. replace: another buffer of the name loses it. Errors: ValueError (memory that is not this manager's), Exists, and
-    as gpushm.create().
+    It is the array's own memory, and nothing is copied, if the array is of 4 MiB or more, has no IPC handle and no
+    name yet, and the mode is 0o600. Else it is a copy, because small arrays share memory with others; write to the
+    Array that is returned, which is what others open. The name lasts as long as the array, that Array, or another
+    process's use of it. replace: another buffer of the name loses it. Errors: ValueError (memory that is not this
+    manager's), Exists, and as gpushm.create().
     """
     manager = array.gpu_data.context.memory_manager
     if not isinstance(manager, MemoryManager):
