@@ -205,7 +205,8 @@ def test_a_name_that_is_taken_says_which_calls_replace(host_pool: str, tmp_path:
         a.publish()
         for call in (lambda: gpushm.create("a", 4), lambda: b.publish_as("a"),
                      lambda: gpushm.load(tmp_path / "m.safetensors", "a", pool=host_pool)):
-            with pytest.raises(gpushm.errors.Exists, match=r'name "a" is taken: .*replace=True of publish_as\(\), .*load\(\)'):
+            text = r'name "a" is taken: .*replace=True of publish_as\(\), .*load\(\)'
+            with pytest.raises(gpushm.errors.Exists, match=text):
                 call()
         b.publish_as("a", replace=True)
     gpushm.unlink("a")

@@ -317,7 +317,7 @@ def test_a_handle_keeps_dtype_shape_and_elements(pool: str, want: np.ndarray, vi
 
 def test_an_array_handle_is_made_of_memory_and_a_description_as_numbas(pool: str, workers: Any) -> None:
     want = np.arange(24, dtype="i8").reshape(4, 6)
-    a = gpushm.numba.to_device(want, pool=pool)
+    a = to_device(want, pool=pool)
     memory = gpushm.numba.get_ipc_handle(a[1:])
     desc = {"shape": (3, 2), "strides": (48, 8), "dtype": np.dtype("i8")}
     handle = gpushm.numba.IpcArrayHandle(memory, desc)

@@ -112,13 +112,7 @@ class Handle(Generic[Opened]):
             if maker is None:
                 raise
             raise _core.NotFound(errno.ENOENT, self._why_gone(maker[1])) from None
-        buffer: Any = getattr(opened, "buffer", opened)
-        if buffer.id != self.id:
-            opened.close()
-            raise _core.NotFound(
-                errno.ENOENT, f'buffer "{self.name}" is another one by now: the one of this handle was unlinked'
-            )
-        self._opened[id(opened)] = opened
+        self._opened[id(opened)] = check_id(opened, self.name, self.id)
         return opened
 
     def _own_device(self) -> int | None:
@@ -165,6 +159,16 @@ class Handle(Generic[Opened]):
     def __repr__(self) -> str:
         what = f"{self.shape} {self._layout.get('dtype', 'record')}" if self._layout else "all arrays"
         return f"<{type(self).__module__}.{type(self).__name__} {self.name!r} {what}, {self.access!r}>"
+
+
+def check_id(opened: Any, name: str, id: int) -> Any:
+    """The Array or Buffer, if it is the one with that id; else it is closed. NotFound."""
+    if getattr(opened, "buffer", opened).id != id:
+        opened.close()
+        raise _core.NotFound(
+            errno.ENOENT, f'buffer "{name}" is another one by now: the one of this handle was unlinked'
+        )
+    return opened
 
 
 def _keywords(

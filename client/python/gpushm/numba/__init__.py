@@ -8,8 +8,8 @@ process that has them open. They are in the pool $GPUSHM_NUMBA_POOL, else in the
 works on, else in the daemon's default pool. Closed ones wait as Numba's do: at most 10, and 0.2 of a GPU's memory, or
 what $NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT and $NUMBA_CUDA_MAX_PENDING_DEALLOCS_RATIO say. NumPy is needed to copy.
 
-For programs that use Numba, this module has a memory manager (its EMM plugin), which puts Numba's own arrays into a pool
-of the daemon:
+For programs that use Numba, this module has a memory manager (its EMM plugin), which puts Numba's own arrays into a
+pool of the daemon:
 
     NUMBA_CUDA_MEMORY_MANAGER=gpushm.numba python program.py     # the program is not changed; or, before it uses CUDA:
 

@@ -227,7 +227,8 @@ def _open_ipc_handle(context: Any, handle: Any, size: int) -> Any:
     with _opening:
         buffer: Buffer | None = _attached.get(key)
         if buffer is None or buffer.closed:
-            buffer = _attached[key] = _handle.Handle(key[0], id, "r+")._attach(device="current")
+            opened = _core.open_many(key[0], "r+", 0, device="current")
+            buffer = _attached[key] = _handle.check_id(opened, key[0], id)
         if start + size > buffer.nbytes:
             raise ValueError(f"{size} bytes from {start} are not within the {buffer.nbytes} bytes of {buffer.name!r}")
         address = (buffer.device_ptr or 0) + start
