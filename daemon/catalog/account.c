@@ -107,11 +107,11 @@ void account_free_if_unused(struct account *account)
 }
 
 /* What all users but administrators may still take. */
-static uint64_t left_to_users(const struct budget *b)
+static uint64_t left_to_users(uint64_t total, uint64_t used)
 {
-	uint64_t taken = b->total / RESERVE_PART + b->used;
+	uint64_t taken = total / RESERVE_PART + used;
 
-	return taken < b->total ? b->total - taken : 0;
+	return taken < total ? total - taken : 0;
 }
 
 /* The part that a user may hold of what it has and what is left: with half of it, two users who
@@ -124,8 +124,17 @@ static uint64_t share_of(const struct accounts *a, const struct account *account
 
 	if (b->total == UINT64_MAX || (account && account->admin))
 		return UINT64_MAX;
-	reach = left_to_users(b) + (account ? account->used[item] : 0);
+	reach = left_to_users(b->total, b->used) + (account ? account->used[item] : 0);
 	return (uint64_t)((double)reach * percent / 100);
+}
+
+uint64_t accounts_share(const struct accounts *a, uid_t uid, uint64_t total, uint64_t used,
+			uint64_t own)
+{
+	uint64_t reach = left_to_users(total, used) + own;
+	uint64_t share = (uint64_t)((double)reach * config_limits(a->config, uid)->share / 100);
+
+	return share > 0 ? share : 1;
 }
 
 static uint64_t count_limit(uint32_t count)

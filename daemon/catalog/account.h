@@ -99,5 +99,10 @@ void account_free_if_unused(struct account *account);
 /* The limit of an item for a uid, or its present share; UINT64_MAX: none. */
 uint64_t account_limit(const struct accounts *a, uid_t uid, enum account_item item);
 
+/* The same of a thing that has `total` places, of which that uid has `own` and all have `used`; at
+ * least 1. */
+uint64_t accounts_share(const struct accounts *a, uid_t uid, uint64_t total, uint64_t used,
+			uint64_t own);
+
 /* Adds to the text of *f the users whose buffers take most of the pool with that index. */
 void accounts_name_largest(struct accounts *a, uint32_t pool, struct fault *f);

@@ -215,6 +215,26 @@ static void free_seat(struct catalog *c, struct lease *l)
 	l->left = true;
 }
 
+/* Readers of the stream's owner and of an administrator may have all seats. */
+static int check_seats(const struct catalog *c, const struct lease *l, struct fault *f)
+{
+	const struct stream *s = l->buffer->stream;
+	const struct account *account = account_find(&c->accounts, l->process->uid);
+	uint32_t seats = s->words.shape.readers, own = 0;
+
+	if (l->process->uid == l->buffer->uid || (account && account->admin))
+		return 0;
+	for (uint32_t i = 0; i < seats; i++)
+		own += s->readers[i].page && s->readers[i].lease->process->uid == l->process->uid;
+	if (own < accounts_share(&c->accounts, l->process->uid, seats, s->n_readers, own))
+		return 0;
+	return fault(f, CODE_NO_SEAT,
+		     "user %u has %" PRIu32 " of the stream's %" PRIu32
+		     " seats, and leaves the others to other users (max-share): close one "
+		     "(gpushmctl streams)",
+		     l->process->uid, own, seats);
+}
+
 int catalog_join(struct catalog *c, struct lease *l, const struct stream_reader *as,
 		 struct fault *f)
 {
@@ -228,6 +248,9 @@ int catalog_join(struct catalog *c, struct lease *l, const struct stream_reader 
 	if (l->reader >= 0 || l->left)
 		return check_joined(l, as, f);
 	reader.lease = l;
+	r = check_seats(c, l, f);
+	if (r < 0)
+		return r;
 	r = stream_take_seat(&c->accounts, s, l->process->uid, &reader, &index, f);
 	if (r < 0)
 		return r;

@@ -18,11 +18,10 @@ static int start_follower(struct gpushm_stream *s, enum gpushm_follow follow, ui
 	if (r == 0)
 		r = stream_map_head(s);
 	if (r == 0)
-		r = pages_map(s->buffer, STREAM_PAGE_READER + index, 0, &me->page, NULL);
+		r = pages_map(s->buffer, STREAM_PAGE_READER + index, stream_reader_bytes(s->slots),
+			      0, &me->page, NULL);
 	if (r == 0)
 		r = stream_check_writable(s, &me->page);
-	if (r == 0 && ((struct stream_reader_page *)me->page.host)->slots != s->slots)
-		r = stream_error(s, EPROTO, "the reader's page has another number of slots");
 	if (r == 0 && follow == GPUSHM_SHARE)
 		r = stream_map_group(s);
 	if (r == 0 && follow == GPUSHM_SHARE)
@@ -32,7 +31,8 @@ static int start_follower(struct gpushm_stream *s, enum gpushm_follow follow, ui
 	if (r < 0)
 		return r;
 	me->joined_at = stream_load(&stream_head(s)->newest);
-	reader_init(&me->reader, stream_head(s), me->page.host, s->group.host, index, generation);
+	reader_init(&me->reader, stream_head(s), s->slots, me->page.host, s->group.host, index,
+		    generation);
 	return 0;
 }
 

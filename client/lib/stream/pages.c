@@ -2,8 +2,8 @@
  *
  * STREAM, JOIN, PAGE and DROP, and the pages that PAGE brings. A page is checked as host memory is:
  * its kind, its size, its owner, and that nobody can truncate it, which would raise SIGBUS here.
- * What never changes in it must fit its size. All else in a page may be anything at any time: its
- * writer is another process.
+ * What never changes in the head must fit its size. All else in a page may be anything at any time:
+ * its writer is another process.
  *
  * The mapping keeps the memory; no fd is kept.
  */
@@ -25,21 +25,6 @@ static int nonsense(const char *what)
 
 /* ---- PAGE ---- */
 
-static int check_version(uint32_t version)
-{
-	return version == STREAM_VERSION
-		       ? 0
-		       : error_set(EPROTONOSUPPORT,
-				   "the stream has version %u of its pages, this library knows "
-				   "version %u: upgrade the older one",
-				   version, STREAM_VERSION);
-}
-
-static bool slots_fit(uint32_t slots)
-{
-	return slots >= STREAM_SLOTS_MIN && slots <= STREAM_SLOTS_MAX;
-}
-
 int pages_read_shape(const struct order_page *p, uint64_t buffer_bytes, struct page_shape *ret)
 {
 	const volatile struct stream_head *h = p->host;
@@ -51,7 +36,8 @@ int pages_read_shape(const struct order_page *p, uint64_t buffer_bytes, struct p
 
 	if (s.readers == 0 || s.readers > STREAM_READERS_MAX)
 		return nonsense("readers");
-	if (!slots_fit(s.slots) || h->order_size != stream_order_size(s.slots) ||
+	if (s.slots < STREAM_SLOTS_MIN || s.slots > STREAM_SLOTS_MAX ||
+	    h->order_size != stream_order_size(s.slots) ||
 	    p->bytes != stream_head_bytes(s.slots, s.readers))
 		return nonsense("slots");
 	if (__builtin_mul_overflow(s.slots, s.slot_bytes, &all) || all > buffer_bytes)
@@ -67,42 +53,28 @@ static int check_head(const struct order_page *p, uint64_t buffer_bytes)
 
 	if (p->bytes < sizeof(*h) || h->magic != STREAM_HEAD_MAGIC)
 		return nonsense("it is no head");
-	if (check_version(h->version) < 0)
-		return -EPROTONOSUPPORT;
+	if (h->version != STREAM_VERSION)
+		return error_set(EPROTONOSUPPORT,
+				 "the stream has version %u of its pages, this library knows "
+				 "version %u: upgrade the older one",
+				 h->version, STREAM_VERSION);
 	return pages_read_shape(p, buffer_bytes, &shape);
 }
 
-static int check_group(const struct stream_group_page *g, uint64_t bytes)
+/* Readers may write all of their pages and of the group's at any time, also before others map them.
+ * So nothing in them is checked here, and what never changes is not read from them: the head has
+ * it. */
+static int check_page(const struct order_page *p, uint64_t bytes, uint64_t buffer_bytes)
 {
-	if (bytes < sizeof(*g) || g->magic != STREAM_GROUP_MAGIC)
-		return nonsense("it is no group's");
-	if (check_version(g->version) < 0)
-		return -EPROTONOSUPPORT;
-	return slots_fit(g->slots) && bytes == stream_group_bytes(g->slots) ? 0 : nonsense("slots");
-}
-
-static int check_reader(const struct stream_reader_page *p, uint64_t bytes)
-{
-	if (bytes < sizeof(*p) || p->magic != STREAM_READER_MAGIC)
-		return nonsense("it is no reader's");
-	if (check_version(p->version) < 0)
-		return -EPROTONOSUPPORT;
-	return slots_fit(p->slots) && bytes == stream_reader_bytes(p->slots) ? 0
-									     : nonsense("slots");
-}
-
-static int check_page(uint32_t page, const struct order_page *p, uint64_t buffer_bytes)
-{
-	if (page == STREAM_PAGE_HEAD)
+	if (bytes == 0)
 		return check_head(p, buffer_bytes);
-	if (page == STREAM_PAGE_GROUP)
-		return check_group(p->host, p->bytes);
-	return check_reader(p->host, p->bytes);
+	return p->bytes == bytes ? 0 : nonsense("its size");
 }
 
 struct page_reply {
 	struct gpushm_buffer *buffer;
 	uint32_t page;
+	uint64_t bytes; /* that it must have; 0: as the head says that is in it */
 	struct order_page mapped;
 	uint64_t generation;
 };
@@ -135,7 +107,7 @@ static int read_page(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *
 		result = map(c->frame.fds[0], &p);
 	if (result < 0)
 		return result;
-	result = check_page(r->page, &p, r->buffer->bytes);
+	result = check_page(&p, r->bytes, r->buffer->bytes);
 	if (result < 0)
 		pages_unmap(&p);
 	r->mapped = p;
@@ -143,11 +115,11 @@ static int read_page(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *
 	return result;
 }
 
-int pages_map(struct gpushm_buffer *b, uint32_t page, uint64_t ms, struct order_page *ret,
-	      uint64_t *ret_generation)
+int pages_map(struct gpushm_buffer *b, uint32_t page, uint64_t bytes, uint64_t ms,
+	      struct order_page *ret, uint64_t *ret_generation)
 {
 	Gpushm__Proto__Page message = GPUSHM__PROTO__PAGE__INIT;
-	struct page_reply reply = { .buffer = b, .page = page };
+	struct page_reply reply = { .buffer = b, .page = page, .bytes = bytes };
 	int r;
 
 	message.has_lease = message.has_page = true;

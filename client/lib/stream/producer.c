@@ -134,13 +134,10 @@ static int map_reader(struct gpushm_stream *s, uint32_t reader, uint64_t ms)
 	struct producer *p = &s->producer;
 	struct order_page page;
 	uint64_t generation;
-	int r = spare ? pages_map(s->buffer, STREAM_PAGE_READER + reader, ms, &page, &generation)
+	int r = spare ? pages_map(s->buffer, STREAM_PAGE_READER + reader,
+				  stream_reader_bytes(s->slots), ms, &page, &generation)
 		      : stream_error(s, ENOMEM, "out of memory for a reader's page");
 
-	if (r == 0 && ((struct stream_reader_page *)page.host)->slots != s->slots) {
-		pages_unmap(&page);
-		r = stream_error(s, EPROTO, "a reader's page has another number of slots");
-	}
 	if (r < 0) {
 		free(spare);
 		return r;
@@ -246,9 +243,17 @@ static int blocked(const struct gpushm_stream *s, const struct writer_blocker *b
 			    (clock_monotonic_ns() - stream_load(&p->oldest_ns)) / 1000000u);
 }
 
-/* An `every` reader has been in the way since no slot is free. A frame of the group may have come
- * to another member since, or back to the group, which then has the whole time for it. What readers
- * outside of the group write changes nothing here. */
+static bool has_ended(const struct gpushm_stream *s, uint32_t reader, uint64_t generation)
+{
+	const struct stream_seat *seat = &stream_head(s)->seats[reader];
+
+	return stream_load(&seat->generation) != generation ||
+	       stream_load(&seat->state) != STREAM_SEAT_TAKEN;
+}
+
+/* The time counts from the beginning of the wait, whoever is in the way. It begins anew when a
+ * member of the group that was in the way has died or was dropped, since what it held comes to
+ * another one; as often as there are seats, because who has left may join again. */
 static void note_blocker(struct gpushm_stream *s, const struct writer_blocker *b, uint64_t now)
 {
 	struct producer *p = &s->producer;
@@ -257,7 +262,11 @@ static void note_blocker(struct gpushm_stream *s, const struct writer_blocker *b
 
 	if (!is_group || (b->reader == p->blamed && b->generation == p->blamed_generation))
 		return;
-	p->blamed_since = now;
+	if (p->blamed_generation && p->blamed < STREAM_READERS_MAX &&
+	    has_ended(s, p->blamed, p->blamed_generation) && p->extensions < s->readers) {
+		p->blamed_since = now;
+		p->extensions++;
+	}
 	p->blamed = b->reader;
 	p->blamed_generation = b->generation;
 }
@@ -421,6 +430,7 @@ static int take_patiently(struct gpushm_stream *s, struct patience *w)
 		begun = clock_monotonic_ns();
 		if (p->stalled_since == 0) {
 			p->stalled_since = p->blamed_since = begun;
+			p->blamed_generation = p->extensions = 0;
 			stream_add(&h->stalls, 1);
 		}
 		deadline_of(w);

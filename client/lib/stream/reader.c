@@ -16,8 +16,9 @@
  * has taken this one. */
 #define TRIES_MAX(slots) (1000 + 4 * (slots))
 
-void reader_init(struct reader *r, const struct stream_head *head, struct stream_reader_page *page,
-		 struct stream_group_page *group, uint32_t index, uint64_t generation)
+void reader_init(struct reader *r, const struct stream_head *head, uint32_t slots,
+		 struct stream_reader_page *page, struct stream_group_page *group, uint32_t index,
+		 uint64_t generation)
 {
 	const struct stream_seat *seat = &head->seats[index];
 
@@ -25,8 +26,8 @@ void reader_init(struct reader *r, const struct stream_head *head, struct stream
 			      .page = page,
 			      .group = group,
 			      .follow = (enum stream_follow)stream_load(&seat->follow),
-			      .slots = page->slots,
-			      .order_size = stream_order_size(page->slots),
+			      .slots = slots,
+			      .order_size = stream_order_size(slots),
 			      .index = index,
 			      .max_held = stream_load(&seat->max_held),
 			      .generation = generation,
@@ -183,11 +184,15 @@ static int take_redo(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 static int take_next(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 {
 	uint64_t seq = stream_load(&r->group->next), owner;
+	uint64_t newest = stream_load(&r->head->newest); /* later: it only grows */
 	uint32_t slot;
 	int e;
 
-	if (stream_before(stream_load(&r->head->newest), seq))
+	if (stream_before(newest, seq)) {
+		if (seq != stream_next(newest)) /* rubbish: members write at most that */
+			stream_swap(&r->group->next, seq, stream_next(newest));
 		return -ENOENT;
+	}
 	slot = slot_of(r, seq);
 	if (slot >= r->slots)
 		return -EAGAIN;
@@ -280,13 +285,45 @@ int reader_try(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 	return e == -ENOENT ? no_frame(r, state) : e;
 }
 
-int reader_take(struct reader *r, struct reader_frame *ret, bool *ret_wake)
+static int try_often(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 {
 	int e = -EINPROGRESS;
 
-	*ret_wake = false;
 	for (uint32_t i = 0; i < TRIES_MAX(r->slots) && e == -EINPROGRESS; i++)
 		e = reader_try(r, ret, ret_wake);
+	return e;
+}
+
+/* A member has written rubbish into `next`. The producer keeps each frame from there on in a slot,
+ * so the group goes on with the oldest that is in one. */
+static void mend_next(struct reader *r)
+{
+	uint64_t next = stream_load(&r->group->next), newest = stream_load(&r->head->newest);
+	uint64_t behind = newest - next, to = stream_next(newest);
+
+	if (stream_before(newest, next))
+		return;
+	for (uint32_t i = 0; i < r->slots; i++) {
+		const struct stream_slot *s = &r->head->slot[i];
+		uint64_t seq = stream_load(&s->seq);
+
+		seq = seq ? seq : stream_load(&s->taking);
+		if (seq && newest - seq <= behind && stream_before(seq, to))
+			to = seq;
+	}
+	stream_swap(&r->group->next, next, to);
+}
+
+int reader_take(struct reader *r, struct reader_frame *ret, bool *ret_wake)
+{
+	int e;
+
+	*ret_wake = false;
+	e = try_often(r, ret, ret_wake);
+	if (e == -EINPROGRESS && r->follow == STREAM_SHARE && r->group) {
+		mend_next(r);
+		e = try_often(r, ret, ret_wake);
+	}
 	return e == -EINPROGRESS ? -EAGAIN : e;
 }
 

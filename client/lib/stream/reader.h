@@ -34,9 +34,10 @@ struct reader_frame {
 	unsigned char meta[STREAM_META_MAX];
 };
 
-/* After JOIN. The page is as the daemon made it. */
-void reader_init(struct reader *r, const struct stream_head *head, struct stream_reader_page *page,
-		 struct stream_group_page *group, uint32_t index, uint64_t generation);
+/* After JOIN. The page is as the daemon made it; the group's may be anything. */
+void reader_init(struct reader *r, const struct stream_head *head, uint32_t slots,
+		 struct stream_reader_page *page, struct stream_group_page *group, uint32_t index,
+		 uint64_t generation);
 
 /* Takes the next frame; it stays as it is until it is released. Its memory is finished when the
  * slot's ready word is at least seq (reader_is_ready()), for which a GPU may wait. 0; -EAGAIN:

@@ -157,7 +157,7 @@ int stream_check_pool(const struct gpushm_buffer *b)
 int stream_map_head(struct gpushm_stream *s)
 {
 	struct page_shape shape;
-	int r = pages_map(s->buffer, STREAM_PAGE_HEAD, 0, &s->head, NULL);
+	int r = pages_map(s->buffer, STREAM_PAGE_HEAD, 0, 0, &s->head, NULL);
 
 	if (r == 0)
 		r = pages_read_shape(&s->head, s->buffer->bytes, &shape);
@@ -174,15 +174,8 @@ int stream_map_head(struct gpushm_stream *s)
 
 int stream_map_group(struct gpushm_stream *s)
 {
-	const struct stream_group_page *g;
-	int r = pages_map(s->buffer, STREAM_PAGE_GROUP, 0, &s->group, NULL);
-
-	if (r < 0)
-		return r;
-	g = s->group.host;
-	return g->slots == s->slots
-		       ? 0
-		       : stream_error(s, EPROTO, "the group's page has another number of slots");
+	return pages_map(s->buffer, STREAM_PAGE_GROUP, stream_group_bytes(s->slots), 0, &s->group,
+			 NULL);
 }
 
 int stream_check_writable(const struct gpushm_stream *s, const struct order_page *p)

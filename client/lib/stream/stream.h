@@ -50,10 +50,10 @@ struct producer {
 	uint64_t stalled_since;
 	uint64_t drop_after; /* CLOCK_MONOTONIC in ns: no reader could be dropped before, without a
 				daemon */
-	/* The time from which a reader's limit counts, and who of the share group was in the way at
-	 * the last look, as in struct writer_blocker. */
+	/* The time from which a reader's limit counts, how often it was put off in this wait, and
+	 * who of the share group was in the way at the last look, as in struct writer_blocker. */
 	uint64_t blamed_since, blamed_generation;
-	uint32_t blamed;
+	uint32_t blamed, extensions;
 };
 
 struct follower {

@@ -80,7 +80,7 @@ static void joined(void)
 	uint32_t i = index_of_me();
 
 	machine_at_once(true);
-	reader_init(&me()->reader, head(), my_page(),
+	reader_init(&me()->reader, head(), plan->slots, my_page(),
 		    my_plan()->follow == STREAM_SHARE ? group() : NULL, i,
 		    head()->seats[i].generation);
 	machine_at_once(false);

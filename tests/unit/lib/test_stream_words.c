@@ -93,8 +93,8 @@ static void join(struct member *m, struct reader *ret)
 	stream_words_init_reader(&f->words, page);
 	join.generation = ++f->joins;
 	stream_words_join(&f->words, m->index, page, &join);
-	reader_init(ret, f->words.head, page, m->follow == STREAM_SHARE ? f->words.group : NULL,
-		    m->index, join.generation);
+	reader_init(ret, f->words.head, f->words.shape.slots, page,
+		    m->follow == STREAM_SHARE ? f->words.group : NULL, m->index, join.generation);
 	pthread_mutex_unlock(&f->daemon);
 }
 
