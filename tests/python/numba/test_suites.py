@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -23,8 +24,11 @@ cudadrv.test_cuda_devicerecord cudadrv.test_context_stack cudadrv.test_cuda_arra
 
 
 def outcomes(manager: str, names: list[str]) -> dict[str, str]:
+    # Numba's own limits: tests/python/conftest.py sets others for the tests of gpushm.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_CUDA_MAX_PENDING")}
     done = subprocess.run(
-        [sys.executable, "-B", HERE / "suites.py", manager, *names], capture_output=True, text=True, timeout=600
+        [sys.executable, "-B", HERE / "suites.py", manager, *names],
+        env=env, capture_output=True, text=True, timeout=600,
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
