@@ -218,7 +218,7 @@ static int in_the_child(void *arg)
 	if (gpushm_unlink(c, "a") != -ECHILD || gpushm_fd(c) != -ECHILD ||
 	    gpushm_list(c, NULL, 0, &stats, &n) != -ECHILD)
 		return 1;
-	if (!strstr(gpushm_error(), "connect again in the child"))
+	if (!strstr(gpushm_error(), "connect() in the child"))
 		return 2;
 	gpushm_disconnect(c);
 	/* The socket is still the parent's. */
