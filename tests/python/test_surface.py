@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import pickle
 import pydoc
@@ -19,7 +20,7 @@ PUBLIC = {f"{module.__name__}.{name}": getattr(module, name)
 CLASSES = [name for name, found in PUBLIC.items() if isinstance(found, type)]
 FUNCTIONS = [name for name in PUBLIC if name not in CLASSES]
 # Modules of the package that other tests may have imported: dir() does not have them.
-SUBMODULES = {"safetensors", "torch", "transformers"}
+SUBMODULES = {"cuda_core", "cupy", "safetensors", "torch", "transformers"}
 FIRST = {"create", "open", "Array", "unlink", "ls", "wait", "stream", "follow", "load", "Error"}
 # Python's own exceptions have them without a docstring.
 INHERITED = set(dir(OSError)) | set(dir(RuntimeWarning))
@@ -27,7 +28,7 @@ INHERITED = set(dir(OSError)) | set(dir(RuntimeWarning))
 
 def test_dir_lists_the_public_names_alone() -> None:
     public = {name for name in dir(gpushm) if not name.startswith("_")}
-    assert public - {"MemoryResource"} == set(gpushm.__all__) | PLACES
+    assert public == set(gpushm.__all__) | PLACES
     assert list(gpushm.__all__) == sorted(set(gpushm.__all__))
     assert len(gpushm.__all__) <= 40 and set(gpushm.__all__) >= FIRST
     # What dir() hides can be reached all the same.
@@ -40,12 +41,18 @@ def test_an_asterisk_imports_every_public_name() -> None:
     assert set(gpushm.__all__) <= set(found)
 
 
-def test_the_package_has_help_without_cuda_core(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("module", ["cuda_core", "cupy"])
+def test_a_module_says_which_library_it_needs(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.core", None)
-    monkeypatch.setitem(sys.modules, "cuda.core.experimental", None)
-    monkeypatch.delitem(sys.modules, "gpushm._cuda_core", raising=False)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.delitem(sys.modules, f"gpushm.{module}", raising=False)
+    with pytest.raises(ImportError, match="pip install cu"):
+        importlib.import_module(f"gpushm.{module}")
+
+
+def test_a_name_that_moved_says_where_it_is() -> None:
     assert "open_or_create" in pydoc.render_doc(gpushm, renderer=pydoc.plaintext)
-    with pytest.raises(ImportError, match="pip install cuda-core"):
+    with pytest.raises(AttributeError, match=r"gpushm\.cuda_core\.DeviceMemoryResource"):
         assert gpushm.MemoryResource
 
 

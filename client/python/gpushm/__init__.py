@@ -74,39 +74,18 @@ def connect(socket: "str | PathLike[str] | None" = None) -> "types.Connection":
 
 _PLACES = "errors", "info", "types", "numba"
 
-if _TYPE_CHECKING:
-    from ._cuda_core import MemoryResource as MemoryResource
-else:
 
-    def __getattr__(name: str) -> object:
-        """Imports the modules of _PLACES when they are asked for, and cuda.core only for MemoryResource: so __all__
-        does not have it. The error of a name that is in one of them says so.
-        """
-        if name in _PLACES:
-            return _import_module(f"gpushm.{name}")
-        if name == "MemoryResource":
-            try:
-                from ._cuda_core import MemoryResource
-            except ModuleNotFoundError as e:
-                raise ImportError(f"gpushm.MemoryResource needs cuda.core (pip install cuda-core): {e}") from e
-
-            return MemoryResource
-        for place in () if name.startswith("_") else _PLACES:
-            if name in _import_module(f"gpushm.{place}").__all__:
-                raise AttributeError(f"gpushm.{name} is gpushm.{place}.{name} now")
-        raise AttributeError(f"module 'gpushm' has no attribute {name!r}")
-
-
-def _has_cuda_core() -> bool:
-    from importlib.util import find_spec
-
-    try:
-        return find_spec("cuda.core") is not None
-    except ModuleNotFoundError:
-        return False
+def __getattr__(name: str) -> object:
+    """Imports the package's modules when they are asked for. The error of a name that has moved says where it is."""
+    if name in (*_PLACES, "cuda_core", "cupy"):
+        return _import_module(f"gpushm.{name}")
+    if name == "MemoryResource":
+        raise AttributeError("gpushm.MemoryResource is gpushm.cuda_core.DeviceMemoryResource now")
+    for place in () if name.startswith("_") else _PLACES:
+        if name in _import_module(f"gpushm.{place}").__all__:
+            raise AttributeError(f"gpushm.{name} is gpushm.{place}.{name} now")
+    raise AttributeError(f"module 'gpushm' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """MemoryResource is among them only if it can be imported: help() takes all that is here."""
-    names = [*__all__, *_PLACES, *(name for name in globals() if name.startswith("__"))]
-    return sorted([*names, "MemoryResource"] if _has_cuda_core() else names)
+    return sorted([*__all__, *_PLACES, *(name for name in globals() if name.startswith("__"))])

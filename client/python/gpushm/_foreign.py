@@ -8,6 +8,7 @@ of another library uses, and returns an Array of it; create_like() and copy_to_d
 from __future__ import annotations
 
 import ctypes
+import errno
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -392,7 +393,17 @@ def tensors_of(buffer: Any, from_dlpack: Any, names: list[str]) -> list[Any]:
     return found + [from_dlpack(buffer[name].__dlpack__(**words)) for name in names[1:]]
 
 
-# ---- the buffer of some memory ----
+# ---- pools and buffers for other libraries ----
+
+
+def pool_for(kinds: tuple[str, ...], name: str | None, **wanted: int | None) -> _core.PoolInfo:
+    """The pool of that name, whichever GPU it is on; None: the first in which the user may create that is as wanted."""
+    for pool in _core.pools():
+        fits = pool.allowed and not pool.failed and all(getattr(pool, k) == v for k, v in wanted.items())
+        if pool.kind in kinds and (pool.name == name if name else fits):
+            return pool
+    which = f'"{name}"' if name else "for you, " + ", ".join(f"{k} {v}" for k, v in wanted.items())
+    raise _core.NotFound(errno.ENOENT, f"there is no {' or '.join(kinds)} pool {which}: gpushm.pools() lists them")
 
 
 def as_array(obj: Source | Memory) -> Array:

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""cuda.core: a memory resource in gpushm, its kernels on our arrays, and its own IPC scenarios with names."""
+"""cuda.core: its sample with our memory resource, its kernels on our arrays. ../test_cuda_core.py has the scenarios."""
 
 from __future__ import annotations
 
-import gc
 import multiprocessing as mp
-import pickle
 from typing import Any
 
 import gpushm
@@ -21,12 +19,18 @@ except ImportError:
     except ImportError:
         pytest.skip("no cuda.core", allow_module_level=True)
 
+from gpushm.cuda_core import (
+    DeviceMemoryResource,
+    DeviceMemoryResourceOptions,
+    PinnedMemoryResource,
+    PinnedMemoryResourceOptions,
+)
+
 POOLS = {name: kind for name, kind in MY_POOLS.items() if kind != "host"}
 if not POOLS:
     pytest.skip("no GPU", allow_module_level=True)
-NBYTES, NTASKS = 64, 20
+NBYTES = 64
 PATTERN = bytes((7 + 3 * i) & 0xFF for i in range(NBYTES))
-FLIPPED = PATTERN[::-1]
 
 
 @pytest.fixture(scope="module")
@@ -36,138 +40,52 @@ def device() -> Any:
     return found
 
 
-@pytest.fixture(params=POOLS)
-def resource(request: pytest.FixtureRequest, device: Any) -> Any:
-    return gpushm.MemoryResource(request.param, device=GPU)
+# ---- its sample of IPC memory pools, with CuPy ----
 
 
-def allocate(resource: Any, device: Any, size: int = NBYTES) -> Any:
-    return resource.allocate(size, stream=device.default_stream)
+def of_the_sample(q_in: Any, q_out: Any, n: int) -> None:
+    import cupy
 
-
-def copy_between(to: Any, source: Any, device: Any) -> None:
-    to.copy_from(source, stream=device.default_stream)
-    device.default_stream.sync()
-
-
-# ---- a memory resource ----
-
-
-def test_a_buffer_of_ours_works_as_one_of_cuda_core(resource: Any, device: Any) -> None:
-    buffer, other = allocate(resource, device), allocate(resource, device)
-    assert buffer.size == NBYTES and buffer.memory_resource is resource
-    assert buffer.is_device_accessible and buffer.is_host_accessible == (POOLS[resource._options["pool"]] == "pinned")
-    for one in (buffer, other):
-        a = resource.array(one)
-        assert (a.nbytes, a.state, a.device_ptr) == (NBYTES, "shared", int(one.handle))
-        del a
-    resource.array(buffer).copy_from_host(PATTERN)
-    copy_between(other, buffer, device)
-    assert resource.array(other).copy_to_host().tobytes() == PATTERN
-    kind, number = buffer.__dlpack_device__()
-    assert number == GPU and kind in (2, 3)
-    if kind == 2:
-        view = gpushm.as_array(buffer)
-        assert view.copy_to_host().tobytes() == PATTERN and view.name.startswith("~")
-        view.close()
-    buffer.close(device.default_stream)
-    other.close(device.default_stream)
-
-
-def test_a_buffer_that_is_dropped_ends(resource: Any, device: Any) -> None:
-    buffer = allocate(resource, device)
-    name = resource.array(buffer).name
-    gpushm.stat(name)
-    del buffer
-    gc.collect()
-    with pytest.raises(gpushm.errors.NotFound):
-        gpushm.stat(name)
-    assert resource._arrays == {}
-
-
-def test_an_unknown_pool_or_too_large_a_buffer_is_refused(device: Any) -> None:
-    with pytest.raises(gpushm.errors.NotFound, match="no-such"):
-        gpushm.MemoryResource("no-such")
-    resource = gpushm.MemoryResource(next(iter(POOLS)))
-    with pytest.raises(MemoryError):
-        allocate(resource, device, 1 << 50)
-    again = pickle.loads(pickle.dumps(resource))
-    assert again._options == resource._options
-
-
-def test_opening_a_buffer_leaks_nothing(resource: Any, device: Any, grows: Any) -> None:
-    def once() -> None:
-        allocate(resource, device, 1 << 20).close(device.default_stream)
-
-    assert grows(once) == []
-
-
-# ---- its IPC scenarios ----
-
-
-def flip(handle: gpushm.types.Handle) -> None:
-    """Runs in a worker: checks one pattern and writes the other, by cuda.core's own copies."""
-    device = Device(GPU)
+    device = Device(0)
     device.set_current()
-    with handle as a:
-        assert a.copy_to_host().tobytes() == PATTERN
-        scratch = gpushm.MemoryResource(a.pool, prefix="~/scratch", device=GPU)
-        source = scratch.allocate(NBYTES, stream=device.default_stream)
-        scratch.array(source).copy_from_host(FLIPPED)
-        buffer = gpushm.MemoryResource.buffer(a)
-        copy_between(buffer, source, device)
-        buffer.close()
-        source.close()
-        del buffer, source
+    buffer = q_in.get(timeout=60)
+    arr = cupy.from_dlpack(buffer).view(dtype=cupy.float32)
+    q_out.put((buffer.is_mapped, buffer.size, bool(cupy.allclose(arr, cupy.arange(n, dtype=cupy.float32) + 100))))
+    arr[:] = cupy.arange(n, dtype=cupy.float32) * -1.0
+    device.sync()
+    buffer.close()
+    q_out.put("done")
 
 
-def flip_array(a: gpushm.Array) -> None:
-    flip(a.handle())
-    a.close()
+@pytest.mark.parametrize("pool", POOLS)
+def test_cuda_cores_sample_runs_with_one_import_changed(pool: str, device: Any) -> None:
+    cupy = pytest.importorskip("cupy")
+    n, ctx = 1024, mp.get_context("spawn")
+    if POOLS[pool] == "pinned":
+        mr: Any = PinnedMemoryResource(PinnedMemoryResourceOptions(ipc_enabled=True), pool=pool)
+    else:
+        options = DeviceMemoryResourceOptions(max_size=1 << 20, ipc_enabled=True)
+        mr = DeviceMemoryResource(device, options=options, pool=pool)
+    buffer = mr.allocate(4 * n, stream=device.default_stream)
+    arr = cupy.from_dlpack(buffer).view(dtype=cupy.float32)
+    arr[:] = cupy.arange(n, dtype=cupy.float32) + 100
+    device.sync()
+    to_child, from_child = ctx.Queue(), ctx.Queue()
+    child = ctx.Process(target=of_the_sample, args=(to_child, from_child, n))
+    child.start()
+    to_child.put(buffer)
+    assert from_child.get(timeout=60) == (True, 4 * n, True)
+    assert from_child.get(timeout=60) == "done"
+    child.join(60)
+    assert child.exitcode == 0
+    device.sync()
+    assert np.array_equal(arr.get(), np.arange(n, dtype=np.float32) * -1)
+    del arr
+    buffer.close()
+    mr.close()
 
 
-def test_a_worker_pool_writes_into_its_buffers(resource: Any, device: Any) -> None:
-    """cuda.core's TestIpcWorkerPool and its two siblings: arrays, handles, and pickles made by hand."""
-    buffers = [allocate(resource, device) for _ in range(NTASKS)]
-    arrays = [resource.array(b) for b in buffers]
-    with mp.get_context("spawn").Pool(2) as pool:
-        for work, items in (
-            (flip_array, arrays),
-            (flip, [a.handle() for a in arrays]),
-            (flip, [pickle.loads(pickle.dumps(a.handle())) for a in arrays]),
-        ):
-            for a in arrays:
-                a.copy_from_host(PATTERN)
-            pool.map(work, items, chunksize=3)
-            assert all(a.copy_to_host().tobytes() == FLIPPED for a in arrays)
-        pool.close()
-        pool.join()
-    del arrays, items, a
-    for b in buffers:
-        b.close(device.default_stream)
-
-
-def fill_two(first: gpushm.types.Handle, second: gpushm.types.Handle, seed: int) -> None:
-    with first as one, second as two, first as one_again:
-        assert one.buffer.id == one_again.buffer.id != two.buffer.id
-        (one if seed == 1 else two).copy_from_host(bytes([seed]) * NBYTES)
-
-
-def test_two_processes_write_into_a_buffer_each(resource: Any, device: Any) -> None:
-    """cuda.core's TestIPCMempoolMultiple, with one of the handles opened twice."""
-    one, two = allocate(resource, device), allocate(resource, device)
-    handles = [resource.array(b).handle() for b in (one, two)]
-    ctx = mp.get_context("spawn")
-    processes = [ctx.Process(target=fill_two, args=(*handles, seed)) for seed in (1, 2)]
-    for p in processes:
-        p.start()
-    for p in processes:
-        p.join(60)
-        assert p.exitcode == 0
-    assert resource.array(one).copy_to_host().tobytes() == b"\1" * NBYTES
-    assert resource.array(two).copy_to_host().tobytes() == b"\2" * NBYTES
-    one.close(device.default_stream)
-    two.close(device.default_stream)
+# ---- errors, and another GPU ----
 
 
 def error_of(handle: gpushm.types.Handle, access: str) -> str:
