@@ -229,12 +229,12 @@ def test_the_pool_is_the_first_of_the_device_or_the_named_one(monkeypatch: pytes
     assert DeviceMemoryResource(0)._pool.name == last
     assert DeviceMemoryResource(0, pool=first)._pool.name == first
     for missing in ("nowhere", "host", "pinned"):
-        with pytest.raises(gpushm.NotFound, match=f'no vmm or mempool pool "{missing}"'):
+        with pytest.raises(gpushm.errors.NotFound, match=f'no vmm or mempool pool "{missing}"'):
             DeviceMemoryResource(0, pool=missing)
     monkeypatch.delenv("GPUSHM_CUDA_CORE_POOL")
-    with pytest.raises(gpushm.NotFound, match="for you, device 7"):
+    with pytest.raises(gpushm.errors.NotFound, match="for you, device 7"):
         DeviceMemoryResource(7)
-    with pytest.raises(gpushm.NotFound, match="for you, numa_node 5"):
+    with pytest.raises(gpushm.errors.NotFound, match="for you, numa_node 5"):
         PinnedMemoryResource(PinnedMemoryResourceOptions(numa_id=5))
 
 
@@ -480,6 +480,6 @@ def test_what_is_none_of_its_own_is_refused(mr: Any) -> None:
             Buffer.from_ipc_descriptor(mr, buffer)
         with pytest.raises(TypeError, match="is wanted, not 3"):
             type(mr).from_allocation_handle(*(() if mr.device_id < 0 else (0,)), 3)
-    with pytest.raises(gpushm.NotFound):
+    with pytest.raises(gpushm.errors.NotFound):
         Buffer.from_ipc_descriptor(mr, descriptor)
     assert mr._arrays == {} and mr._taken == 0

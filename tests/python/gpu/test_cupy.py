@@ -60,7 +60,7 @@ def test_a_published_array_is_its_own_memory_or_a_copy(allocator: Any) -> None:
         del published
         gpushm.stat("c")
         del array
-        with pytest.raises(gpushm.NotFound):
+        with pytest.raises(gpushm.errors.NotFound):
             gpushm.stat("c")
 
 
