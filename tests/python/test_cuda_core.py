@@ -184,7 +184,7 @@ def test_a_stream_that_is_none_of_cuda_cores_leaves_nothing(mr: Any, capfd: pyte
 def test_max_size_limits_what_the_buffers_take(pool: str) -> None:
     mr = made(pool, max_size=100)
     buffer = mr.allocate(60)
-    with pytest.raises(gpushm.OutOfMemory, match="41 bytes asked; 60 of this resource's max_size, 100"):
+    with pytest.raises(gpushm.errors.OutOfMemory, match="41 bytes asked; 60 of this resource's max_size, 100"):
         mr.allocate(41)
     mr.allocate(40).close()
     buffer.close()

@@ -85,7 +85,7 @@ def test_a_part_gets_a_name_by_a_copy_that_lasts_as_long_as_the_array(allocator:
     ours.publish(array, "part")
     with gpushm.open("part") as other:
         assert other.shape == (100,)
-    with pytest.raises(gpushm.Exists):
+    with pytest.raises(gpushm.errors.Exists):
         ours.publish(array, "part")
     ours.publish(array, "part", replace=True)
     del array
@@ -103,7 +103,7 @@ def test_a_handle_is_of_a_part(allocator: Any, ours: Any) -> None:
 
 
 def test_memory_that_is_not_the_daemons_is_refused(ours: Any) -> None:
-    with pytest.raises(gpushm.DriverError):
+    with pytest.raises(gpushm.errors.DriverError):
         ours.handle(Array(SimpleNamespace(mem=SimpleNamespace(ptr=4096)), 16))
     with pytest.raises(gpushm.errors.NotFound, match='no vmm or mempool pool "host"'):
         ours.Allocator("host")(16)

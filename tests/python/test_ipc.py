@@ -507,5 +507,5 @@ def test_a_handle_opens_directly_or_staged_on_another_gpu(in_child: Callable[...
         told = in_child(STAGED, GPUSHM_SOCKET=daemon.socket, FAKECUDA_DEVICES="2")
     finally:
         daemon.remove()
-    assert told.count("refused") == 2 and "no pool on GPU 2" in told
+    assert told.count("refused") == 2 and "pool for you, device 2" in told
     assert "TypeError str is no context" in told and told.endswith("done\n")

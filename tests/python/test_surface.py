@@ -50,7 +50,7 @@ def test_a_module_says_which_library_it_needs(module: str, monkeypatch: pytest.M
         importlib.import_module(f"gpushm.{module}")
 
 
-def test_a_name_that_moved_says_where_it_is() -> None:
+def test_the_old_memory_resource_says_where_it_is() -> None:
     assert "open_or_create" in pydoc.render_doc(gpushm, renderer=pydoc.plaintext)
     with pytest.raises(AttributeError, match=r"gpushm\.cuda_core\.DeviceMemoryResource"):
         assert gpushm.MemoryResource

@@ -356,6 +356,13 @@ def create_like(name: str | None, like: HasShapeAndDType | Source, **options: Un
     return _core.create(name, found.shape, **options)
 
 
+def copy_of(source: Any, **options: Any) -> Array:
+    """An anonymous Array with the same elements; options as for create()."""
+    made = create_like(None, source, **options)
+    made.copy_to_device(source)
+    return made
+
+
 def order_of(like: object) -> Order:
     """'F' for an array that is in Fortran order and not in C order, of any library; else 'C'."""
     flags = getattr(like, "flags", None)
@@ -394,6 +401,9 @@ def tensors_of(buffer: Any, from_dlpack: Any, names: list[str]) -> list[Any]:
 
 
 # ---- pools and buffers for other libraries ----
+
+
+ON_GPU = ("vmm", "mempool")
 
 
 def pool_for(kinds: tuple[str, ...], name: str | None, **wanted: int | None) -> _core.PoolInfo:

@@ -9,7 +9,6 @@ handle is opened once at a time, and close() ends what it has opened. Array.hand
 from __future__ import annotations
 
 import ctypes
-import errno
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -282,7 +281,9 @@ def _copied_to(device: int | None, there: Array) -> Array:
     go by way of the host, because the GPUs may have no access to each other.
     """
     memory = memory_of(there)
-    pool = there.pool if device in (None, there.device) else _pool_on(device)
+    pool = there.pool
+    if device not in (None, there.device):
+        pool = _foreign.pool_for(_foreign.ON_GPU, None, device=device).name
     staged, copy = bytearray(memory.size), _core.create(None, memory.size, pool=pool)
     with there.buffer.array(memory.size, "uint8", offset=memory.offset) as source:
         source._read_into(staged)
@@ -299,10 +300,3 @@ def _device_of(context: object) -> int | None:
         if hasattr(device, name):
             return int(getattr(device, name))
     raise TypeError(f"{type(context).__name__} is no context: Numba's, a Device of cuda.core's or an ordinal is wanted")
-
-
-def _pool_on(device: int | None) -> str:
-    for pool in _core.pools():
-        if pool.device == device and pool.kind in ("vmm", "mempool") and pool.allowed and not pool.failed:
-            return pool.name
-    raise _core.NotFound(errno.ENOENT, f"no pool on GPU {device} is open to this user: gpushm.pools() lists all pools")

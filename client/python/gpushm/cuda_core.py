@@ -33,7 +33,7 @@ except ImportError as e:
     raise ImportError(f"gpushm.cuda_core needs cuda.core 0.5 or newer (pip install cuda-core): {e}") from e
 
 from . import _core, _driver
-from ._foreign import pool_for
+from ._foreign import ON_GPU, pool_for
 from ._handle import Handle
 
 # This process's resources, so that one that arrives twice is one.
@@ -158,7 +158,7 @@ class DeviceMemoryResource(_Resource):
 
     def __init__(self, device_id: Any, options: Any = None, *, pool: str | None = None) -> None:
         device = int(getattr(device_id, "device_id", device_id))
-        found = pool_for(("vmm", "mempool"), pool or os.environ.get("GPUSHM_CUDA_CORE_POOL"), device=device)
+        found = pool_for(ON_GPU, pool or os.environ.get("GPUSHM_CUDA_CORE_POOL"), device=device)
         self._begin(found, device, _options(DeviceMemoryResourceOptions, options))
 
     @classmethod

@@ -22,7 +22,7 @@ try:
 except ImportError as e:
     raise ImportError(f"gpushm.cupy needs CuPy (pip install cupy-cuda13x): {e}") from e
 
-from . import _core, _create, _driver, _foreign, _handle
+from . import _core, _driver, _foreign, _handle
 from ._array import Array, Buffer
 
 _ALIGNMENT = 512  # of what CuPy's own allocator returns
@@ -58,7 +58,7 @@ class Allocator:
         return buffer, used
 
     def _new(self, nbytes: int, device: int) -> Buffer:
-        pool = _foreign.pool_for(("vmm", "mempool"), self._pool, device=device).name
+        pool = _foreign.pool_for(_foreign.ON_GPU, self._pool, device=device).name
         return _core.create_many(None, {}, nbytes=nbytes, pool=pool, device=device)
 
 
@@ -95,7 +95,7 @@ def publish(array: Any, name: str, *, mode: int = 0o600, replace: bool = False) 
         buffer.describe({"": (view.shape, view.dtype, view.strides, 0)})
         buffer.publish_as(name, "shared", replace=replace)
         return buffer[""]
-    copy = _create.to_device(view, pool=buffer.pool, mode=mode, device="current")
+    copy = _foreign.copy_of(view, pool=buffer.pool, mode=mode, device="current")
     copy.publish_as(name, "shared", replace=replace)
     weakref.finalize(array, id, copy).atexit = False
     return copy

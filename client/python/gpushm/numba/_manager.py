@@ -95,7 +95,8 @@ class MemoryManager(_numba.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
         arenas = self._arenas
         if arenas is None:
             device = self.context.device.id
-            pool = self.pool or os.environ.get("GPUSHM_NUMBA_POOL") or _ipc._pool_on(device)
+            chosen = self.pool or os.environ.get("GPUSHM_NUMBA_POOL")
+            pool = _foreign.pool_for(_foreign.ON_GPU, chosen, device=device).name
             # The garbage collector's thread may have no context.
             arenas = self._arenas = Arenas(pool, lambda: _driver.synchronize_all(device))
         block = arenas.take(size)
@@ -165,8 +166,7 @@ class MemoryManager(_numba.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
                 block.named = buffer
                 return named
         source = array if array.dtype.names is None else array.copy_to_host()
-        copy = _foreign.create_like(None, source, pool=buffer.pool, mode=mode, device="current")
-        copy.copy_to_device(source)
+        copy = _foreign.copy_of(source, pool=buffer.pool, mode=mode, device="current")
         copy.publish_as(name, "shared", replace=replace)
         block.named = copy
         return copy
