@@ -24,6 +24,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from . import _asyncio, _core, _driver, _dtype, _libraries
+from . import errors as errors
 from ._array import Array, Buffer
 from ._asyncio import open_async, wait_async
 
@@ -39,7 +40,6 @@ from ._transport import Transport
 if _TYPE_CHECKING:
     from os import PathLike
 
-    from . import errors as errors
     from . import info as info
     from . import numba as numba
     from . import types as types
@@ -76,7 +76,9 @@ _PLACES = "errors", "info", "types", "numba"
 
 
 def __getattr__(name: str) -> object:
-    """Imports the package's modules when they are asked for. The error of a name that has moved says where it is."""
+    """Imports modules of the package when they are asked for, but for errors, which an `except` must find without
+    reading a file. The error of a name that has moved says where it is.
+    """
     if name in (*_PLACES, "cuda_core", "cupy"):
         return _import_module(f"gpushm.{name}")
     if name == "MemoryResource":
