@@ -55,8 +55,10 @@ class Handle(Generic[Opened]):
         "socket": "The path of the daemon's socket; None: by the rule of connect().",
     }
 
-    def __init__(self, data: Iterable[int]) -> None:
+    def __init__(self, data: Iterable[int], *of_earlier: object) -> None:
         """data: bytes(handle) of another, as bytes or numbers. ValueError: these are other bytes."""
+        if of_earlier:
+            raise ValueError("gpushm 0.2 has pickled this handle, and 0.3 does not read it: upgrade both processes")
         self.name: str
         self.id: int
         self.access: Access
