@@ -2,16 +2,23 @@
 """cuda.core's sample, timed: a Buffer through a queue to a DLPack tensor in a waiting process, cuda.core's own memory
 resource and gpushm.cuda_core's by turns in one run.
 
-    PYTHONPATH=build/python python3 tests/bench/cuda_core_queue.py [--rounds N] [--pool POOL ...]
+    BUILD=build PYTHONPATH=build/python python3 tests/bench/cuda_core_queue.py [--rounds N] [--pool POOL ...]
 
-Needs a running gpushmd (GPUSHM_SOCKET) and cuda.core. Each round allocates a Buffer, and takes the time from put() until
+It starts a daemon of its own from $BUILD, and needs cuda.core. Each round allocates a Buffer, and takes the time from put() until
 the other process has the tensor; both processes close it then. Prints a table: medians in us, and how often gpushm is
 faster than cuda.core. The tensor is CuPy's where CuPy works, and else a bare capsule.
 """
 import argparse
 import multiprocessing as mp
+import os
 import statistics
+import sys
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
+
+from daemon import Daemon
 
 SIZES = [4096, 2 << 20, 64 << 20]
 SECONDS = 60
@@ -58,6 +65,8 @@ def main():
     args = parser.parse_args()
 
     from cuda.core import Device
+    daemon = Daemon()
+    os.environ["GPUSHM_SOCKET"] = daemon.socket
     device = Device(0)
     device.set_current()
     context = mp.get_context("spawn")
@@ -93,6 +102,7 @@ def main():
             print(f"| {size} | {way} | {median:.0f} | {p90:.0f} | {base / median:.1f} |")
     given.put(None)
     other.join(SECONDS)
+    daemon.remove()
 
 
 if __name__ == "__main__":
