@@ -376,8 +376,8 @@ int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, u
 
 /* ---- closing ---- */
 
-/* Of the parent's connection, whose locks its threads may have held at the fork, nothing is told
- * and nothing changed: nobody walks its list of leases here. */
+/* The child sends nothing over the parent's connection and changes nothing of it: a thread of the
+ * parent may have held the connection's locks at the fork. */
 static int end_inherited(struct gpushm_buffer *b)
 {
 	map_release_inherited(b->map);

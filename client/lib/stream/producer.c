@@ -251,9 +251,9 @@ static bool has_ended(const struct gpushm_stream *s, uint32_t reader, uint64_t g
 	       stream_load(&seat->state) != STREAM_SEAT_TAKEN;
 }
 
-/* The time counts from the beginning of the wait, whoever is in the way. It begins anew when a
- * member of the group that was in the way has died or was dropped, since what it held comes to
- * another one; as often as there are seats, because who has left may join again. */
+/* The limit counts the producer's wait, whichever reader blocks it. It starts again if a member of
+ * the group that blocked it dies or is dropped, because another member gets its frame. One wait
+ * has at most as many of these restarts as the stream has seats: a member can join again. */
 static void note_blocker(struct gpushm_stream *s, const struct writer_blocker *b, uint64_t now)
 {
 	struct producer *p = &s->producer;

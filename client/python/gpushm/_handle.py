@@ -46,7 +46,7 @@ class Handle(Generic[Opened]):
         "_entered": "What with blocks have opened.",
         "_layout": "Of the array, as open() takes it; None: the whole buffer.",
         "_opened": "What open() has returned, while it lives.",
-        "_uid": "The user who has made the buffer.",
+        "_uid": "The uid of the user that created the buffer.",
         "access": "'r', 'r+' or 'c': what open() asks for.",
         "base": "The Array that the handle keeps: only an IpcArrayHandle keeps one.",
         "id": "The buffer's id.",

@@ -201,7 +201,7 @@ class IpcHandle:
     def __init__(
         self, base: MemoryPointer | None, handle: bytes, size: int, source_info: object = None, offset: int = 0
     ) -> None:
-        """Use get_ipc_handle() to make one. ValueError: handle is none of gpushm's."""
+        """Use get_ipc_handle() to make one. ValueError: gpushm did not make these bytes."""
         self.base: MemoryPointer | None = base
         self.handle: MemHandle = MemHandle(handle)
         self.size: int = size

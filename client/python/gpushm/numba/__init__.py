@@ -168,7 +168,7 @@ def _limit_cleanup() -> None:
 
 
 def _pool(*kinds: str) -> str | None:
-    """A pool of those kinds, of the GPU that the thread works on if there is one; None: there is none."""
+    """The name of a pool of those kinds, on the thread's current GPU if that has one. None: there is no such pool."""
     if "vmm" in kinds and os.environ.get("GPUSHM_NUMBA_POOL"):
         return os.environ["GPUSHM_NUMBA_POOL"]
     here = _core._current_device() or 0

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Blocks of GPU memory in buffers that this process has already: what Numba's memory manager allocates from.
 
-An arena is a transient buffer that is divided into blocks of one size. Arenas of small blocks are published, so that a
-handle of a block opens in other processes; a large block has an arena of its own, which nobody else can open before it
-is lent. A block that was given back is used again after the GPU has done all work that was queued. Arenas that nothing
-uses are kept, up to a share of the pool.
+An arena is a transient buffer, divided into blocks of one size. Arenas of small blocks are published, so that other
+processes can open handles of their blocks. A large block has an arena of its own, which is published with the block's
+first handle. Before a freed block is used again, the GPU finishes all work that was queued. Unused arenas stay, up to a
+share of the pool.
 """
 
 from __future__ import annotations
