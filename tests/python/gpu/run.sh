@@ -22,6 +22,7 @@ models-examples) tests=(tests/python/models/test_examples.py tests/python/models
 transformers) tests=(tests/python/models/test_transformers.py tests/python/models/test_from_pretrained.py) ;;
 torch-memory) tests=(tests/python/models/test_memory.py) ;;
 cuda-core-resource) tests=(tests/python/gpu/test_cuda_core.py) ;;
+cupy-allocator) tests=(tests/python/gpu/test_cupy.py) ;;
 streams) tests=(tests/python/test_streams.py tests/python/test_stream_graphs.py tests/python/gpu/test_stream_order.py) ;;
 handles) tests=(tests/python/test_handles.py tests/python/test_watch.py) ;;
 core)
