@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """`from gpushm import numba as cuda`: the names of Numba's documents, with their signatures, defaults and results.
 
-Signatures are compared with the sources of numba-cuda's newest two releases, where build/numba-cuda/VERSION has them:
-pip install --no-deps --target build/numba-cuda/0.30.4 numba-cuda==0.30.4.
+Signatures are compared with the sources of numba-cuda's newest two releases, where `make deps` has put them in
+build/numba-cuda/VERSION.
 """
 
 from __future__ import annotations
