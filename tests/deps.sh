@@ -89,7 +89,7 @@ fi
 [ $step -lt 3 ] || make -s BUILD="$build" venv || say "pip has no packages here: the tests in Python are left out"
 # The newest two releases of numba-cuda, whose signatures a test reads: their sources alone.
 for release in 0.29.0 0.30.4; do
-	[ $step -ge 3 ] && [ ! -e "$build/numba-cuda/$release" ] && [ -x "$build/venv/bin/pip" ] || continue
+	if [ $step -lt 3 ] || [ -e "$build/numba-cuda/$release" ] || [ ! -x "$build/venv/bin/pip" ]; then continue; fi
 	"$build/venv/bin/pip" install -q --disable-pip-version-check --no-deps --no-compile --target "$build/numba-cuda/$release" \
 		"numba-cuda==$release" || say "pip has no numba-cuda $release here: its signatures are not compared"
 done
