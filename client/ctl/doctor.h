@@ -31,5 +31,8 @@ void doctor_system(struct doctor *d);
  * the CUDA Toolkit's headers. */
 void doctor_cuda(struct doctor *d);
 
+/* Tries the facts of proto/facts.h. The driver must not have been started in this process. */
+void doctor_facts(struct doctor *d);
+
 /* Tests NVIDIA's NIXL, for pulls between machines. */
 void doctor_nixl(struct doctor *d);

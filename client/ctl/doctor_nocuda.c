@@ -14,3 +14,7 @@ void doctor_cuda(struct doctor *d)
 	doctor_warn(d, "driver", found ? "install the CUDA Toolkit (cuda.h) and build again" : NULL,
 		    "this build has host pools only; %s", found ? "a driver is installed" : why);
 }
+
+void doctor_facts(struct doctor *d)
+{
+}

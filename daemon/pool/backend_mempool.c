@@ -94,6 +94,37 @@ static CUresult create_pool(const struct cuda *cuda, const struct pool *pool, CU
 	return cuda_call(cuda, mempool_create, ret, &props);
 }
 
+static CUresult import_once(const struct cuda *cuda, int fd)
+{
+	CUmemoryPool pool;
+	CUresult result;
+
+	pthread_mutex_lock(&driver_lock);
+	result = cuda_call(cuda, mempool_import, &pool, (void *)(uintptr_t)fd,
+			   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	pthread_mutex_unlock(&driver_lock);
+	if (result == CUDA_SUCCESS)
+		destroy_pool(cuda, pool);
+	return result;
+}
+
+/* Whether the driver takes the fd of a pool that was destroyed, as gpushmd's restart needs it;
+ * makes one to find out. */
+static int try_fresh_one(const struct cuda *cuda, const struct pool *pool, struct fault *f)
+{
+	_cleanup_(close_fd) int fd = -1;
+	CUmemoryPool fresh;
+	int err = cuda_try(f, "cuMemPoolCreate", create_pool(cuda, pool, &fresh));
+
+	if (err < 0)
+		return err;
+	err = cuda_try(f, "cuMemPoolExportToShareableHandle", export_pool(cuda, fresh, &fd));
+	destroy_pool(cuda, fresh);
+	return err
+		       ?: cuda_try_kept(f, POOL_MEMPOOL, "cuMemPoolImportFromShareableHandle",
+					import_once(cuda, fd));
+}
+
 static int mempool_open(struct pool *pool, struct pool_opened *ret, struct fault *f)
 {
 	const struct cuda *cuda = cuda_load(NULL, 0);
@@ -103,7 +134,8 @@ static int mempool_open(struct pool *pool, struct pool_opened *ret, struct fault
 	if (!m)
 		return fault(f, CODE_NO_MEMORY, "out of memory");
 
-	err = cuda_try(f, "cuMemPoolCreate", create_pool(cuda, pool, &m->pool));
+	err = try_fresh_one(cuda, pool, f);
+	err = err ?: cuda_try(f, "cuMemPoolCreate", create_pool(cuda, pool, &m->pool));
 	if (err < 0)
 		return err;
 
@@ -251,44 +283,16 @@ static void mempool_close(struct pool *pool)
 	free(m);
 }
 
-static CUresult import_once(const struct cuda *cuda, int fd, CUmemoryPool own)
-{
-	CUmemoryPool pool = NULL;
-	CUresult result;
-
-	pthread_mutex_lock(&driver_lock);
-	result = cuda_call(cuda, mempool_import, &pool, (void *)(uintptr_t)fd,
-			   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	pthread_mutex_unlock(&driver_lock);
-	if (result == CUDA_SUCCESS && pool != own)
-		destroy_pool(cuda, pool);
-	return result;
-}
-
-/* Whether the driver takes any pool's fd in this process; makes one to find out. */
-static bool takes_a_fresh_one(const struct cuda *cuda, const struct pool *pool)
-{
-	_cleanup_(close_fd) int fd = -1;
-	CUmemoryPool fresh;
-	bool takes;
-
-	if (create_pool(cuda, pool, &fresh))
-		return false;
-	takes = export_pool(cuda, fresh, &fd) == CUDA_SUCCESS &&
-		import_once(cuda, fd, fresh) == CUDA_SUCCESS;
-	destroy_pool(cuda, fresh);
-	return takes;
-}
-
 static int mempool_verify(struct pool *pool, int fd, struct fault *f)
 {
 	const struct cuda *cuda = cuda_load(NULL, 0);
-	CUresult result = import_once(cuda, fd, NULL);
+	CUresult result = import_once(cuda, fd);
+	struct fault ignored;
 	int err = cuda_try(f, "cuMemPoolImportFromShareableHandle", result);
 
 	if (!cuda_refuses_handle(result))
 		return err;
-	return takes_a_fresh_one(cuda, pool) ? -ESTALE : err;
+	return try_fresh_one(cuda, pool, &ignored) == 0 ? -ESTALE : err;
 }
 
 const struct pool_ops mempool_ops = {

@@ -51,6 +51,18 @@ static int export_new(const struct vmm *v, uint64_t bytes, int *ret, struct faul
 	return err;
 }
 
+static CUresult import_once(const struct cuda *cuda, int fd)
+{
+	CUmemGenericAllocationHandle handle;
+	CUresult result;
+
+	result = cuda_call(cuda, mem_import, &handle, (void *)(uintptr_t)fd,
+			   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	if (result == CUDA_SUCCESS)
+		cuda_undone("cuMemRelease", cuda_call(cuda, mem_release, handle));
+	return result;
+}
+
 static int open_at(struct pool *pool, CUmemLocation location, struct pool_opened *ret,
 		   struct fault *f)
 {
@@ -79,6 +91,14 @@ static int open_at(struct pool *pool, CUmemLocation location, struct pool_opened
 	if (err < 0)
 		return err;
 
+	/* Its handle is released, as those of all blocks will be. */
+	err = cuda_try_kept(f, pool->config.kind, "cuMemImportFromShareableHandle",
+			    import_once(cuda, v->keep_fd));
+	if (err < 0) {
+		close_fd(&v->keep_fd);
+		return err;
+	}
+
 	ret->granularity = granularity;
 	pool->impl = take_ptr(v);
 	return 0;
@@ -100,18 +120,6 @@ static int vmm_free(struct pool *pool, struct block *block, struct fault *f)
 {
 	close_fd(&block->fd);
 	return 0;
-}
-
-static CUresult import_once(const struct cuda *cuda, int fd)
-{
-	CUmemGenericAllocationHandle handle;
-	CUresult result;
-
-	result = cuda_call(cuda, mem_import, &handle, (void *)(uintptr_t)fd,
-			   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-	if (result == CUDA_SUCCESS)
-		cuda_undone("cuMemRelease", cuda_call(cuda, mem_release, handle));
-	return result;
 }
 
 /* 30 to 50 us, whatever the size, and no context (driver 580). */

@@ -17,6 +17,8 @@
 #include "daemon/util/log.h"
 #include "proto/base/libcuda.h"
 #include "proto/base/own.h"
+#include "proto/facts.h"
+#include "proto/words.h"
 
 #include <ctype.h>
 #include <pthread.h>
@@ -154,6 +156,19 @@ bool cuda_refuses_handle(CUresult result)
 	return result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE ||
 	       result == CUDA_ERROR_INVALID_DEVICE || result == CUDA_ERROR_NOT_SUPPORTED ||
 	       result == CUDA_ERROR_UNKNOWN;
+}
+
+int cuda_try_kept(struct fault *f, enum pool_kind kind, const char *call, CUresult result)
+{
+	static const struct fact facts[] = { FACTS(FACT_ROW) };
+	const struct fact *kept = &facts[FACT_kept];
+
+	if (!cuda_refuses_handle(result))
+		return cuda_try(f, call, result);
+	return fault(f, CODE_DRIVER,
+		     "%s-%s does not hold with this driver: %s (%s: %s); gpushmctl doctor "
+		     "--driver says more",
+		     kind_word(kind), kept->name, kept->holds, call, error_name(result));
 }
 
 void cuda_undone(const char *call, CUresult result)

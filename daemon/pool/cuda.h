@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "daemon/config/pool_config.h"
 #include "proto/base/clock.h"
 #include "proto/base/libcuda.h"
 #include "proto/code.h"
@@ -72,6 +73,10 @@ int cuda_try(struct fault *f, const char *call, CUresult result);
 /* Whether the result of an import may mean that the handle's memory is gone; other results say
  * nothing about the handle. */
 bool cuda_refuses_handle(CUresult result);
+
+/* For an import that shows whether FACT_kept of proto/facts.h holds. If the handle is refused, *f
+ * names the fact, with CODE_DRIVER; else as cuda_try(). */
+int cuda_try_kept(struct fault *f, enum pool_kind kind, const char *call, CUresult result);
 
 /* For a call that cleans up, after a failed one or at the end: logs its failure. */
 void cuda_undone(const char *call, CUresult result);

@@ -22,7 +22,7 @@ PARTS ?= torch torch-memory models models-examples transformers numba numba-kern
 CHECK_GPU_PYTHON = for p in $(PARTS); do V=1 $(GPU_PATH) $(RUN) gpu-python-$$p "tests/python/gpu/run.sh $(BUILD) $$p" || true; done
 check-gpu: ## on a machine with a GPU: tests of it, the package with PARTS of its libraries, the demo
 	@rm -f $(RESULTS)
-	V=1 $(GPU_PATH) $(RUN) gpu --under 'timeout 200' $(filter-out $(GPU_DEATHS),$(GPU_TESTS)) $(GPU_SYSTEM_TESTS) "tests/gpu/consumers.py $(BUILD)" || true
+	V=1 $(GPU_PATH) $(RUN) gpu --under 'timeout 200' $(filter-out $(GPU_DEATHS),$(GPU_TESTS)) $(GPU_SYSTEM_TESTS) "tests/gpu/consumers.py $(BUILD)" "$(BUILD)/gpushmctl doctor --driver" || true
 	@$(CHECK_GPU_PYTHON)
 	V=1 $(GPU_PATH) $(RUN) gpu "$(BUILD)/examples/demo $(BUILD)/gpushmd $(BUILD)/examples/classify tests/data" || true
 	@tests/run.sh --sum $(RESULTS)

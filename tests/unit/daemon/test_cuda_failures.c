@@ -86,12 +86,13 @@ static void find_failed(char name[64])
 	name[strcspn(name, "_")] = '\0';
 }
 
-/* Calls that may fail although the client gets its block: they clean up, or set a preference. */
+/* Calls that may fail although the client gets its block: they clean up, or set a preference. A
+ * handle that stays may be of the fd that the pool keeps. */
 static bool is_harmless(const char *call)
 {
-	static const char *const names[] = { "cuDeviceGetAttribute", "cuStreamDestroy",
-					     "cuMemPoolDestroy", "cuDeviceGet",
-					     "cuDevicePrimaryCtxRelease" };
+	static const char *const names[] = { "cuDeviceGetAttribute",	  "cuStreamDestroy",
+					     "cuMemPoolDestroy",	  "cuDeviceGet",
+					     "cuDevicePrimaryCtxRelease", "cuMemRelease" };
 
 	for (size_t i = 0; i < array_size(names); i++)
 		if (strcmp(names[i], call) == 0)
