@@ -357,23 +357,6 @@ struct doctor_options {
 	bool driver;
 };
 
-/* The facts come before this process starts the driver. */
-static void test_all(struct doctor *d, bool facts)
-{
-	if (facts)
-		doctor_facts(d);
-	else
-		doctor_system(d);
-	doctor_cuda(d);
-	if (facts)
-		return;
-	test_models(d);
-	if (test_daemon(d))
-		test_pools(d);
-	/* The last one: what it starts is not ours, and large. */
-	doctor_nixl(d);
-}
-
 static int run(struct ctl *ctl, const void *options, size_t n, char **argv)
 {
 	const struct doctor_options *o = options;
@@ -384,7 +367,19 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **argv)
 		json_open(&d.json, NULL, '{');
 		json_open(&d.json, "checks", '[');
 	}
-	test_all(&d, o->driver);
+	/* The facts come before this process starts the driver. */
+	if (o->driver)
+		doctor_facts(&d);
+	else
+		doctor_system(&d);
+	doctor_cuda(&d);
+	if (!o->driver) {
+		test_models(&d);
+		if (test_daemon(&d))
+			test_pools(&d);
+		/* The last one: what it starts is not ours, and large. */
+		doctor_nixl(&d);
+	}
 	finish(&d);
 	return d.counts[FINDING_FAIL] ? CTL_FAILED : CTL_OK;
 }

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * `gpushmctl doctor --driver`: tries the facts of proto/facts.h on the first GPU, with memory of
- * its own. The trial of a kind of memory is a process that never starts CUDA, as gpushmd's keeper
- * is, and holds a descriptor. It forks others that do start it, and kills some of them. A child
- * can't use a driver that its parent has started, so the doctor starts its own after this.
- *
- * Facts are tried one after the other. The process that sees one broken writes that where all see
- * it, and exits with 1; so does one that can't go on. Then those behind are "not tried".
+ * its own. This process holds a descriptor and does not start CUDA, as gpushmd's keeper; the parts
+ * of a trial run in children that do. A child can't use a driver that its parent has started, so
+ * the doctor starts its own after this. A part that can't go on, or sees that the fact does not
+ * hold, writes why where all see it, and exits with 1. Then the facts behind are "not tried".
  */
 #include "client/ctl/doctor.h"
-#include "proto/base/clock.h"
 #include "proto/base/libcuda.h"
 #include "proto/base/own.h"
 #include "proto/facts.h"
@@ -19,39 +16,22 @@
 #include <cuda.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 /* A member has its symbol's name, with the version that cuda.h's macros add. */
-#define CUDA_CALLS(X)                         \
-	X(cuInit)                             \
-	X(cuGetErrorName)                     \
-	X(cuDeviceGetAttribute)               \
-	X(cuDevicePrimaryCtxRetain)           \
-	X(cuCtxSetCurrent)                    \
-	X(cuCtxSynchronize)                   \
-	X(cuMemGetInfo)                       \
-	X(cuMemCreate)                        \
-	X(cuMemRelease)                       \
-	X(cuMemExportToShareableHandle)       \
-	X(cuMemImportFromShareableHandle)     \
-	X(cuMemAddressReserve)                \
-	X(cuMemMap)                           \
-	X(cuMemSetAccess)                     \
-	X(cuMemsetD8Async)                    \
-	X(cuMemcpyDtoHAsync)                  \
-	X(cuMemPoolCreate)                    \
-	X(cuMemPoolDestroy)                   \
-	X(cuMemPoolExportToShareableHandle)   \
-	X(cuMemPoolImportFromShareableHandle) \
-	X(cuMemAllocFromPoolAsync)            \
-	X(cuMemPoolExportPointer)             \
-	X(cuMemPoolImportPointer)
+/* clang-format off */
+#define CUDA_CALLS(X) \
+	X(cuInit) X(cuGetErrorName) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuMemGetInfo) \
+	X(cuMemCreate) X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle) \
+	X(cuMemAddressReserve) X(cuMemMap) X(cuMemSetAccess) X(cuMemsetD8Async) X(cuMemcpyDtoH) \
+	X(cuMemPoolCreate) X(cuMemPoolExportToShareableHandle) \
+	X(cuMemPoolImportFromShareableHandle) X(cuMemAllocFromPoolAsync) \
+	X(cuMemPoolExportPointer) X(cuMemPoolImportPointer)
+/* clang-format on */
 #define MEMBER(symbol) LIBCUDA_MEMBER(symbol, symbol)
 #define SYMBOL(symbol) LIBCUDA_SYMBOL(symbol, symbol)
 
@@ -59,243 +39,103 @@ static struct cuda {
 	CUDA_CALLS(MEMBER)
 } cuda;
 static const struct libcuda_symbol symbols[] = { CUDA_CALLS(SYMBOL) };
-
 static const struct fact facts[] = { FACTS(FACT_ROW) };
 
-#define PAGE (2ull << 20)   /* of a driver's memory */
-#define PIECE (64ull << 10) /* of each page that is looked at */
-#define FIRST 0x5a	    /* what is in the memory */
+#define BY_FD CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+#define PAGE (2ull << 20) /* of a driver's memory */
+#define MOST (512ull << 20)
+#define SECONDS 15 /* that a part may take */
+#define FIRST 0x5a /* what is in the memory */
 #define SECOND 0xc3
-#define SECONDS 20 /* for the trial of a kind */
-#define TOO_LONG "its trial did not end in time"
 
 /* What all processes of a trial see. */
 static struct common {
-	enum fact_id now;  /* what is tried; FACT_COUNT: nothing yet */
-	bool broken;	   /* it does not hold */
-	char why[160];	   /* that, or the trial did not go on */
-	unsigned int held; /* a bit for each fact */
-	size_t free;
+	enum fact_id now;   /* what is tried */
+	bool proves;	    /* an error now shows that it does not hold */
+	char why[160];	    /* the error */
+	unsigned int held;  /* a bit for each fact */
+	size_t free, bytes; /* before the trial; of its memory */
 	CUmemPoolPtrExportData record;
 } * common;
 
 static enum gpushm_kind kind; /* the trial's, as what follows */
-static size_t bytes;
-static int memory = -1; /* its descriptor */
+static pid_t maker;
+static int ends[2];	/* the maker sends the descriptor to the doctor */
+static int memory = -1; /* that */
 
-static _Noreturn void leave(bool broken, const char *format, ...)
-{
-	va_list ap;
+#define LEAVE(...) (snprintf(common->why, sizeof(common->why), __VA_ARGS__), _exit(1))
+#define EXPECT(holds, ...) ((holds) ? (void)0 : (common->proves = true, LEAVE(__VA_ARGS__)))
 
-	va_start(ap, format);
-	vsnprintf(common->why, sizeof(common->why), format, ap);
-	va_end(ap);
-	common->broken = broken;
-	_exit(1);
-}
-
-static void check(bool proves, const char *call, CUresult result)
+static void check(const char *call, CUresult result)
 {
 	const char *name = "an unknown error";
 
 	if (result == CUDA_SUCCESS)
 		return;
 	cuda.cuGetErrorName(result, &name);
-	leave(proves, "%s: %s", call, name);
+	LEAVE("%s: %s", call, name);
 }
-#define NEED(call, ...) check(false, #call, cuda.call(__VA_ARGS__))
-#define PROVE(call, ...) check(true, #call, cuda.call(__VA_ARGS__))
-
-/* ---- processes ---- */
-
-struct actor {
-	pid_t pid;
-	int socket;
-};
-
-static void tell(int socket, int fd)
-{
-	wire_send(socket, "", 1, &fd, fd >= 0, 0);
-}
-
-/* Waits until the other end has told something, and returns its descriptor or -1. False: it has
- * ended. */
-static bool hear(int socket, int *ret_fd)
-{
-	static struct frame f;
-
-	if (wire_recv(socket, &f, 0) < 0)
-		return false;
-	if (f.n_fds)
-		*ret_fd = f.fds[0];
-	return true;
-}
-
-/* Starts a process with a context of the first GPU. */
-static struct actor start(void (*act)(int socket))
-{
-	struct actor a;
-	CUcontext context;
-	int ends[2];
-
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-		leave(false, "socketpair: %s", strerror(errno));
-	a = (struct actor){ fork(), ends[0] };
-	if (a.pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(ends[0]);
-		NEED(cuInit, 0);
-		NEED(cuDevicePrimaryCtxRetain, &context, 0);
-		NEED(cuCtxSetCurrent, context);
-		act(ends[1]);
-		_exit(0);
-	}
-	close(ends[1]);
-	if (a.pid < 0)
-		leave(false, "fork: %s", strerror(errno));
-	return a;
-}
-
-/* Goes on if it has ended well. */
-static void join(const struct actor *a)
-{
-	int status = 0;
-
-	while (waitpid(a->pid, &status, 0) < 0 && errno == EINTR)
-		continue;
-	close(a->socket);
-	if (WIFSIGNALED(status))
-		leave(true, "signal %d ended a process", WTERMSIG(status));
-	if (status)
-		_exit(1);
-}
-
-static void await(const struct actor *a, int *ret_fd)
-{
-	if (!hear(a->socket, ret_fd))
-		join(a);
-}
-
-static void murder(const struct actor *a)
-{
-	struct pollfd ended = { .fd = (int)syscall(SYS_pidfd_open, a->pid, 0), .events = POLLIN };
-
-	if (ended.fd < 0)
-		leave(false, "pidfd_open: %s", strerror(errno));
-	kill(a->pid, SIGKILL);
-	poll(&ended, 1, -1);
-	close(ended.fd);
-}
-
-static void run(void (*act)(int socket))
-{
-	struct actor a = start(act);
-
-	join(&a);
-}
-
-/* ---- memory, as gpushmd makes it and its clients map it ---- */
-
-static CUmemLocation place(void)
-{
-	CUmemLocation l = { .type = CU_MEM_LOCATION_TYPE_DEVICE };
-
-	if (kind != GPUSHM_PINNED)
-		return l;
-	l.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
-	NEED(cuDeviceGetAttribute, &l.id, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0);
-	l.id = l.id < 0 ? 0 : l.id;
-	return l;
-}
+#define DO(call, ...) check(#call, cuda.call(__VA_ARGS__))
 
 static CUdeviceptr import(int fd)
 {
 	CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
 				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
-	const CUmemAllocationHandleType type = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	void *handle_fd = (void *)(uintptr_t)fd;
 	CUmemGenericAllocationHandle handle;
 	CUmemoryPool pool;
 	CUdeviceptr at = 0;
 
 	if (kind == GPUSHM_MEMPOOL) {
-		PROVE(cuMemPoolImportFromShareableHandle, &pool, handle_fd, type, 0);
-		PROVE(cuMemPoolImportPointer, &at, pool, &common->record);
+		DO(cuMemPoolImportFromShareableHandle, &pool, handle_fd, BY_FD, 0);
+		DO(cuMemPoolImportPointer, &at, pool, &common->record);
 		return at;
 	}
-	PROVE(cuMemImportFromShareableHandle, &handle, handle_fd, type);
-	NEED(cuMemAddressReserve, &at, bytes, 0, 0, 0);
-	NEED(cuMemMap, at, bytes, 0, handle, 0);
-	NEED(cuMemRelease, handle);
-	NEED(cuMemSetAccess, at, bytes, &access, 1);
-	return at;
-}
-
-static CUdeviceptr make_block(int *ret_fd)
-{
-	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-				 .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-				 .location = place(),
-				 .maxSize = bytes };
-	CUmemoryPool pool;
-	CUdeviceptr at = 0;
-
-	/* The first one shows whether a descriptor outlives its pool. */
-	for (int i = 0; i < 2; i++) {
-		NEED(cuMemPoolCreate, &pool, &props);
-		NEED(cuMemPoolExportToShareableHandle, ret_fd, pool, props.handleTypes, 0);
-		if (i == 1)
-			break;
-		NEED(cuMemPoolDestroy, pool);
-		PROVE(cuMemPoolImportFromShareableHandle, &pool, (void *)(uintptr_t)*ret_fd,
-		      props.handleTypes, 0);
-		NEED(cuMemPoolDestroy, pool);
-		close_fd(ret_fd);
-	}
-	NEED(cuMemAllocFromPoolAsync, &at, bytes, pool, NULL);
-	NEED(cuMemPoolExportPointer, &common->record, at);
+	DO(cuMemImportFromShareableHandle, &handle, handle_fd, BY_FD);
+	DO(cuMemAddressReserve, &at, common->bytes, 0, 0, 0);
+	DO(cuMemMap, at, common->bytes, 0, handle, 0);
+	DO(cuMemSetAccess, at, common->bytes, &access, 1);
 	return at;
 }
 
 static CUdeviceptr make(int *ret_fd)
 {
-	CUmemAllocationProp prop = {
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-		.location = place(),
-	};
+	CUmemLocation place = { .type = kind == GPUSHM_PINNED ? CU_MEM_LOCATION_TYPE_HOST_NUMA
+							      : CU_MEM_LOCATION_TYPE_DEVICE };
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .requestedHandleTypes = BY_FD,
+				     .location = place };
+	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				 .handleTypes = BY_FD,
+				 .location = place,
+				 .maxSize = common->bytes };
 	CUmemGenericAllocationHandle handle;
+	CUmemoryPool pool;
+	CUdeviceptr at = 0;
 
-	if (kind == GPUSHM_MEMPOOL)
-		return make_block(ret_fd);
-	NEED(cuMemCreate, &handle, bytes, &prop, 0);
-	NEED(cuMemExportToShareableHandle, ret_fd, handle, prop.requestedHandleTypes, 0);
-	NEED(cuMemRelease, handle);
+	if (kind == GPUSHM_MEMPOOL) {
+		DO(cuMemPoolCreate, &pool, &props);
+		DO(cuMemPoolExportToShareableHandle, ret_fd, pool, BY_FD, 0);
+		DO(cuMemAllocFromPoolAsync, &at, common->bytes, pool, NULL);
+		DO(cuMemPoolExportPointer, &common->record, at);
+		return at;
+	}
+	DO(cuMemCreate, &handle, common->bytes, &prop, 0);
+	DO(cuMemExportToShareableHandle, ret_fd, handle, BY_FD, 0);
 	return import(*ret_fd);
 }
 
-static void fill(CUdeviceptr at, unsigned char value)
-{
-	NEED(cuMemsetD8Async, at, value, bytes, NULL);
-	NEED(cuCtxSynchronize);
-}
-
+/* Looks at 64 KiB of each page. */
 static bool all_are(CUdeviceptr at, unsigned char value)
 {
-	static unsigned char piece[PIECE];
+	static unsigned char piece[64 << 10];
 	bool same = true;
 
-	for (size_t i = 0; same && i < bytes; i += PAGE) {
-		NEED(cuMemcpyDtoHAsync, piece, at + i, PIECE, NULL);
-		NEED(cuCtxSynchronize);
-		same = piece[0] == value && memcmp(piece, piece + 1, PIECE - 1) == 0;
+	for (size_t i = 0; same && i < common->bytes; i += PAGE) {
+		DO(cuMemcpyDtoH, piece, at + i, sizeof(piece));
+		same = piece[0] == value && memcmp(piece, piece + 1, sizeof(piece) - 1) == 0;
 	}
 	return same;
-}
-
-static void hold(enum fact_id fact)
-{
-	common->held |= 1u << fact;
 }
 
 static bool relies_on(enum fact_id fact)
@@ -304,151 +144,121 @@ static bool relies_on(enum fact_id fact)
 	return facts[fact].kinds & FACT_OF(kind);
 }
 
-/* ---- the parts that processes play ---- */
+static void hold(void)
+{
+	common->held |= 1u << common->now;
+}
 
-/* Makes memory, and has work queued on it when it is killed. */
-static void act_writer(int socket)
+/* Has work queued on the memory when it is killed. */
+static void make_and_write(void)
 {
 	int fd = -1;
-	CUdeviceptr at = make(&fd);
-
-	fill(at, FIRST);
-	tell(socket, fd);
-	for (;;)
-		NEED(cuMemsetD8Async, at, FIRST, bytes, NULL);
-}
-
-/* Has mapped it before the writer's death. */
-static void act_holder(int socket)
-{
-	CUdeviceptr at = import(memory);
-
-	close_fd(&memory);
-	tell(socket, -1);
-	hear(socket, NULL);
-	if (!all_are(at, FIRST))
-		leave(true, "its contents were lost with its maker");
-	common->now = FACT_stops;
-	fill(at, SECOND);
-	for (int ms = 0; ms <= 300; ms += 50) {
-		if (!all_are(at, SECOND))
-			leave(true, "it wrote up to %d ms later", ms);
-		poll(NULL, 0, 50);
-	}
-	hold(FACT_stops);
-	common->now = FACT_kept;
-	tell(socket, -1);
-	hear(socket, NULL);
-	if (!all_are(at, SECOND))
-		leave(true, "its contents were lost with its descriptors");
-	tell(socket, -1);
-	hear(socket, NULL);
-}
-
-static void act_reader(int socket)
-{
-	if (!all_are(import(memory), SECOND))
-		leave(true, "a process that came later read other contents");
-}
-
-static void act_finder(int socket)
-{
-	int fd = -1;
-
-	if (!all_are(make(&fd), 0))
-		leave(true, "%zu bytes had other contents", bytes);
-}
-
-static void act_gauge(int socket)
-{
+	CUdeviceptr at;
 	size_t total;
 
-	NEED(cuMemGetInfo, &common->free, &total);
+	DO(cuMemGetInfo, &common->free, &total);
+	common->bytes = (common->free / 8 < MOST ? common->free / 8 : MOST) / PAGE * PAGE;
+	at = make(&fd);
+	DO(cuMemsetD8Async, at, FIRST, common->bytes, NULL);
+	all_are(at, FIRST); /* waits for that */
+	wire_send(ends[1], "", 1, &fd, 1, 0);
+	for (;;)
+		DO(cuMemsetD8Async, at, FIRST, common->bytes, NULL);
 }
 
-/* Memory that is mapped while its maker dies, and alone after that. */
-static void try_lives(void)
+static void kill_the_maker(void)
 {
-	struct actor writer = start(act_writer), holder;
+	struct pollfd ended = { .fd = (int)syscall(SYS_pidfd_open, maker, 0), .events = POLLIN };
+	CUdeviceptr at = import(memory);
 
-	common->now = FACT_kept;
-	await(&writer, &memory);
-	holder = start(act_holder);
-	await(&holder, NULL);
-	murder(&writer);
-	tell(holder.socket, -1);
-	await(&holder, NULL);
-	run(act_reader);
-	close_fd(&memory);
-	tell(holder.socket, -1);
-	await(&holder, NULL);
-	murder(&holder);
-	hold(FACT_kept);
-}
-
-/* Another process may take some meanwhile. */
-static void try_freed(size_t before)
-{
-	for (int i = 0; i < 5; i++) {
-		run(act_gauge);
-		if (common->free >= before - bytes / 4 * 3) {
-			hold(FACT_freed);
-			return;
-		}
-		poll(NULL, 0, 500);
+	kill(maker, SIGKILL);
+	poll(&ended, 1, -1);
+	common->proves = true;
+	EXPECT(all_are(at, FIRST), "its contents were lost with its maker");
+	common->now = FACT_stops;
+	DO(cuMemsetD8Async, at, SECOND, common->bytes, NULL);
+	for (int ms = 0; ms <= 300; ms += 50) {
+		EXPECT(all_are(at, SECOND), "it wrote up to %d ms later", ms);
+		poll(NULL, 0, 50);
 	}
-	leave(true, "%zu bytes are free, before it were %zu", common->free, before);
+	hold();
+}
+
+static void read_what_is_kept(void)
+{
+	common->now = FACT_kept;
+	common->proves = true;
+	EXPECT(all_are(import(memory), SECOND), "a process that came later read other contents");
+	hold();
+}
+
+static void see_what_is_left(void)
+{
+	size_t free = 0, total, least = common->free - common->bytes / 4 * 3;
+	int fd = -1;
+
+	if (relies_on(FACT_freed)) {
+		/* Another process may take some meanwhile. */
+		for (int i = 0; i < 25 && free < least; i++) {
+			poll(NULL, 0, 100);
+			DO(cuMemGetInfo, &free, &total);
+		}
+		EXPECT(free >= least, "%zu bytes are free, %zu were before", free, common->free);
+		hold();
+	}
+	if (!relies_on(FACT_zero))
+		return;
+	if (kind == GPUSHM_VMM)
+		common->bytes = common->free / 4 / PAGE * PAGE;
+	EXPECT(all_are(make(&fd), 0), "%zu bytes had other contents", common->bytes);
+	hold();
+}
+
+/* Starts a part in a process with a context of the first GPU. */
+static pid_t start(void (*part)(void))
+{
+	CUcontext context;
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	alarm(SECONDS);
+	common->proves = false;
+	DO(cuInit, 0);
+	DO(cuDevicePrimaryCtxRetain, &context, 0);
+	DO(cuCtxSetCurrent, context);
+	part();
+	_exit(0);
+}
+
+static bool run(void (*part)(void))
+{
+	pid_t pid = start(part);
+	int status;
+
+	return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
 
 static void try_kind(void)
 {
-	size_t before, most = kind == GPUSHM_PINNED ? 256 * PAGE / 2 : 512 * PAGE;
+	static struct frame f;
+	bool goes;
 
-	run(act_gauge);
-	before = common->free;
-	bytes = before / 8 < most ? before / 8 / PAGE * PAGE : most;
-	try_lives();
-	if (relies_on(FACT_freed))
-		try_freed(before);
-	if (!relies_on(FACT_zero))
+	*common = (struct common){ .why = "a process did not start, crashed, or took too long" };
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0 ||
+	    (maker = start(make_and_write)) < 0)
 		return;
-	if (kind == GPUSHM_VMM)
-		bytes = before / 4 / PAGE * PAGE;
-	run(act_finder);
-	hold(FACT_zero);
-}
-
-/* ---- the report ---- */
-
-/* Runs the trial in a process group, so that all of it ends. What the driver keeps from ending is
- * left alone. */
-static void run_trial(void)
-{
-	uint64_t until_ms = clock_monotonic_ms() + SECONDS * 1000;
-	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-	bool ended = false;
-	char first[80];
-	pid_t pid;
-
-	fflush(stdout);
-	*common = (struct common){ .now = FACT_COUNT, .broken = true, .why = TOO_LONG };
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		setpgid(0, 0);
-		/* Starting the driver takes longer with each GPU. */
-		snprintf(first, sizeof(first), "%.*s", (int)strcspn(visible ?: "0", ","),
-			 visible ?: "0");
-		setenv("CUDA_VISIBLE_DEVICES", first, 1);
-		try_kind();
-		_exit(0);
-	}
-	while (pid > 0 && !ended && clock_monotonic_ms() < until_ms) {
-		ended = waitpid(pid, NULL, WNOHANG) == pid;
-		poll(NULL, 0, 5);
-	}
-	if (pid > 0)
-		kill(-pid, SIGKILL);
+	close_fd(&ends[1]);
+	if (wire_recv(ends[0], &f, 0) == 0)
+		memory = f.fds[0];
+	close_fd(&ends[0]);
+	goes = memory >= 0 && run(kill_the_maker);
+	kill(maker, SIGKILL);
+	waitpid(maker, NULL, 0);
+	goes = goes && run(read_what_is_kept);
+	close_fd(&memory);
+	if (goes)
+		run(see_what_is_left);
 }
 
 static void report(struct doctor *d, enum fact_id i)
@@ -459,12 +269,12 @@ static void report(struct doctor *d, enum fact_id i)
 	snprintf(name, sizeof(name), "%s-%s", kind_word(kind), f->name);
 	if (common->held & 1u << i)
 		doctor_ok(d, name, "%s", f->holds);
-	else if (i == common->now && common->broken)
+	else if (i == common->now && common->proves)
 		doctor_fail(d, name, f->relies, "this does not hold: %s: %s", f->holds,
 			    common->why);
 	else
 		doctor_warn(d, name, NULL, "not tried: %s: %s", f->holds,
-			    common->broken ? "the one that failed comes first" : common->why);
+			    common->proves ? "the one that failed comes first" : common->why);
 }
 
 void doctor_facts(struct doctor *d)
@@ -480,11 +290,7 @@ void doctor_facts(struct doctor *d)
 		return;
 	}
 	for (kind = GPUSHM_PINNED; kind <= GPUSHM_MEMPOOL; kind++) {
-		run_trial();
-		if (common->now == FACT_COUNT) {
-			doctor_warn(d, "facts", NULL, "not tried: %s", common->why);
-			return;
-		}
+		try_kind();
 		for (enum fact_id i = 0; i < FACT_COUNT; i++)
 			if (facts[i].kinds & FACT_OF(kind))
 				report(d, i);
