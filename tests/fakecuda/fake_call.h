@@ -55,6 +55,9 @@ bool call_in_own_process(void);
  * test has made a give-back fail before. */
 CUresult misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Whether a test wants this fact not to hold. */
+bool is_broken(const char *fact);
+
 /* "CUDA_SUCCESS", or NULL for a number that is none. */
 const char *error_name(CUresult result);
 

@@ -12,6 +12,7 @@
 #include "proto/base/own.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -90,6 +91,7 @@ CUresult memory_new(struct memory_tag tag, struct memory **ret)
 
 	memcpy(tag.magic, MAGIC, sizeof(tag.magic));
 	tag.epoch = epoch();
+	tag.maker = getpid();
 	if (getrandom(&tag.serial, sizeof(tag.serial), 0) < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	fd = memfd_new(&tag);
@@ -117,6 +119,11 @@ static bool read_tag(int fd, struct memory_tag *ret)
 	       ret->bytes + extra_bytes(ret) + TAG_PAGE == (uint64_t)st.st_size;
 }
 
+static bool is_lost(const struct memory_tag *tag)
+{
+	return is_broken("kept") && (!tag->maker || kill(tag->maker, 0) < 0);
+}
+
 CUresult memory_import(int fd, enum memory_kind kind, struct memory **ret)
 {
 	struct memory_tag tag;
@@ -126,7 +133,7 @@ CUresult memory_import(int fd, enum memory_kind kind, struct memory **ret)
 		return CUDA_ERROR_UNKNOWN;
 	if (tag.kind != (uint32_t)kind)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (tag.epoch < epoch())
+	if (tag.epoch < epoch() || is_lost(&tag))
 		return CUDA_ERROR_INVALID_HANDLE;
 	result = memory_map(fd, &tag, ret);
 	if (result == CUDA_SUCCESS)
@@ -150,6 +157,15 @@ void memory_unref(struct memory *m)
 		munmap(m->extra, extra_bytes(&m->tag));
 	close_fd(&m->fd);
 	free(m);
+}
+
+void memory_give_back(struct memory *m)
+{
+	if (m->imported || m->fd < 0 || !is_broken("kept"))
+		return;
+	m->tag.maker = 0;
+	if (pwrite(m->fd, &m->tag, sizeof(m->tag), m->tag.bytes + extra_bytes(&m->tag)) < 0)
+		abort();
 }
 
 void memory_seclude(struct memory *m)

@@ -23,6 +23,7 @@ struct memory_tag {
 	uint32_t location; /* CUmemLocationType: DEVICE, HOST, HOST_NUMA */
 	int32_t id;	   /* physical GPU or node */
 	uint32_t epoch;	   /* FAKECUDA_EPOCH of who made it */
+	int32_t maker;	   /* its pid; 0: given back, and FAKECUDA_BREAK=kept */
 	uint64_t serial;   /* random: tells pools apart */
 	uint64_t bytes;	   /* of data, from the memfd's start */
 };
@@ -45,6 +46,8 @@ CUresult memory_import(int fd, enum memory_kind kind, struct memory **ret);
 
 struct memory *memory_ref(struct memory *m);
 void memory_unref(struct memory *m);
+/* Its maker gives it back: with FAKECUDA_BREAK=kept, nobody can import it any more. */
+void memory_give_back(struct memory *m);
 /* Keeps it from being exported and lets its fd go. */
 void memory_seclude(struct memory *m);
 

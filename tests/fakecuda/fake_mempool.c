@@ -125,6 +125,7 @@ static CUresult mempool_destroy(CUmemoryPool handle)
 	if (p->memory->imported && p->pointers)
 		return CUDA_ERROR_INVALID_VALUE;
 	p->destroyed = true;
+	memory_give_back(p->memory);
 	if (!p->pointers)
 		mempool_free(p);
 	return CUDA_SUCCESS;

@@ -6,8 +6,10 @@
 #include "tests/fakecuda/fake_range.h"
 #include "tests/fakecuda/fake_stream.h"
 
+#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define PAGE 4096ull
 
@@ -36,6 +38,27 @@ static void fill_run(unsigned char *p, size_t n, uint32_t value, size_t width)
 			memcpy(p + i, &value, width);
 }
 
+/* FAKECUDA_BREAK=stops: a process of its own writes to that page when this one has ended. */
+static void write_later(unsigned char *p, int value)
+{
+	static bool done;
+	unsigned char *page = (unsigned char *)((uintptr_t)p & ~(PAGE - 1));
+	pid_t maker = getpid();
+
+	if (done || !is_broken("stops"))
+		return;
+	done = true;
+	madvise(page, PAGE, MADV_DOFORK);
+	if (fork() == 0) {
+		while (getppid() == maker)
+			poll(NULL, 0, 1);
+		for (int i = 0; i < 50; i++, poll(NULL, 0, 10))
+			*p = (unsigned char)value;
+		_exit(0);
+	}
+	madvise(page, PAGE, MADV_DONTFORK);
+}
+
 struct queued_fill {
 	CUdeviceptr at;
 	uint32_t value;
@@ -58,6 +81,7 @@ static void run_fill(void *data)
 		if (run > f->bytes - done)
 			run = f->bytes - done;
 		fill_run(p, run, f->value, f->width);
+		write_later(p, (int)f->value);
 	}
 }
 

@@ -10,6 +10,7 @@
 #include "tests/fakecuda/fake_device.h"
 
 #include <fcntl.h>
+#include <string.h>
 
 struct handle {
 	struct list link; /* handles */
@@ -135,6 +136,8 @@ static CUresult vmm_create(CUmemGenericAllocationHandle *ret, size_t size,
 	}
 	if (prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE)
 		memory_seclude(memory);
+	if (is_broken("zero"))
+		memset(memory->alias, 1, MEMORY_STEP);
 	return handle_new(memory, ret);
 }
 
@@ -145,6 +148,7 @@ static CUresult vmm_release(CUmemGenericAllocationHandle handle)
 	if (!h)
 		return misuse("cuMemRelease of handle %llx, which is none (any more)", handle);
 	list_drop(&h->link);
+	memory_give_back(h->memory);
 	memory_unref(h->memory);
 	free(h);
 	return CUDA_SUCCESS;

@@ -24,6 +24,11 @@
  *                           number can't be imported any more (INVALID_HANDLE)
  *   FAKECUDA_HANG=n[:call]  the n-th call of this process, or of that name, does not return before
  *   FAKECUDA_HANG_UNTIL=file  this file exists; other threads' calls do. n is * for all
+ *   FAKECUDA_BREAK=fact     this fact of proto/facts.h does not hold: memory can't be imported once
+ *                           its handle or pool was given back or its maker has ended (kept); the
+ *                           first memset of a process is done again after its end, for half a
+ *                           second (stops); what was used of a GPU stays used (freed); what
+ *                           cuMemCreate makes is not zero (zero)
  *   FAKECUDA_LOG=file       a line is appended for each call: pid, call, result
  *   FAKECUDA_STRICT=1       exit(3) with something not given back, or an fd of ours open, writes
  *                           "fakecuda: leaked ..." and ends the process with status 86

@@ -236,6 +236,22 @@ START_TEST(a_full_device_is_reported_in_the_drivers_words)
 }
 END_TEST
 
+/* tests/system/ctl/test_ctl_driver.c has the other facts, and the doctor. */
+START_TEST(a_pool_whose_fds_keep_nothing_fails_and_names_the_fact)
+{
+	struct pool_config c = a_config(kinds[_i], 64 * MIB);
+	struct pool *pool;
+
+	if (!fake_is_there())
+		return;
+	setenv("FAKECUDA_BREAK", "kept", 1);
+	pool = open_pool(&c, &devices.items[0]);
+	ck_assert_int_ne(pool->state, POOL_READY);
+	ck_assert_msg(strstr(pool->why, "-kept does not hold with this driver"), "%s", pool->why);
+	close_pool(pool);
+}
+END_TEST
+
 static TCase *kinds_tests(void)
 {
 	TCase *tc = tcase_create("kinds");
@@ -251,6 +267,7 @@ static TCase *kinds_tests(void)
 	tcase_add_loop_test(tc, a_pool_is_filled_and_emptied_again_and_again, 0, KINDS);
 	tcase_add_loop_test(tc, the_daemon_holds_only_the_fd_of_a_block, 0, KINDS);
 	tcase_add_loop_test(tc, no_fd_survives_an_exec, 0, KINDS);
+	tcase_add_loop_test(tc, a_pool_whose_fds_keep_nothing_fails_and_names_the_fact, 0, KINDS);
 	tcase_add_loop_test(tc, a_full_device_is_reported_in_the_drivers_words, 0, KINDS);
 	tcase_add_test(tc, the_next_user_of_mempool_memory_reads_zero);
 	tcase_add_test(tc, a_mempool_refuses_above_4_gib_and_names_an_alternative);
