@@ -2,9 +2,9 @@
  *
  * The one place where a lease ends without a CLOSE. A pidfd becomes readable when its process has
  * exited and the kernel has freed what it had, its GPU context included (measured: 52 to 57 ms
- * after a SIGKILL, against 0.3 ms for the socket). Until then its buffers count, and nobody gets
- * their memory. For a process without a pidfd (unwatched-clients=trust) the closed
- * socket is used instead.
+ * after a SIGKILL, against 0.3 ms for the socket; stops, in proto/facts.h). Until then its buffers
+ * count, and nobody gets their memory. For a process without a pidfd (unwatched-clients=trust) the
+ * closed socket is used instead.
  */
 #include "daemon/catalog/reaper.h"
 

@@ -266,7 +266,7 @@ static int mempool_free(struct pool *pool, struct block *block, struct fault *f)
 }
 
 /* The exported fd keeps the pool's physical memory even after the pool is destroyed, until it is
- * closed here and in every client (driver 580). */
+ * closed here and in every client (kept and freed, in proto/facts.h). */
 static void mempool_close(struct pool *pool)
 {
 	const struct cuda *cuda = cuda_load(NULL, 0);

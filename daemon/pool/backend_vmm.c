@@ -4,11 +4,10 @@
  * own memory, known by its fd alone. The pinned kind, at the end, does the same in the host's
  * memory.
  *
- * An exported fd keeps its memory without handle, context or process (measured on driver 580), so
+ * An exported fd keeps its memory without handle, context or process (kept, in proto/facts.h), so
  * the daemon releases the handle at once and owns only fds. The memory is given back when the last
- * fd, here and in the clients, is closed. Fresh memory is zero: the driver clears it (CUDA
- * Programming Guide, virtual memory management; 1600 samples over 100 GiB were), so nothing is
- * scrubbed here. No call below needs a context, and none makes one.
+ * fd, here and in the clients, is closed (freed). Fresh memory is zero (zero; also CUDA Programming
+ * Guide, virtual memory management), so nothing is scrubbed here. No call below needs a context, and none makes one.
  *
  * A client maps a block read-only or writable by the GPU's page tables, maps only what it was lent,
  * and keeps it when the daemon dies. A freed block of the same user and size is reused as it is:
@@ -85,7 +84,7 @@ static int open_at(struct pool *pool, CUmemLocation location, struct pool_opened
 		return err;
 
 	/* An export takes 535 to 1120 us while no other one is alive, and 25 us while one is; its
-	 * fd is enough (measured on driver 580). It belongs to the daemon and does not count in the
+	 * fd is enough (kept, in proto/facts.h). It belongs to the daemon and does not count in the
 	 * pool's size. */
 	err = export_new(v, granularity, &v->keep_fd, f);
 	if (err < 0)

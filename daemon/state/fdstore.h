@@ -2,7 +2,8 @@
  *
  * The fds that outlive this program: in the service's fd store at systemd (sd_notify(3),
  * FDSTORE=1), or, across a planned restart, in the program that replaces it. Each has a name. At
- * its start a daemon receives all of them and takes each one out by its name, once.
+ * its start a daemon receives all of them and takes each one out by its name, once. Nothing else
+ * keeps the memory of GPUs meanwhile (kept, in proto/facts.h).
  *
  * The names of buffers' fds have a small number in them, the fd index. systemd hands over all names
  * in one environment variable, and the kernel takes no string above 128 KiB (MAX_ARG_STRLEN): so

@@ -195,6 +195,7 @@ _gpushmctl() {
 		events) options="--since --user --type --once --count --timeout" ;;
 		hold) options="--write --timeout" ;;
 		rm | mv) options="--force" ;;
+		doctor) options="--driver" ;;
 		top) options="--once --delay --count --view --sort --user --wide" ;;
 		"") options="--version" ;;
 		*) options="" ;;
