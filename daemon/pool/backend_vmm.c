@@ -7,7 +7,8 @@
  * An exported fd keeps its memory without handle, context or process (kept, in proto/facts.h), so
  * the daemon releases the handle at once and owns only fds. The memory is given back when the last
  * fd, here and in the clients, is closed (freed). Fresh memory is zero (zero; also CUDA Programming
- * Guide, virtual memory management), so nothing is scrubbed here. No call below needs a context, and none makes one.
+ * Guide, virtual memory management), so nothing is scrubbed here. No call below needs a context,
+ * and none makes one.
  *
  * A client maps a block read-only or writable by the GPU's page tables, maps only what it was lent,
  * and keeps it when the daemon dies. A freed block of the same user and size is reused as it is:
