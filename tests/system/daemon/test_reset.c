@@ -211,13 +211,10 @@ END_TEST
 
 static const char *const passing[] = { OUT_OF_MEMORY, NOT_INITIALIZED };
 
-/* In the new daemon the driver's first import fails with this result. */
-static void fail_import(const char *call, const char *with)
+/* In the new daemon this import fails with this result. Pools import as well when they open. */
+static void fail_import(const char *nth_call, const char *with)
 {
-	char text[64];
-
-	snprintf(text, sizeof(text), "1:%s", call);
-	setenv("FAKECUDA_FAIL", text, 1);
+	setenv("FAKECUDA_FAIL", nth_call, 1);
 	setenv("FAKECUDA_FAIL_WITH", with, 1);
 	supervisor_spawn(&k);
 	unsetenv("FAKECUDA_FAIL");
@@ -225,13 +222,13 @@ static void fail_import(const char *call, const char *with)
 	supervisor_await(&k);
 }
 
-static void expect_kept(const char *pool, const char *call, const char *with)
+static void expect_kept(const char *pool, const char *nth_call, const char *with)
 {
 	struct gpushm_buffer *b = publish(pool, "kept"), *again = NULL;
 	unsigned before = log_count("can't be told");
 
 	supervisor_end(&k, SIGKILL);
-	fail_import(call, with);
+	fail_import(nth_call, with);
 	client_await(log_count("can't be told") == before + 1);
 	ck_assert_msg(gpushm_open(c, "kept", GPUSHM_READ, 0, NULL, &again) == 0, "%s",
 		      gpushm_error());
@@ -244,9 +241,9 @@ START_TEST(an_error_that_may_pass_keeps_all_buffers)
 	if (!fake_is_here())
 		return;
 	begin();
-	expect_kept("gpu0", "cuMemImportFromShareableHandle", passing[_i]);
-	expect_kept("pinned", "cuMemImportFromShareableHandle", passing[_i]);
-	expect_kept("gpu0-mempool", "cuMemPoolImportFromShareableHandle", passing[_i]);
+	expect_kept("gpu0", "3:cuMemImportFromShareableHandle", passing[_i]);
+	expect_kept("pinned", "3:cuMemImportFromShareableHandle", passing[_i]);
+	expect_kept("gpu0-mempool", "2:cuMemPoolImportFromShareableHandle", passing[_i]);
 	ck_assert_uint_eq(log_count("is lost"), 0);
 	end();
 }
