@@ -22,6 +22,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -66,7 +67,9 @@ class Buffer(_Buffer):  # type: ignore[misc]
         return mr._made(lambda: ipc_descriptor.open(device=mr._device), stream, is_mapped=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Buffer.from_ipc_descriptor, (self.memory_resource, self.ipc_descriptor)
+        # One function and plain values: a pickle looks each name up anew, while the other process waits.
+        descriptor = bytes(self.ipc_descriptor)
+        return _buffer_arrived, (descriptor, *self.memory_resource.__reduce__()[1])
 
 
 class _Resource(_MemoryResource):  # type: ignore[misc]
@@ -131,6 +134,7 @@ class _Resource(_MemoryResource):  # type: ignore[misc]
     def close(self) -> None:
         """Ends allocation; its Buffers stay."""
         self.is_closed = True
+        _arrived.cache_clear()
 
     @property
     def allocation_handle(self) -> Any:
@@ -146,7 +150,8 @@ class _Resource(_MemoryResource):  # type: ignore[misc]
     def __reduce__(self) -> tuple[Any, ...]:
         # The same GPU has another ordinal where other GPUs are visible.
         device = None if self._device == self._pool.device else self._device
-        return _arrived, (type(self), self._pool.name, device, self.is_ipc_enabled, self._max_size, self.uuid)
+        pinned = isinstance(self, PinnedMemoryResource)
+        return _arrived, (pinned, self._pool.name, device, self.is_ipc_enabled, self._max_size, self.uuid.bytes)
 
 
 class DeviceMemoryResource(_Resource):
@@ -201,8 +206,17 @@ def _options(cls: Any, given: Any) -> Any:
     return given if isinstance(given, cls) else cls(**(given or {}))
 
 
-def _arrived(cls: Any, name: str, device: int | None, ipc_enabled: bool, max_size: int, known: uuid.UUID) -> Any:
-    pool = pool_for(("vmm", "mempool", "pinned"), name)
+# It keeps the last ones: a resource ends with its last Buffer, and to make it anew is to ask the daemon for its pools.
+@lru_cache(maxsize=64)
+def _arrived(pinned: bool, name: str, device: int | None, ipc_enabled: bool, max_size: int, known: bytes) -> Any:
+    id = uuid.UUID(bytes=known)
+    if (found := _known.get(id)) is not None:
+        return found
+    cls, kinds = (PinnedMemoryResource, ("pinned",)) if pinned else (DeviceMemoryResource, ON_GPU)
+    pool = pool_for(kinds, name)
     options = DeviceMemoryResourceOptions(ipc_enabled=ipc_enabled, max_size=max_size)
-    at = pool.device if device is None and cls is DeviceMemoryResource else device
-    return _known.get(known) or cls.__new__(cls)._begin(pool, at, options, known)
+    return cls.__new__(cls)._begin(pool, pool.device if device is None and not pinned else device, options, id)
+
+
+def _buffer_arrived(descriptor: bytes, *resource: Any) -> Any:
+    return Buffer.from_ipc_descriptor(_arrived(*resource), Handle(descriptor))
