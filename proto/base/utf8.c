@@ -46,8 +46,8 @@ bool utf8_is_control(uint32_t point)
 }
 
 /* Unicode's general categories Cc, Cf, Zl and Zp, and the property Default_Ignorable_Code_Point
- * (DerivedCoreProperties.txt), of version 16. iswprint() depends on the locale and the C library's
- * version, and accepts most of these. */
+ * (DerivedCoreProperties.txt), of version 16, and the points that are no characters. iswprint()
+ * depends on the locale and the C library's version, and accepts most of these. */
 static const struct {
 	uint32_t first, last;
 } unsafe[] = {
@@ -55,15 +55,17 @@ static const struct {
 	{ 0x600, 0x605 },     { 0x61c, 0x61c },	    { 0x6dd, 0x6dd },	  { 0x70f, 0x70f },
 	{ 0x890, 0x891 },     { 0x8e2, 0x8e2 },	    { 0x115f, 0x1160 },	  { 0x17b4, 0x17b5 },
 	{ 0x180b, 0x180f },   { 0x200b, 0x200f },   { 0x2028, 0x202e },	  { 0x2060, 0x206f },
-	{ 0x3164, 0x3164 },   { 0xfe00, 0xfe0f },   { 0xfeff, 0xfeff },	  { 0xffa0, 0xffa0 },
-	{ 0xfff0, 0xfffb },   { 0x110bd, 0x110bd }, { 0x110cd, 0x110cd }, { 0x13430, 0x1343f },
-	{ 0x1bca0, 0x1bca3 }, { 0x1d173, 0x1d17a }, { 0xe0000, 0xe0fff },
+	{ 0x3164, 0x3164 },   { 0xfdd0, 0xfdef },   { 0xfe00, 0xfe0f },	  { 0xfeff, 0xfeff },
+	{ 0xffa0, 0xffa0 },   { 0xfff0, 0xfffb },   { 0x110bd, 0x110bd }, { 0x110cd, 0x110cd },
+	{ 0x13430, 0x1343f }, { 0x1bca0, 0x1bca3 }, { 0x1d173, 0x1d17a }, { 0xe0000, 0xe0fff },
 };
 
 bool utf8_is_unsafe(uint32_t point)
 {
 	if (point >= 0x20 && point < 0x7f) /* most are */
 		return false;
+	if ((point & 0xfffe) == 0xfffe) /* the last two of each plane are no characters */
+		return true;
 	for (size_t i = 0; i < array_size(unsafe); i++)
 		if (point <= unsafe[i].last)
 			return point >= unsafe[i].first;

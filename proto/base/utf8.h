@@ -21,8 +21,8 @@ bool utf8_is_control(uint32_t point);
 
 /* Whether a terminal or a log shows it as something else than it is, or not at all: a control
  * character, a line or paragraph separator, a mark that changes the direction of text, a character
- * of zero width, a tag. Names may have such characters (except control characters); who prints one
- * writes its bytes as \xNN. */
+ * of zero width, a tag, a point that is no character (U+FFFF). Names may have such characters
+ * (except control characters); who prints one writes its bytes as \xNN. */
 bool utf8_is_unsafe(uint32_t point);
 
 /* Shows what is unsafe, or no UTF-8, as '?'. In place: the text gets no longer. */

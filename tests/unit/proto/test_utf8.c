@@ -88,12 +88,24 @@ START_TEST(invisible_characters_are_unsafe)
 					   0xfffb, 0x1bca0, 0x1d17a, 0xe0001, 0xe0041, 0xe01ef };
 	static const uint32_t safe[] = { ' ',	 '~',	  0xa0,	   0xe9,   0x301,  0x620,
 					 0x3bb,	 0x2010,  0x2027,  0x20ac, 0x3042, 0xfe10,
-					 0xfffd, 0x1f600, 0xdffff, 0xe1000 };
+					 0xfffd, 0x1f600, 0xdfffd, 0xe1000 };
 
 	for (size_t i = 0; i < array_size(unsafe); i++)
 		ck_assert_msg(utf8_is_unsafe(unsafe[i]), "U+%04X", unsafe[i]);
 	for (size_t i = 0; i < array_size(safe); i++)
 		ck_assert_msg(!utf8_is_unsafe(safe[i]), "U+%04X", safe[i]);
+}
+END_TEST
+
+/* Unicode reserves two at the end of each plane, and 32 others. */
+START_TEST(points_that_are_no_characters_are_unsafe)
+{
+	for (uint32_t plane = 0; plane <= 0x100000; plane += 0x10000) {
+		ck_assert(utf8_is_unsafe(plane | 0xfffe));
+		ck_assert(utf8_is_unsafe(plane | 0xffff));
+	}
+	for (uint32_t point = 0xfdcf; point <= 0xfdf0; point++)
+		ck_assert_int_eq(utf8_is_unsafe(point), point != 0xfdcf && point != 0xfdf0);
 }
 END_TEST
 
@@ -106,5 +118,6 @@ int main(void)
 	tcase_add_loop_test(tc, each_character_is_decoded_as_itself, 0, array_size(points));
 	tcase_add_test(tc, control_characters_are_recognized);
 	tcase_add_test(tc, invisible_characters_are_unsafe);
+	tcase_add_test(tc, points_that_are_no_characters_are_unsafe);
 	return suite_run("utf8", tc, NULL);
 }
