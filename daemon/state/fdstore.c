@@ -9,7 +9,8 @@
  *
  * Names are used again. An fd that systemd was not told to forget, because it did not read for a
  * while, would be taken for the next one of its name: so it comes first, and what comes after it
- * fails until systemd reads again.
+ * fails until systemd reads again. At the start all of that waits for the new journal, and none of
+ * these names is used before.
  */
 #include "daemon/state/fdstore.h"
 
@@ -136,7 +137,7 @@ static int tell(const char *name)
 
 void fdstore_forget(struct fdstore *s, const char *name)
 {
-	if (!s->systemd || (fdstore_tell(s) == 0 && tell(name) == 0))
+	if (!s->systemd || (!s->holds && fdstore_tell(s) == 0 && tell(name) == 0))
 		return;
 	s->untold_lost |= fd_list_add(&s->untold, name, -1) < 0;
 }
@@ -145,7 +146,7 @@ int fdstore_tell(struct fdstore *s)
 {
 	int r = s->untold_lost ? -ENOMEM : 0;
 
-	while (r == 0 && s->untold.n > 0) {
+	while (r == 0 && s->untold.n > 0 && !s->holds) {
 		r = tell(s->untold.items[s->untold.n - 1].name);
 		s->untold.n -= r == 0;
 	}

@@ -36,7 +36,8 @@ struct fdstore {
 	bool systemd;		 /* systemd keeps fds for us */
 	struct fd_list untold;	 /* names that systemd has not been told to forget yet */
 	bool untold_lost;	 /* there was no memory for one: nothing more is kept */
-	uint32_t pidfds;	 /* number of kept pidfds */
+	bool holds;	 /* the stored journal names what is forgotten now: it is told later */
+	uint32_t pidfds; /* number of kept pidfds */
 	struct fd_indices buffers, pages;
 };
 

@@ -135,6 +135,8 @@ int handover_adopt(struct handover *h)
 		h->catalog->accounts.budgets[ACCOUNT_KEPT_PAGES].total = FD_PAGES_KEPT;
 	}
 
+	/* If we die before there is another journal, this one names the fds that are of no use. */
+	h->store.holds = true;
 	if (r == 0)
 		r = deserialize(&h->store, h->catalog, h->reaper, h->pools, h->refusals, h->id,
 				&generation);
@@ -150,6 +152,8 @@ int handover_adopt(struct handover *h)
 			   dropped);
 	pools_sweep(h->pools, on_swept, h);
 	r = h->store.systemd ? renew(h, generation + 1) : 0;
+	h->store.holds = false;
+	fdstore_tell(&h->store);
 	/* Only now, so that systemd forgets the fds of what is freed. */
 	if (r == 0)
 		catalog_free_unused(h->catalog);

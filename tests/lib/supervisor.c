@@ -67,9 +67,14 @@ static void on_message(struct supervisor *k, const char *text, int *fd)
 
 	value_of(text, "FDNAME=", name, sizeof(name));
 	pthread_mutex_lock(&k->lock);
-	if (strstr(text, "FDSTOREREMOVE=1"))
+	if (k->is_cut && !strstr(text, "MARK=1") && !strstr(text, "QUIT=1")) {
+		pthread_mutex_unlock(&k->lock);
+		return;
+	}
+	if (strstr(text, "FDSTOREREMOVE=1")) {
 		forget(k, name);
-	else if (strstr(text, "FDSTORE=1") && *fd >= 0)
+		k->is_cut = k->last_forgotten && name[0] == k->last_forgotten;
+	} else if (strstr(text, "FDSTORE=1") && *fd >= 0)
 		supervisor_keep(k, name, take_fd(fd));
 	if (strstr(text, "READY=1"))
 		k->ready++;
@@ -244,6 +249,7 @@ static pid_t start_program(struct supervisor *k)
 
 	pthread_mutex_lock(&k->lock);
 	k->ready = 0;
+	k->is_cut = false;
 	/* fork() with a new PID namespace for the child */
 	pid = (pid_t)syscall(SYS_clone, SIGCHLD | (k->isolated ? CLONE_NEWPID : 0), 0, 0, 0, 0);
 	if (pid == 0)

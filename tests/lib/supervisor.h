@@ -34,6 +34,10 @@ struct supervisor {
 	unsigned deaths, restarts; /* of the daemon: known to the test, reported by the keeper */
 	bool with_keeper, is_held; /* is_held: the keeper is stopped, so that no daemon starts */
 	bool never_held;	   /* the keeper starts each daemon when it wants to */
+	/* A letter: of what this daemon sends, nothing after the first FDSTOREREMOVE of such a name
+	 * counts, as if it had been killed there. Not over the keeper. */
+	char last_forgotten;
+	bool is_cut; /* that one has come */
 	bool done;
 	struct kept *kept;
 	size_t n_kept;

@@ -134,6 +134,25 @@ START_TEST(a_readers_death_without_a_daemon_is_found_at_the_start)
 }
 END_TEST
 
+/* The journal that the killed daemon was started with names the page, until there is another. */
+START_TEST(a_daemon_that_dies_in_its_start_leaves_what_its_journal_names)
+{
+	if (supervisor_skips("a_daemon_that_dies_in_its_start_leaves_what_its_journal_names"))
+		return;
+	supervisor_end(&k, SIGKILL);
+	reader_dies();
+	k.last_forgotten = 's';
+	supervisor_spawn(&k);
+	client_await(k.is_cut);
+	k.last_forgotten = '\0';
+	kept_crash();
+	ck_assert_uint_eq(supervisor_log_count(&k, "can't be restored"), 0);
+	ck_assert_uint_eq(head->seats[seat].state, STREAM_SEAT_FREE);
+	ck_assert_uint_eq(own->claims[1].released, STREAM_RELEASED_ALL);
+	producer_returns();
+}
+END_TEST
+
 START_TEST(a_producers_death_without_a_daemon_is_found_at_the_start)
 {
 	raw_publish_frame(head, 0, 1, false);
@@ -362,6 +381,7 @@ int main(void)
 	tcase_add_test(tc, frames_before_a_restart_are_not_counted_again);
 	tcase_add_test(tc, a_stream_goes_on_after_a_stop);
 	tcase_add_test(tc, a_readers_death_without_a_daemon_is_found_at_the_start);
+	tcase_add_test(tc, a_daemon_that_dies_in_its_start_leaves_what_its_journal_names);
 	tcase_add_test(tc, a_producers_death_without_a_daemon_is_found_at_the_start);
 	tcase_add_test(tc, a_readers_close_without_a_daemon_is_found_at_its_return);
 	tcase_add_test(tc, a_restart_remembers_who_was_dropped_and_who_left);
