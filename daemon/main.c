@@ -141,6 +141,19 @@ static bool wants_keeper(const struct arguments *a)
 	return !a->no_keeper && !a->check && !a->dump && keeper_is_needed() && !fd_list_is_passed();
 }
 
+/* A daemon that nobody keeps would look as if it were safe: it ends, and nobody else can say why.
+ */
+static void on_keeper_killed(int signal)
+{
+	static const char text[] =
+		"gpushmd: error: the keeper was killed: nobody keeps the file descriptors of "
+		"buffers any more, so the daemon ends; buffers that no process has mapped are "
+		"gone\n";
+
+	alarm(1); /* where nobody reads stderr */
+	_exit(write(STDERR_FILENO, text, sizeof(text) - 1) < 0 ? 2 : 1);
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments a = { 0 };
@@ -166,6 +179,8 @@ int main(int argc, char **argv)
 		return check_journal(a.journal);
 	}
 	signal(SIGPIPE, SIG_IGN);
+	signal(KEEPER_KILLED, on_keeper_killed);
+	signal(SIGXFSZ, SIG_IGN); /* memory beyond the limit of files is an error: EFBIG */
 	umask(077);
 	fds_raise_limit(); /* each buffer takes up to three fds */
 	return server_run(a.config, a.socket, argv, config);

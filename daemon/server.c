@@ -523,7 +523,10 @@ int server_run(const char *config_path, const char *socket_path, char *const *ar
 	r = start(s);
 	if (r < 0) {
 		log_error_id(LOG_ID_CANT_START, "gpushmd can't start: %s%s", strerror(-r),
-			     r == -EMFILE ? ": raise the hard limit (ulimit -Hn)" : "");
+			     r == -EMFILE  ? ": raise the hard limit (ulimit -Hn)"
+			     : r == -EFBIG ? ": raise the limit of file sizes (ulimit -f), which "
+					     "counts for memory that is shared, too"
+					   : "");
 		endpoint_close(&s->endpoint);
 		config_free(s->config);
 		return 1;

@@ -7,8 +7,8 @@
  *
  * The keeper knows nothing of what the fds are, with one exception: if the daemon made its socket
  * itself, the keeper removes the socket's file at the end. It reads no configuration and uses
- * neither CUDA nor libuv, so that there is little that can end it. If it is killed, the daemon is
- * killed, too (PR_SET_PDEATHSIG): a daemon that nobody keeps would look as if it were safe.
+ * neither CUDA nor libuv, so that there is little that can end it. If it is killed, the daemon
+ * says so and ends, too (PR_SET_PDEATHSIG).
  *
  * It owns the kept fds, its two sockets and the daemon's process.
  */
@@ -110,7 +110,8 @@ static void become_daemon(struct keeper *k, pid_t keeper)
 
 	for (size_t i = 0; i < array_size(forwarded); i++)
 		sigaddset(&mask, forwarded[i]);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	sigdelset(&mask, KEEPER_KILLED);
+	prctl(PR_SET_PDEATHSIG, KEEPER_KILLED);
 	if (getppid() != keeper) /* it died before the line above */
 		_exit(EXIT_FAILURE);
 	r = set_variables(k);

@@ -6,7 +6,10 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <stdbool.h>
+
+#define KEEPER_KILLED SIGRTMIN /* what the kernel sends to the daemon then */
 
 /* Whether nobody else keeps fds for this process. */
 bool keeper_is_needed(void);

@@ -38,7 +38,8 @@ static int fail(struct fault *f, const char *call, int error)
 		code = CODE_NO_FDS;
 	if (error == ENOMEM || error == ENOSPC)
 		code = CODE_POOL_FULL;
-	return fault(f, code, "%s: %s", call, strerror(error));
+	return fault(f, code, "%s: %s%s", call, strerror(error),
+		     error == EFBIG ? " (ulimit -f)" : "");
 }
 
 /* fallocate() of 1 GiB takes 0.7 s here (4 KiB pages): other requests of the worker run after each

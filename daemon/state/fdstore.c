@@ -14,6 +14,7 @@
  */
 #include "daemon/state/fdstore.h"
 
+#include "daemon/util/log.h"
 #include "proto/base/own.h"
 #include "proto/systemd/systemd.h"
 
@@ -120,6 +121,19 @@ size_t fdstore_drop_rest(struct fdstore *s)
 	return n;
 }
 
+static void note_late(struct fdstore *s, int r)
+{
+	if (r == -ETIMEDOUT && !s->late)
+		log_error_id(LOG_ID_STATE_NOT_WRITTEN,
+			     "process %d, which keeps our file descriptors, has not read for five "
+			     "seconds: what is published before it reads again does not survive "
+			     "the daemon",
+			     getppid());
+	else if (r == 0 && s->late)
+		log_notice("process %d keeps file descriptors again", getppid());
+	s->late = r == -ETIMEDOUT || (s->late && r < 0);
+}
+
 int fdstore_keep(struct fdstore *s, const char *name, int fd)
 {
 	int r;
@@ -127,7 +141,10 @@ int fdstore_keep(struct fdstore *s, const char *name, int fd)
 	if (!s->systemd)
 		return 0;
 	r = fdstore_tell(s);
-	return r < 0 ? r : systemd_notify_fd(fd, "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
+	if (r == 0)
+		r = systemd_notify_fd(fd, "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
+	note_late(s, r);
+	return r;
 }
 
 static int tell(const char *name)

@@ -283,11 +283,12 @@ int gpushm_buffer_kept(const struct gpushm_buffer *b)
 		return 0;
 	if (!b->not_kept)
 		return 1;
-	return error_set(ENOSPC,
-			 "buffer \"%s\" does not survive the daemon's death: its user's places at "
-			 "systemd are taken (max-share in gpushmd.conf): put many arrays into one "
-			 "buffer",
-			 b->name);
+	return error_set(
+		ENOSPC,
+		"buffer \"%s\" does not survive the daemon's death: its user's places at "
+		"systemd are taken (max-share in gpushmd.conf): put many arrays into one "
+		"buffer; or systemd or the keeper does not read, as the log of gpushmd says",
+		b->name);
 }
 
 const char *gpushm_buffer_name(const struct gpushm_buffer *b)

@@ -293,6 +293,7 @@ START_TEST(a_daemon_ends_with_its_keeper)
 	ck_assert_int_eq(waitpid(k.keeper, NULL, 0), k.keeper);
 	k.keeper = 0;
 	await_end(daemon);
+	ck_assert_uint_eq(supervisor_log_count(&k, "the keeper was killed"), 1);
 }
 END_TEST
 
@@ -340,6 +341,26 @@ START_TEST(too_low_a_limit_of_open_files_is_named)
 		      "%s", text);
 	expect_too_few(10, "--no-keeper", text, sizeof(text));
 	ck_assert_msg(strstr(text, "Too many open files"), "%s", text);
+}
+END_TEST
+
+START_TEST(too_low_a_limit_of_file_sizes_is_named)
+{
+	const char *args[] = { "--config", k.config, "--socket", k.socket, NULL };
+	struct gpushm_create_options o = { .struct_size = sizeof(o) };
+	struct gpushm_buffer *b = NULL;
+	char text[1024];
+
+	/* The status page has 16 MiB. */
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 8 << 20, 64 << 20 }), 0);
+	ck_assert_int_eq(run_program(build_path("gpushmd"), args, text, sizeof(text)), 1);
+	ck_assert_msg(strstr(text, "(ulimit -f)") && !strstr(text, "keeper"), "%s", text);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 32 << 20, 64 << 20 }), 0);
+	begin();
+	ck_assert_int_lt(gpushm_create(c, "large", 48 << 20, &o, &b), 0);
+	ck_assert_ptr_nonnull(strstr(gpushm_error(), "(ulimit -f)"));
+	publish("x");
+	ck_assert_uint_eq(supervisor_log_count(&k, "was killed"), 0);
 }
 END_TEST
 
@@ -631,10 +652,12 @@ START_TEST(while_a_keeper_does_not_read_the_daemon_serves)
 	ck_assert_ptr_nonnull(strstr(gpushm_error(), "systemd does not read"));
 	expect_there("x");
 	expect_there("y");
+	ck_assert_uint_eq(supervisor_log_count(&k, "has not read"), 1);
 	kill(k.keeper, SIGCONT);
 	/* The keeper reads again at some time from now on. */
 	while (!publish("new"))
 		ck_assert_int_eq(gpushm_unlink(c, "new"), 0);
+	ck_assert_uint_eq(supervisor_log_count(&k, "keeps file descriptors again"), 1);
 	supervisor_end(&k, SIGKILL);
 	supervisor_spawn(&k);
 	expect_there("x");
@@ -701,6 +724,7 @@ int main(void)
 	tcase_add_test(t, a_daemon_ends_with_its_keeper);
 	tcase_add_test(t, a_failed_first_start_ends_the_keeper_too);
 	tcase_add_test(t, too_low_a_limit_of_open_files_is_named);
+	tcase_add_test(t, too_low_a_limit_of_file_sizes_is_named);
 	tcase_add_test(t, the_next_daemon_waits_for_the_lock_of_a_dying_one);
 	tcase_add_test(t, a_broken_configuration_at_a_restart_loses_nothing);
 	tcase_add_test(t, a_restart_takes_a_new_program_file);
