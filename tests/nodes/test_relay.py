@@ -364,6 +364,27 @@ def test_a_wrong_request_gets_an_error(here: Here, method: str, path: str, statu
     assert (reply.status, bool(reply.error)) == (status, True)
 
 
+@pytest.mark.parametrize(
+    ("lines", "version", "status"),
+    [
+        ("", "1.1", 400),
+        ("Host: a\r\nHost: a\r\n", "1.1", 400),
+        ("Host: a\r\nhost: b\r\n", "1.0", 400),
+        ("Host : a\r\n", "1.1", 400),
+        ("Host: a\r\nRange : bytes=0-0\r\n", "1.1", 400),
+        ("Host: a\r\nX\t: 1\r\n", "1.1", 400),
+        ("Host: a\r\n", "1.1", 200),
+        ("Host:\r\n", "1.1", 200),
+        ("", "1.0", 200),
+    ],
+)
+def test_a_request_has_one_host_and_no_blank_before_a_colon(here: Here, lines: str, version: str, status: int) -> None:
+    """RFC 9112, 3.2 and 5.1."""
+    with here.raw() as s:
+        s.sendall(f"GET / HTTP/{version}\r\n{lines}Connection: close\r\n\r\n".encode())
+        assert s.recv(4096).split()[1:2] == [str(status).encode()]
+
+
 RUBBISH = [
     b"\r\n\r\n",
     b"\0" * 10000,
@@ -471,10 +492,33 @@ def test_a_buffer_that_is_known_to_be_damaged_is_not_served() -> None:
 def test_a_relay_may_start_before_its_daemon(tmp_path: Path) -> None:
     with Here() as h:
         h.daemon.stop()
-        assert h.ask("/v1/buffers").status == 200
+        await_status(h, 503)
         h.daemon.start()
         write_model(tmp_path / "f", 1000)
         h.load(tmp_path / "f", "late")
+
+
+def await_status(h: Here, status: int) -> None:
+    """Returns when the list has it."""
+    end = time.monotonic() + TIMEOUT
+    while h.ask("/v1/buffers").status != status:
+        assert time.monotonic() < end, f"the list does not become {status}"
+        time.sleep(0.05)
+
+
+def test_without_its_daemon_a_relay_does_not_say_that_nothing_is_there() -> None:
+    with Here() as h:
+        await_status(h, 200)
+        assert h.ask("/v1/buffers/nothing").status == 404
+        h.daemon.kill()
+        await_status(h, 503)
+        for path in "buffers", "buffers/nothing", "manifests/nothing":
+            reply = h.ask(f"/v1/{path}")
+            assert (reply.status, "daemon" in reply.error) == (503, True), path
+        assert h.ask("/metrics").status == 200
+        h.daemon.start()
+        await_status(h, 200)
+        assert h.ask("/v1/buffers/nothing").status == 404
 
 
 def test_a_transient_buffer_ends_although_it_was_served() -> None:

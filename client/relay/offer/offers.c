@@ -36,7 +36,7 @@ struct offers {
 	size_t n;
 	struct offer **retired; /* owned: had a name, and are still open */
 	size_t n_retired;
-	bool tried, known; /* to get the daemon's list; and it was got */
+	bool tried, known; /* to get the daemon's list; and this daemon's was got */
 	/* Lists that the daemon was asked for, and the last of them that has come: one that was
 	 * asked for before it is dropped. */
 	uint64_t asked, last;
@@ -240,10 +240,11 @@ static int start_events(struct gpushm *c, uint64_t *last)
 	return 0;
 }
 
-static void note_try(struct offers *o)
+static void note_try(struct offers *o, bool is_there)
 {
 	lock_take(&o->lock, LOCK_OFFERS);
 	o->tried = true;
+	o->known &= is_there;
 	pthread_cond_broadcast(&o->changed);
 	lock_drop(&o->lock);
 }
@@ -259,7 +260,7 @@ static int follow(struct offers *o, bool *was_up)
 		r = start_events(c, &last);
 	while (r == 0) {
 		r = refresh(o, c);
-		note_try(o);
+		note_try(o, true);
 		if (r == 0 && !*was_up)
 			fprintf(stderr, "gpushm-relay: the daemon replies\n");
 		*was_up |= r == 0;
@@ -268,7 +269,7 @@ static int follow(struct offers *o, bool *was_up)
 	}
 	if (*was_up)
 		fprintf(stderr, "gpushm-relay: the daemon does not reply: %s\n", gpushm_error());
-	note_try(o);
+	note_try(o, false);
 	gpushm_disconnect(c);
 	return r;
 }

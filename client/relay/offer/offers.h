@@ -14,7 +14,8 @@ struct offers;
  * 0, or -errno. */
 int offers_start(const struct config *config, struct offers **ret);
 
-/* Whether the daemon has said yet what it has: before, a name that is not found may exist. */
+/* Whether the daemon is there and has said what it has: if not, a name that is not found may exist.
+ */
 bool offers_known(struct offers *o);
 
 /* All of them in the order of their names; the caller releases each, and frees *ret. 0 or -ENOMEM.

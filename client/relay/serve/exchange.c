@@ -139,8 +139,7 @@ struct offer *exchange_offer(const struct exchange *x, const char *etag, enum MH
 	o = config_offers(x->config, x->name) ? offers_find(x->offers, x->name, etag) : NULL;
 	if (!o && !offers_known(x->offers))
 		*ret = exchange_error(x, MHD_HTTP_SERVICE_UNAVAILABLE,
-				      "\"%s\": the daemon of this machine does not reply yet",
-				      x->name);
+				      "\"%s\": the daemon of this machine does not reply", x->name);
 	else if (!o)
 		*ret = exchange_error(x, MHD_HTTP_NOT_FOUND,
 				      "\"%s\": this relay offers no buffer of that name; it offers "

@@ -267,10 +267,14 @@ static json_t *describe(struct offer *o, struct MHD_Connection *reader)
 
 enum MHD_Result files_list(const struct exchange *x)
 {
-	json_t *list = json_array();
+	json_t *list;
 	struct offer **offers;
 	size_t n;
 
+	if (!offers_known(x->offers))
+		return exchange_error(x, MHD_HTTP_SERVICE_UNAVAILABLE,
+				      "the daemon of this machine does not reply");
+	list = json_array();
 	if (offers_list(x->offers, &offers, &n) < 0) {
 		json_decref(list);
 		return exchange_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #define MEMORY (32u << 10) /* of a connection: its request's line and headers, and a reply's */
@@ -188,8 +189,34 @@ static enum MHD_Result take_body(struct request *q, const char *bytes, size_t *n
 	return MHD_YES;
 }
 
+struct header_lines {
+	unsigned hosts;
+	bool blank; /* in a name */
+};
+
+static enum MHD_Result see_line(void *arg, enum MHD_ValueKind kind, const char *name,
+				const char *value)
+{
+	struct header_lines *l = arg;
+
+	l->hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
+	l->blank |= name[strcspn(name, " \t")] != '\0';
+	return MHD_YES;
+}
+
+/* False: RFC 9112 has a server refuse it (3.2, 5.1), as a proxy may read it in another way. */
+static bool is_clear(struct MHD_Connection *c, const char *version)
+{
+	struct header_lines l = { 0 };
+
+	MHD_get_connection_values(c, MHD_HEADER_KIND, see_line, &l);
+	return !l.blank &&
+	       (l.hosts == 1 || (l.hosts == 0 && strcmp(version, MHD_HTTP_VERSION_1_1) != 0));
+}
+
 static enum MHD_Result reply(struct exchange *x, struct request *q, const char *url,
-			     const char *method, const char *upload, size_t *upload_size)
+			     const char *method, const char *version, const char *upload,
+			     size_t *upload_size)
 {
 	const struct session *session = session_of(x->config, x->http);
 
@@ -207,6 +234,9 @@ static enum MHD_Result reply(struct exchange *x, struct request *q, const char *
 	x->n_body = q->n_body;
 	if (!session->accepted)
 		return exchange_error(x, MHD_HTTP_FORBIDDEN, "%s", session->why);
+	if (!is_clear(x->http, version))
+		return exchange_error(x, MHD_HTTP_BAD_REQUEST,
+				      "a request has one Host, and no blank before a colon");
 	return route(x, url, method);
 }
 
@@ -230,7 +260,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 		return *context ? MHD_YES : MHD_NO;
 	}
 	x.config = config = config_current();
-	ret = reply(&x, q, url, method, upload, upload_size);
+	ret = reply(&x, q, url, method, version, upload, upload_size);
 	config_release(config);
 	return ret;
 }
