@@ -7,6 +7,7 @@
 #include "client/common/clients.h"
 #include "client/common/exposition.h"
 #include "client/relay/fleet/pulls.h"
+#include "client/relay/serve/allow.h"
 #include "client/relay/serve/nixl.h"
 #include "client/relay/serve/tls.h"
 
@@ -154,6 +155,11 @@ enum MHD_Result metrics_get(const struct exchange *x)
 	char *text = NULL;
 	size_t n = 0;
 
+	if (!allow_metrics(x->config, x->peer))
+		return exchange_error(x, MHD_HTTP_FORBIDDEN,
+				      "no [allow] section of this relay has your certificate's "
+				      "name (%s)",
+				      x->peer->names.n ? x->peer->names.items[0] : "");
 	e.out = open_memstream(&text, &n);
 	if (!e.out)
 		return MHD_NO;

@@ -38,7 +38,7 @@ def own(authority: Authority) -> Certificate:
 def secure(authority: Authority, own: Certificate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Here]:
     """A relay that lets some clients read some buffers."""
     tls = f"cert={own.cert}\nkey={own.key}\nca={authority.cert}\n"
-    allow = "[allow *.train.example]\noffer=models/*\n[allow admin]\noffer=*\n"
+    allow = "[allow *.train.example]\noffer=models/*\n[allow admin]\noffer=*\n[allow prometheus.example]\n"
     path = tmp_path_factory.mktemp("tls") / "f"
     write_model(path, 1000)
     with Here(allow, first=tls) as h:
@@ -73,6 +73,16 @@ def test_a_client_reads_what_its_certificate_allows(secure: Here, authority: Aut
 
     assert names(trainer) == ["models/a"]
     assert names(admin) == ["models/a", "other"]
+
+
+def test_metrics_are_for_whom_an_allow_section_names(secure: Here, authority: Authority) -> None:
+    for name, status in ("n1.train.example", 200), ("prometheus.example", 200), ("stranger.example", 403):
+        shown = context(authority, authority.issue(name, f"DNS:{name}"))
+        assert secure.ask("/metrics", context=shown).status == status, name
+    # That one reads no buffer.
+    shown = context(authority, authority.issue("p", "DNS:prometheus.example"))
+    assert secure.ask("/v1/buffers", context=shown).json == {"buffers": []}
+    assert secure.ask("/v1/buffers/models/a", context=shown).status == 403
 
 
 def test_the_common_name_does_not_count_beside_alternative_names(secure: Here, authority: Authority) -> None:

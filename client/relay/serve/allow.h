@@ -14,3 +14,7 @@ struct peer {
 
 /* A client without a certificate may read what is offered, where the relay asks for none. */
 bool allow_read(const struct config *c, const struct peer *p, const char *name);
+
+/* Whoever may read some buffer may see the metrics; so may one for whom there is a section without
+ * buffers. */
+bool allow_metrics(const struct config *c, const struct peer *p);
