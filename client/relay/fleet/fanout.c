@@ -195,13 +195,12 @@ static unsigned begin(const struct exchange *x, const struct offer_facts *facts,
 		      const struct announcement *asks)
 {
 	const struct config *c = x->config;
-	struct announcement named[MIRRORS_NAMED];
 	uint32_t max = c->max_transfers;
 
 	if (asks && c->fan_out > 0 && (max == 0 || c->fan_out < max) &&
 	    transfers_refused_ns(x->fanout->transfers, x->peer->address, facts->etag) <
 		    PATIENCE_NS &&
-	    mirrors_choose(x->fanout->mirrors, facts->etag, asks, MIRRORS_OLDER, named) > 0)
+	    mirrors_has_older(x->fanout->mirrors, facts->etag, asks))
 		max = c->fan_out;
 	return transfers_begin(x->fanout->transfers, x->peer->address, facts->etag, max);
 }

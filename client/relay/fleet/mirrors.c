@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * One list for all files, the machine that was heard last at its end: what is forgotten, for its
- * age or for want of space, is at its beginning.
+ * age or for want of space, is at its beginning. Tables find one by its URL, and those of a file.
  */
 #include "client/relay/fleet/mirrors.h"
 
 #include "client/relay/locks.h"
 #include "proto/base/clock.h"
+#include "proto/base/hashtable.h"
 #include "proto/base/list.h"
 
 #include <arpa/inet.h>
@@ -28,7 +29,8 @@ struct network {
 };
 
 struct mirror {
-	struct list link;  /* mirrors::list */
+	struct list link; /* mirrors::list */
+	struct hashtable_link by_url, by_etag;
 	uint64_t heard_ns; /* CLOCK_MONOTONIC */
 	char etag[ETAG_MAX];
 	struct network network;
@@ -38,7 +40,7 @@ struct mirror {
 struct mirrors {
 	pthread_mutex_t lock;
 	struct list list;
-	size_t n;
+	struct hashtable by_url, by_etag;
 	unsigned chance; /* of rand_r() */
 };
 
@@ -46,19 +48,40 @@ struct mirrors *mirrors_new(void)
 {
 	struct mirrors *m = calloc(1, sizeof(*m));
 
-	if (!m)
-		return NULL;
+	if (!m || hashtable_init(&m->by_url) < 0 || hashtable_init(&m->by_etag) < 0) {
+		if (m)
+			hashtable_done(&m->by_url);
+		return free(m), NULL;
+	}
 	pthread_mutex_init(&m->lock, NULL);
 	list_init(&m->list);
 	m->chance = (unsigned)clock_monotonic_ns();
 	return m;
 }
 
-static void forget(struct mirrors *m, struct mirror *mirror)
+static uint64_t hash_of(const char *text)
+{
+	return hashtable_hash(text, strlen(text));
+}
+
+static void insert(struct mirrors *m, struct mirror *mirror)
+{
+	list_insert(&m->list, &mirror->link);
+	hashtable_insert(&m->by_url, &mirror->by_url, hash_of(mirror->says.url));
+	hashtable_insert(&m->by_etag, &mirror->by_etag, hash_of(mirror->etag));
+}
+
+static void drop(struct mirrors *m, struct mirror *mirror)
 {
 	list_drop(&mirror->link);
+	hashtable_drop(&m->by_url, &mirror->by_url);
+	hashtable_drop(&m->by_etag, &mirror->by_etag);
+}
+
+static void forget(struct mirrors *m, struct mirror *mirror)
+{
+	drop(m, mirror);
 	free(mirror);
-	m->n--;
 }
 
 struct mirrors *mirrors_free(struct mirrors *m)
@@ -69,6 +92,8 @@ struct mirrors *mirrors_free(struct mirrors *m)
 		return NULL;
 	list_foreach (mirror, &m->list, link)
 		forget(m, mirror);
+	hashtable_done(&m->by_url);
+	hashtable_done(&m->by_etag);
 	pthread_mutex_destroy(&m->lock);
 	free(m);
 	return NULL;
@@ -79,7 +104,7 @@ static void forget_old(struct mirrors *m, uint64_t now)
 	struct mirror *mirror;
 
 	list_foreach (mirror, &m->list, link) {
-		if (m->n < MIRRORS_MAX && now - mirror->heard_ns < REMEMBERED_NS)
+		if (m->by_url.n < MIRRORS_MAX && now - mirror->heard_ns < REMEMBERED_NS)
 			return;
 		forget(m, mirror);
 	}
@@ -106,7 +131,7 @@ static struct mirror *find(struct mirrors *m, const char *url)
 {
 	struct mirror *mirror;
 
-	list_foreach (mirror, &m->list, link)
+	hashtable_foreach (mirror, &m->by_url, hash_of(url), by_url)
 		if (strcmp(mirror->says.url, url) == 0)
 			return mirror;
 	return NULL;
@@ -140,19 +165,18 @@ void mirrors_note(struct mirrors *m, const char *etag, const struct announcement
 	lock_take(&m->lock, LOCK_MIRRORS);
 	mirror = find(m, a->url);
 	if (mirror) {
-		list_drop(&mirror->link);
+		drop(m, mirror);
 	} else {
 		forget_one_of(m, a->address);
 		forget_old(m, now);
 		mirror = calloc(1, sizeof(*mirror));
-		m->n += mirror != NULL;
 	}
 	if (mirror) {
 		mirror->heard_ns = now;
 		mirror->says = *a;
 		mirror->network = network_of(a->address);
 		memcpy(mirror->etag, etag, strlen(etag) + 1);
-		list_insert(&m->list, &mirror->link);
+		insert(m, mirror);
 	}
 	lock_drop(&m->lock);
 }
@@ -160,6 +184,7 @@ void mirrors_note(struct mirrors *m, const char *etag, const struct announcement
 /* Who is looked for. */
 struct search {
 	const char *etag;
+	uint64_t hash; /* of the ETag */
 	const struct announcement *asks;
 	enum mirrors_age age;
 	struct network network; /* of `asks` */
@@ -201,7 +226,7 @@ static size_t choose_young(struct mirrors *m, const struct search *s, const stru
 	struct mirror *mirror;
 	size_t n = 0;
 
-	list_foreach (mirror, &m->list, link)
+	hashtable_foreach (mirror, &m->by_etag, s->hash, by_etag)
 		if (suits(mirror, s))
 			add_young(ret, &n, mirror);
 	return n;
@@ -214,7 +239,7 @@ static size_t choose_by_chance(struct mirrors *m, const struct search *s,
 	size_t n = young, seen = 0;
 	struct mirror *mirror;
 
-	list_foreach (mirror, &m->list, link) {
+	hashtable_foreach (mirror, &m->by_etag, s->hash, by_etag) {
 		size_t at;
 
 		if (!suits(mirror, s) || is_among(chosen, young, mirror))
@@ -230,7 +255,8 @@ static size_t choose_by_chance(struct mirrors *m, const struct search *s,
 size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announcement *asks,
 		      enum mirrors_age age, struct announcement ret[MIRRORS_NAMED])
 {
-	struct search s = { etag, asks, age, network_of(asks ? asks->address : ""), true };
+	struct search s = { etag, hash_of(etag), asks, age, network_of(asks ? asks->address : ""),
+			    true };
 	const struct mirror *chosen[MIRRORS_NAMED];
 	size_t n;
 
@@ -247,6 +273,21 @@ size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announce
 		ret[i] = chosen[i]->says;
 	lock_drop(&m->lock);
 	return n;
+}
+
+bool mirrors_has_older(struct mirrors *m, const char *etag, const struct announcement *asks)
+{
+	const struct search s = { etag, hash_of(etag), asks, .age = MIRRORS_OLDER };
+	struct mirror *mirror;
+	bool has = false;
+
+	lock_take(&m->lock, LOCK_MIRRORS);
+	forget_old(m, clock_monotonic_ns());
+	hashtable_foreach (mirror, &m->by_etag, s.hash, by_etag)
+		if ((has = suits(mirror, &s)))
+			break;
+	lock_drop(&m->lock);
+	return has;
 }
 
 char *mirrors_link(struct mirrors *m, const char *etag, const struct announcement *asks)

@@ -33,6 +33,9 @@ enum mirrors_age { MIRRORS_OLDER, MIRRORS_ANY };
 size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announcement *asks,
 		      enum mirrors_age age, struct announcement ret[MIRRORS_NAMED]);
 
+/* Whether mirrors_choose() would find an older one. */
+bool mirrors_has_older(struct mirrors *m, const char *etag, const struct announcement *asks);
+
 /* Older ones, or without these any, as the value of a header Link (RFC 6249); NULL: there are none.
  * The caller frees it. */
 char *mirrors_link(struct mirrors *m, const char *etag, const struct announcement *asks);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * A list is searched: there are no more transfers than connections, and mostly a few.
+ * A list of transfers is searched: there are no more than connections, and mostly a few. Those that
+ * are turned away may be thousands.
  */
 #include "client/relay/fleet/transfers.h"
 
 #include "client/relay/locks.h"
 #include "proto/base/clock.h"
+#include "proto/base/hashtable.h"
 #include "proto/base/list.h"
 
 #include <pthread.h>
@@ -32,6 +34,7 @@ struct transfer {
 /* One that was turned away. */
 struct refusal {
 	struct list link; /* transfers::refusals; the last one at the end */
+	struct hashtable_link by_key;
 	struct key key;
 	uint64_t first_ns, last_ns; /* CLOCK_MONOTONIC */
 };
@@ -39,15 +42,16 @@ struct refusal {
 struct transfers {
 	pthread_mutex_t lock;
 	struct list list, refusals;
-	size_t n, n_refusals;
+	struct hashtable by_key; /* of refusals */
+	size_t n;
 };
 
 struct transfers *transfers_new(void)
 {
 	struct transfers *t = calloc(1, sizeof(*t));
 
-	if (!t)
-		return NULL;
+	if (!t || hashtable_init(&t->by_key) < 0)
+		return free(t), NULL;
 	pthread_mutex_init(&t->lock, NULL);
 	list_init(&t->list);
 	list_init(&t->refusals);
@@ -64,8 +68,8 @@ static void drop(struct transfers *t, struct transfer *transfer)
 static void drop_refusal(struct transfers *t, struct refusal *refusal)
 {
 	list_drop(&refusal->link);
+	hashtable_drop(&t->by_key, &refusal->by_key);
 	free(refusal);
-	t->n_refusals--;
 }
 
 struct transfers *transfers_free(struct transfers *t)
@@ -78,6 +82,7 @@ struct transfers *transfers_free(struct transfers *t)
 		drop(t, transfer);
 	while (!list_empty(&t->refusals))
 		drop_refusal(t, list_first(&t->refusals, struct refusal, link));
+	hashtable_done(&t->by_key);
 	pthread_mutex_destroy(&t->lock);
 	free(t);
 	return NULL;
@@ -124,17 +129,23 @@ static void drop_old_refusals(struct transfers *t, uint64_t now)
 	while (!list_empty(&t->refusals)) {
 		struct refusal *oldest = list_first(&t->refusals, struct refusal, link);
 
-		if (now - oldest->last_ns < FORGIVEN_NS && t->n_refusals < REFUSALS_MAX)
+		if (now - oldest->last_ns < FORGIVEN_NS && t->by_key.n < REFUSALS_MAX)
 			return;
 		drop_refusal(t, oldest);
 	}
+}
+
+/* Behind its texts a key is zero: key_of(). */
+static uint64_t hash_of(const struct key *key)
+{
+	return hashtable_hash(key, sizeof(*key));
 }
 
 static struct refusal *find_refusal(struct transfers *t, const struct key *key)
 {
 	struct refusal *refusal;
 
-	list_foreach (refusal, &t->refusals, link)
+	hashtable_foreach (refusal, &t->by_key, hash_of(key), by_key)
 		if (is_same(&refusal->key, key))
 			return refusal;
 	return NULL;
@@ -155,7 +166,7 @@ static void note_refusal(struct transfers *t, const struct key *key)
 			return;
 		refusal->key = *key;
 		refusal->first_ns = now;
-		t->n_refusals++;
+		hashtable_insert(&t->by_key, &refusal->by_key, hash_of(key));
 	}
 	refusal->last_ns = now;
 	list_insert(&t->refusals, &refusal->link);

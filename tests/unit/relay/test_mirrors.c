@@ -4,11 +4,13 @@
  */
 #include "client/relay/fleet/mirrors.h"
 #include "client/relay/fleet/transfers.h"
+#include "proto/base/own.h"
 #include "tests/lib/suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define ETAG "\"xxh3-0-0\""
 
@@ -352,6 +354,93 @@ START_TEST(a_machine_keeps_its_turn_between_two_requests)
 }
 END_TEST
 
+static uint64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+enum { FEW = 4, MANY = 4000, TRIES = 64 };
+
+/* What the last of n machines costs again, in ns: the least of some tries. */
+static uint64_t cost_of_last(unsigned n, void (*one)(unsigned host, void *of), void *of)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (unsigned i = 0; i < n; i++)
+		one(i, of);
+	for (unsigned i = 0; i < TRIES; i++) {
+		uint64_t begin = cpu_ns(), ns;
+
+		for (unsigned k = 0; k < TRIES; k++)
+			one(n - 1, of);
+		ns = (cpu_ns() - begin) / TRIES;
+		least = ns < least ? ns : least;
+	}
+	return least;
+}
+
+static void turn_away(unsigned host, void *of)
+{
+	char address[32];
+
+	sprintf(address, "10.0.%u.%u", host / 256, host % 256);
+	transfers_refused_ns(of, address, ETAG);
+	ck_assert(!transfers_begin(of, address, ETAG, 1));
+}
+
+/* In a list it would cost tens of times as much. */
+START_TEST(to_turn_away_one_of_thousands_costs_what_one_of_a_few_does)
+{
+	struct transfers *t = transfers_new();
+	uint64_t few;
+
+	ck_assert(transfers_begin(t, "10.1.0.1", ETAG, 1));
+	few = cost_of_last(FEW, turn_away, t);
+	ck_assert_uint_lt(cost_of_last(MANY, turn_away, t), 4 * few);
+	transfers_free(t);
+}
+END_TEST
+
+static void hear(unsigned host, void *of)
+{
+	char address[32];
+
+	sprintf(address, "10.0.%u.%u", host / 256, host % 256);
+	note_at(host, 1 + host, address);
+}
+
+START_TEST(to_hear_one_of_thousands_again_costs_what_one_of_a_few_does)
+{
+	uint64_t few = cost_of_last(FEW, hear, NULL);
+
+	ck_assert_uint_lt(cost_of_last(MANY, hear, NULL), 4 * few);
+}
+END_TEST
+
+START_TEST(a_refusal_is_remembered_since_the_first_one)
+{
+	struct transfers *t = transfers_new();
+	char address[32];
+
+	ck_assert(transfers_begin(t, "10.1.0.1", ETAG, 1));
+	ck_assert(!transfers_begin(t, "10.0.0.1", ETAG, 1));
+	ck_assert_uint_eq(transfers_refused_ns(t, "10.0.0.1", "\"other\""), 0);
+	while (transfers_refused_ns(t, "10.0.0.1", ETAG) < 1000000)
+		ck_assert(!transfers_begin(t, "10.0.0.1", ETAG, 1));
+	/* Those that were refused last are remembered. */
+	for (unsigned i = 0; i < 5000; i++) {
+		sprintf(address, "10.2.%u.%u", i / 256, i % 256);
+		ck_assert(!transfers_begin(t, address, ETAG, 1));
+	}
+	ck_assert_uint_eq(transfers_refused_ns(t, "10.0.0.1", ETAG), 0);
+	ck_assert_uint_gt(transfers_refused_ns(t, address, ETAG), 0);
+	transfers_free(t);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *says = tcase_create("announcements"), *names = tcase_create("mirrors"),
@@ -373,6 +462,9 @@ int main(void)
 	tcase_add_test(names, one_client_can_not_fill_the_list);
 	tcase_add_test(names, link_is_that_of_rfc_6249);
 	tcase_add_test(turns, requests_of_one_machine_are_one_transfer);
+	tcase_add_test(names, to_hear_one_of_thousands_again_costs_what_one_of_a_few_does);
 	tcase_add_test(turns, a_machine_keeps_its_turn_between_two_requests);
+	tcase_add_test(turns, to_turn_away_one_of_thousands_costs_what_one_of_a_few_does);
+	tcase_add_test(turns, a_refusal_is_remembered_since_the_first_one);
 	return suite_run("mirrors", says, names, turns, NULL);
 }
