@@ -146,6 +146,10 @@ struct mapping {
  * gpushm_open(). */
 int gpushm_private_mapping_open(struct gpushm *c, const char *name, struct mapping *ret);
 
+/* The same without its memory, which can't be read or hashed then. Where the file's header is in a
+ * part of the memory, it is mapped all the same. */
+int gpushm_private_mapping_look(struct gpushm *c, const char *name, struct mapping *ret);
+
 /* The same for a buffer that is being filled from a file with that header. It stays the caller's.
  */
 int gpushm_private_mapping_lend(struct gpushm_buffer *b, const char *header, uint64_t n_header,

@@ -64,7 +64,7 @@ static int take_layout(struct mapping *m, struct save_layout *l)
 
 /* ---- opening ---- */
 
-static int begin(struct mapping *m)
+static int list_arrays(struct mapping *m)
 {
 	int r;
 
@@ -74,20 +74,22 @@ static int begin(struct mapping *m)
 		return r;
 	m->n_arrays = m->arrays->n;
 	m->plain = true;
-	m->host = gpushm_buffer_host_ptr(m->buffer);
-	m->device = m->host ? -1 : arrays_device(m->arrays, m->buffer);
 	return 0;
 }
 
-int gpushm_private_mapping_open(struct gpushm *c, const char *name, struct mapping *ret)
+static void find_memory(struct mapping *m)
+{
+	m->host = gpushm_buffer_host_ptr(m->buffer);
+	m->device = m->host ? -1 : arrays_device(m->arrays, m->buffer);
+}
+
+/* r: of opening ret->buffer. */
+static int lay_out(struct mapping *ret, int r)
 {
 	struct save_layout layout = { 0 };
-	int r;
 
-	*ret = (struct mapping){ 0 };
-	r = gpushm_open(c, name, GPUSHM_READ, 0, NULL, &ret->buffer);
 	if (r == 0)
-		r = begin(ret);
+		r = list_arrays(ret);
 	if (r == 0)
 		r = save_layout_make(ret->buffer, ret->arrays, NULL, "", 0, &layout);
 	if (r == 0)
@@ -101,6 +103,27 @@ int gpushm_private_mapping_open(struct gpushm *c, const char *name, struct mappi
 		gpushm_private_put_back(&e);
 	}
 	return r;
+}
+
+int gpushm_private_mapping_open(struct gpushm *c, const char *name, struct mapping *ret)
+{
+	int r;
+
+	*ret = (struct mapping){ 0 };
+	r = lay_out(ret, gpushm_open(c, name, GPUSHM_READ, 0, NULL, &ret->buffer));
+	if (r == 0)
+		find_memory(ret);
+	return r;
+}
+
+int gpushm_private_mapping_look(struct gpushm *c, const char *name, struct mapping *ret)
+{
+	int r;
+
+	*ret = (struct mapping){ 0 };
+	r = lay_out(ret, gpushm_private_open_table(c, name, &ret->buffer));
+	/* Metadata that are an array were to be read. */
+	return r == -EBADF ? gpushm_private_mapping_open(c, name, ret) : r;
 }
 
 /* ---- a buffer that is being filled ---- */
@@ -159,7 +182,10 @@ int gpushm_private_mapping_lend(struct gpushm_buffer *b, const char *header, uin
 		return load_no_memory();
 	memcpy(ret->header, header, n_header);
 	object = json_loadb(header + 8, n_header - 8, 0, NULL);
-	r = object ? begin(ret) : gpushm_private_fail(EBADMSG, "the file's header is no JSON text");
+	r = object ? list_arrays(ret)
+		   : gpushm_private_fail(EBADMSG, "the file's header is no JSON text");
+	if (r == 0)
+		find_memory(ret);
 	if (r == 0)
 		r = find_pieces(ret, object);
 	json_decref(object);

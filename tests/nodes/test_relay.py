@@ -198,6 +198,31 @@ def test_the_list_and_the_manifest_agree(here: Here, file: bytes) -> None:
     assert "gpushm.files" not in attributes, "that is of this machine"
 
 
+def test_a_list_maps_no_buffer_and_keeps_none(tmp_path: Path) -> None:
+    metadata = {f"k{i}": "v" * 100 for i in range(1000)}
+    tensor = {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}
+    header = json.dumps({"__metadata__": metadata, "t": tensor}).encode()
+    (tmp_path / "g").write_bytes(len(header).to_bytes(8, "little") + header + b"abcd")
+    with Here() as h:
+        write_model(tmp_path / "f", 9 * MIB)
+        h.ctl("load", tmp_path / "f", "m")
+        # Its header is not in its table alone: metadata that are too large for an attribute are an array.
+        h.ctl("load", tmp_path / "g", "large")
+        await_metric(h, "gpushm_relay_buffers", 2)
+        found = {b["name"]: b for b in h.ask("/v1/buffers").json["buffers"]}
+        assert "memfd:gpushm:host" not in Path(f"/proc/{h.process.pid}/maps").read_text()
+        # The relay keeps what it reads for ten seconds.
+        tries = 50
+        while any(b["readers"] for b in json.loads(h.ctl("ls", "--json"))):
+            time.sleep(0.1)
+            tries -= 1
+            assert tries, "a lease stays"
+        for name in found:
+            manifest = h.ask(f"/v1/manifests/{name}").json
+            assert [found[name][key] for key in ("id", "size")] == [manifest[key] for key in ("id", "size")]
+        assert found["m"]["etag"] == h.ask("/v1/buffers/m", method="HEAD").headers["ETag"]
+
+
 def test_a_wait_ends_when_the_name_gets_other_contents(tmp_path: Path) -> None:
     with Here() as h:
         write_model(tmp_path / "a", 1000, seed=1)

@@ -371,6 +371,8 @@ static int copy_bytes(struct copy *c, uint64_t bytes)
 				 "buffer \"%s\": %" PRIu64 " bytes at %" PRIu64
 				 " lie outside of its %" PRIu64 " bytes",
 				 b->name, bytes, c->offset, b->bytes);
+	if (!b->map)
+		return buffer_error(b, EBADF, "it is open without its memory");
 	return bytes == 0 ? 0 : carry_out(c, &plan);
 }
 

@@ -15,6 +15,7 @@
  * unmapping fails, the lease stays until this process ends. All of that may be deferred (defer.h);
  * until then the closed buffer is on the list.
  */
+#include "client/gpushm_private.h"
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
 #include "client/lib/buffer/buffer.h"
@@ -24,6 +25,9 @@
 
 /* A smaller buffer keeps no fd: a process may fill thousands of them. */
 #define MEMORY_FD_MIN (1u << 20)
+
+/* gpushm_private_open_table(): beside the flags of gpushm_open_options. */
+#define TABLE_ALONE (1u << 31)
 
 /* What the reply brings beside what the buffer keeps. */
 struct attach {
@@ -261,7 +265,8 @@ static int map_attach(struct gpushm_buffer *b, struct attach *a,
 			       &b->table);
 	/* The map comes last: after it nothing can fail. */
 	a->map.copy_on_write = !!(o->flags & GPUSHM_COPY_ON_WRITE);
-	if (r == 0)
+	b->device = -1;
+	if (r == 0 && !(o->flags & TABLE_ALONE))
 		r = map(b, &a->map);
 	if (r == 0 && b->state == GPUSHM_FILLING && b->pool->map.kind == GPUSHM_HOST &&
 	    b->bytes >= MEMORY_FD_MIN)
@@ -372,6 +377,18 @@ int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, u
 		const struct gpushm_open_options *options, struct gpushm_buffer **ret)
 {
 	return buffer_open_name(c, name, access, timeout_ms, BUFFER_OPEN_PLAIN, options, ret);
+}
+
+int gpushm_private_open_table(struct gpushm *c, const char *name, struct gpushm_buffer **ret)
+{
+	Gpushm__Proto__Open open;
+	struct gpushm_open_options o;
+	int r = buffer_open_message(name, GPUSHM_READ, 0, NULL, &o, &open);
+
+	if (r < 0)
+		return r;
+	o.flags |= TABLE_ALONE;
+	return buffer_open(c, name, request_with(OPEN, open, &open), &o, ret);
 }
 
 /* ---- closing ---- */

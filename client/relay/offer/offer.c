@@ -213,23 +213,61 @@ static struct offer *offer_of(struct daemon_question *q)
 	return container_of(q, struct offer, question);
 }
 
+static int open_it(int (*open)(struct gpushm *, const char *, struct mapping *), struct gpushm *c,
+		   const struct offer *o, struct mapping *ret)
+{
+	int r = open(c, o->name, ret);
+
+	if (r < 0 || gpushm_buffer_id(ret->buffer) == o->id)
+		return r;
+	gpushm_private_mapping_close(ret);
+	return gpushm_private_fail(ENOENT, "buffer \"%s\" was replaced", o->name);
+}
+
 /* A buffer that does not fit the format is closed at once. */
 static int ask_open(struct gpushm *c, struct daemon_question *q)
 {
 	_cleanup_(free_ptr) struct opened *p = calloc(1, sizeof(*p));
 	struct offer *o = offer_of(q);
-	int r = p ? gpushm_private_mapping_open(c, o->name, &p->m)
+	int r = p ? open_it(gpushm_private_mapping_open, c, o, &p->m)
 		  : gpushm_private_fail(ENOMEM, "out of memory");
 
-	if (r == 0 && gpushm_buffer_id(p->m.buffer) != o->id) {
-		gpushm_private_mapping_close(&p->m);
-		r = gpushm_private_fail(ENOENT, "buffer \"%s\" was replaced", o->name);
-	}
 	if (r < 0)
 		return r;
 	lock_take(&o->lock, LOCK_OFFER);
 	o->opened = take_ptr(p);
 	lock_drop(&o->lock);
+	return 0;
+}
+
+static void set_content(struct offer *o, const char content[DIGEST_TEXT])
+{
+	memcpy(o->content, content, DIGEST_TEXT);
+	snprintf(o->etag, sizeof(o->etag), "\"xxh3-%.16s-%s\"", content + 5, o->header_hash);
+}
+
+/* Its table says it. */
+static int ask_file(struct gpushm *c, struct daemon_question *q)
+{
+	char content[DIGEST_TEXT], hash[17];
+	struct offer *o = offer_of(q);
+	struct mapping m;
+	bool known;
+	int r = open_it(gpushm_private_mapping_look, c, o, &m);
+
+	if (r < 0)
+		return r;
+	known = gpushm_private_mapping_content(&m, content);
+	gpushm_private_mapping_hash_header(&m, hash);
+	lock_take(&o->lock, LOCK_OFFER);
+	o->header = m.n_header;
+	o->size = m.size;
+	o->arrays = m.n_arrays;
+	memcpy(o->header_hash, hash, sizeof(hash));
+	if (known)
+		set_content(o, content);
+	lock_drop(&o->lock);
+	gpushm_private_mapping_close(&m);
 	return 0;
 }
 
@@ -436,25 +474,6 @@ void offer_close_idle(struct offer *o, uint64_t idle_ns)
 
 /* ---- what is computed once ---- */
 
-/* Results of one computation, which the lock does not cover. */
-struct results {
-	char content[DIGEST_TEXT], header_hash[17];
-	uint64_t *blocks; /* owned */
-	uint64_t n_blocks;
-};
-
-static int compute_file(const struct mapping *m, struct results *ret)
-{
-	gpushm_private_mapping_hash_header(m, ret->header_hash);
-	gpushm_private_mapping_content(m, ret->content);
-	return 0;
-}
-
-static int compute_blocks(const struct mapping *m, struct results *ret)
-{
-	return gpushm_private_mapping_hash(m, &ret->blocks, &ret->n_blocks, ret->content);
-}
-
 static int compute_sha256(const struct mapping *m, unsigned char ret[SHA256_DIGEST_SIZE])
 {
 	_cleanup_(free_ptr) char *bytes = malloc(SHA_BYTES);
@@ -474,44 +493,28 @@ static int compute_sha256(const struct mapping *m, unsigned char ret[SHA256_DIGE
 	return r;
 }
 
-static void set_content(struct offer *o, const char content[DIGEST_TEXT])
+/* Takes the blocks. */
+static int accept_blocks(struct offer *o, const char *content, uint64_t **blocks, uint64_t n)
 {
-	memcpy(o->content, content, DIGEST_TEXT);
-	snprintf(o->etag, sizeof(o->etag), "\"xxh3-%.16s-%s\"", content + 5, o->header_hash);
-}
-
-static int accept_file(struct offer *o, const struct mapping *m, struct results *of)
-{
-	o->header = m->n_header;
-	o->size = m->size;
-	o->arrays = m->n_arrays;
-	memcpy(o->header_hash, of->header_hash, sizeof(o->header_hash));
-	if (of->content[0])
-		set_content(o, of->content);
-	return 0;
-}
-
-static int accept_blocks(struct offer *o, const struct mapping *m, struct results *of)
-{
-	if (o->content[0] && strcmp(o->content, of->content) != 0)
+	if (o->content[0] && strcmp(o->content, content) != 0)
 		return gpushm_private_fail(EBADMSG,
 					   "buffer \"%s\": its contents have the digest %s, and "
 					   "its attribute \"gpushm.content\" says %s",
-					   o->name, of->content, o->content);
-	set_content(o, of->content);
-	o->blocks = take_ptr(of->blocks);
-	o->n_blocks = of->n_blocks;
+					   o->name, content, o->content);
+	set_content(o, content);
+	o->blocks = take_ptr(*blocks);
+	o->n_blocks = n;
 	return 0;
 }
 
 /* Computes with the buffer open, unless `done` says that it was done meanwhile. */
-static int compute_once(struct offer *o, struct MHD_Connection *reader,
-			bool (*done)(const struct offer *),
-			int (*compute)(const struct mapping *, struct results *),
-			int (*accept)(struct offer *, const struct mapping *, struct results *))
+static int compute_blocks(struct offer *o, struct MHD_Connection *reader,
+			  bool (*done)(const struct offer *))
 {
-	struct results of = { 0 };
+	_cleanup_(free_ptr) uint64_t *blocks = NULL;
+	char content[DIGEST_TEXT];
 	struct opened *p;
+	uint64_t n;
 	int r = 0;
 
 	lock_take(&o->lock, LOCK_OFFER);
@@ -519,20 +522,18 @@ static int compute_once(struct offer *o, struct MHD_Connection *reader,
 		r = gpushm_private_fail(o->why_error, "%s", o->why);
 	while (r == 0 && (o->busy || !done(o))) {
 		r = ask(o, is_ready, ask_open, reader);
+		if (r == 0 && o->pull && !done(o))
+			r = gpushm_private_fail(EBUSY, "buffer \"%s\" is being pulled", o->name);
 		if (r < 0 || done(o))
 			break;
-		if (o->pull) {
-			r = gpushm_private_fail(EBUSY, "buffer \"%s\" is being pulled", o->name);
-			break;
-		}
 		p = o->opened;
 		p->readers++;
 		o->busy = true;
 		lock_drop(&o->lock);
-		r = compute(&p->m, &of);
+		r = gpushm_private_mapping_hash(&p->m, &blocks, &n, content);
 		lock_take(&o->lock, LOCK_OFFER);
 		if (r == 0)
-			r = accept(o, &p->m, &of);
+			r = accept_blocks(o, content, &blocks, n);
 		keep_why(o, r);
 		p->readers--;
 		o->used_ns = clock_monotonic_ns();
@@ -540,7 +541,6 @@ static int compute_once(struct offer *o, struct MHD_Connection *reader,
 		pthread_cond_broadcast(&o->changed);
 	}
 	lock_drop(&o->lock);
-	free(of.blocks);
 	return r;
 }
 
@@ -561,14 +561,22 @@ static bool has_etag(const struct offer *o)
 
 int offer_look(struct offer *o, struct MHD_Connection *reader)
 {
-	return compute_once(o, reader, has_file, compute_file, accept_file);
+	int r = 0;
+
+	lock_take(&o->lock, LOCK_OFFER);
+	if (o->why[0])
+		r = gpushm_private_fail(o->why_error, "%s", o->why);
+	else if (!has_file(o))
+		r = ask(o, has_file, ask_file, reader);
+	lock_drop(&o->lock);
+	return r;
 }
 
 int offer_know(struct offer *o, struct MHD_Connection *reader)
 {
 	int r = offer_look(o, reader);
 
-	return r < 0 ? r : compute_once(o, reader, has_etag, compute_blocks, accept_blocks);
+	return r < 0 ? r : compute_blocks(o, reader, has_etag);
 }
 
 int offer_blocks(struct offer *o, struct MHD_Connection *reader, const uint64_t **ret,
@@ -577,7 +585,7 @@ int offer_blocks(struct offer *o, struct MHD_Connection *reader, const uint64_t 
 	int r = offer_look(o, reader);
 
 	if (r == 0)
-		r = compute_once(o, reader, has_blocks, compute_blocks, accept_blocks);
+		r = compute_blocks(o, reader, has_blocks);
 	if (r == 0) {
 		*ret = o->blocks;
 		*ret_n = o->n_blocks;

@@ -3,10 +3,10 @@
  * One buffer under one name, as it is offered: a sealed one of the local daemon, or one that the
  * relay itself pulls and can serve in part.
  *
- * An offer learns the buffer's file when it is first asked for. It keeps the buffer open while it
- * is used and for some seconds afterwards, and not longer: the memory of a buffer that was unlinked
- * must be freed, and a transient one must end. The daemon may come and go: what is mapped stays
- * mapped, and is opened anew for the next reader.
+ * An offer learns the buffer's file, from its table, when it is first asked for. It keeps the
+ * buffer open while it is used and for some seconds afterwards, and not longer: the memory of a
+ * buffer that was unlinked must be freed, and a transient one must end. The daemon may come and go:
+ * what is mapped stays mapped, and is opened anew for the next reader.
  */
 #pragma once
 
