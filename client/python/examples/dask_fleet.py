@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """A Dask cluster where each machine has one copy of a model, and every worker uses the copy of its machine.
 
-    python dask_fleet.py tcp://scheduler:8786 source.example.com/digits      # or HOST:PORT/NAME, or a URL
+    python dask_fleet.py tcp://scheduler:8786 source.example.com/digits 40      # or HOST:PORT/NAME, or a URL
 
 Dask decides where tasks run; gpushm has no scheduler of its own. One worker of each machine pulls the model into the
-memory of the machine's daemon. Then each task opens it by its name: neither the scheduler nor a task carries weights.
+memory of the machine's daemon. Then each task opens it by its name: neither the scheduler nor a task carries weights. The last word says how many
+workers there will be: the program begins when they have registered. Without it one is enough.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ def classify(images: np.ndarray, name: str) -> tuple[str, np.ndarray]:
     return get_worker().address, answers
 
 
-def main(scheduler: str, source: str) -> None:
+def main(scheduler: str, source: str, workers_at_least: str = "1") -> None:
     with Client(scheduler, timeout=60) as client:
+        client.wait_for_workers(int(workers_at_least), timeout=300)
         workers = client.scheduler_info(n_workers=-1)["workers"]
         first = {worker["host"]: address for address, worker in workers.items()}
         for address, buffer in client.run(have, source, NAME, workers=list(first.values())).items():
@@ -51,4 +53,4 @@ def main(scheduler: str, source: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    main(*sys.argv[1:4])
