@@ -18,11 +18,19 @@ PAGE = Path(__file__).resolve().parents[2] / "man/gpushm-fleets.7"
 RELAYS = PAGE.parents[1] / "client/relay/README.md"
 
 
-def commands(section: str) -> str:
-    """The shell of a section of the page, as a reader sees it, up to what needs root."""
-    text = PAGE.read_text().partition(f".Ss {section}\n")[2].partition("\n.S")[0]
+def literals(text: str) -> list[str]:
+    """What a reader copies."""
     blocks = re.findall(r"^\.Bd -literal[^\n]*\n(.*?)^\.Ed$", text, re.MULTILINE | re.DOTALL)
-    return "".join(b for b in blocks if "install -m" not in b).replace(r"\e", "\\")
+    return [b.replace(r"\e", "\\") for b in blocks]
+
+
+def section(name: str) -> list[str]:
+    return literals(PAGE.read_text().partition(f".Ss {name}\n")[2].partition("\n.S")[0])
+
+
+def commands(name: str) -> str:
+    """The shell of a section of the page, as a reader sees it, up to what needs root."""
+    return "".join(b for b in section(name) if "install -m" not in b and not b.startswith("source.gpu"))
 
 
 def issue(folder: Path, machines: dict[str, str]) -> None:
@@ -58,6 +66,21 @@ def test_the_pages_commands_make_the_certificates_it_describes(tmp_path: Path) -
     assert "DNS:node02.gpu.example.com, IP Address:10.0.0.2" in text and "CA:TRUE" not in text
     keys = [*tmp_path.glob("*.key")]
     assert len(keys) == 4 and all(key.stat().st_mode & 0o077 == 0 for key in keys)
+
+
+def test_the_pages_machines_get_files_that_install_finds_and_names_that_are_allowed(tmp_path: Path) -> None:
+    blocks = section("With openssl")
+    machines = dict(line.split() for line in next(b for b in blocks if b.startswith("source.gpu")).splitlines())
+    issue(tmp_path, machines)
+    lines = "".join(blocks).replace("\\\n", "").splitlines()
+    installed = [line.split()[-2] for line in lines if line.startswith("install -m")]
+    assert len(installed) == 3 and all((tmp_path / name).is_file() for name in installed), installed
+    configs = [b for b in literals(PAGE.read_text()) if b.startswith("[relay]")]
+    for config in configs:
+        pattern = re.search(r"^\[allow (.*)\]$", config, re.MULTILINE)
+        assert pattern is not None and all(fnmatch.fnmatchcase(name, pattern[1]) for name in machines)
+    named = re.findall(r"^(?:listen|source)=([^:/]*[^:/0-9.][^:/]*|[0-9.]+)[:/]", "".join(configs), re.MULTILINE)
+    assert set(named) <= {*machines, *machines.values()}, named
 
 
 @pytest.fixture
@@ -121,6 +144,20 @@ def test_relays_take_the_pages_certificates(
     assert other.ctl("pull", f"{host}/llama", "foreign", check=False).returncode != 0
 
 
+def test_the_pages_first_pull_finds_its_certificates(
+    made: tuple[Path, list[Node]], model: Callable[..., Path]
+) -> None:
+    folder, (source, other) = made
+    source.ctl("load", model(1 << 20), "llama")
+    relay = source.relay(ALLOW)
+    other.authority = other.certificate = None
+    text = next(b for b in literals(PAGE.read_text()) if "gpushmctl pull source.gpu.example.com/llama" in b)
+    text = text.replace("/etc/gpushm", str(folder)).replace("source.gpu.example.com", f"{source.address}:{relay.port}")
+    env = other.env | {"PATH": f"{BUILD}:{other.env['PATH']}"}
+    other.run("sh", "-eu", "-c", f"cd {folder}\n{text}", env=env, timeout=TIMEOUT)
+    assert other.attributes("llama")["state"] == "sealed"
+
+
 def test_a_readers_certificate_makes_no_relay(made: tuple[Path, list[Node]], model: Callable[..., Path]) -> None:
     folder, (source, other) = made
     source.ctl("load", model(1 << 20), "llama")
@@ -162,9 +199,7 @@ def test_the_configurations_of_the_page_are_valid(tmp_path: Path, authority: Aut
     program = BUILD / "gpushm-relay"
     if not program.exists():
         pytest.skip("no gpushm-relay")
-    text = PAGE.read_text()
-    blocks = re.findall(r"^\.Bd -literal[^\n]*\n(.*?)^\.Ed$", text, re.MULTILINE | re.DOTALL)
-    found = [b.replace(r"\e", "\\") for b in blocks if b.startswith("[relay]")]
+    found = [b for b in literals(PAGE.read_text()) if b.startswith("[relay]")]
     assert len(found) == 2
     made = authority.issue("page", "DNS:page")
     for block in found:
