@@ -83,13 +83,18 @@ static void find_memory(struct mapping *m)
 	m->device = m->host ? -1 : arrays_device(m->arrays, m->buffer);
 }
 
-/* r: of opening ret->buffer. */
-static int lay_out(struct mapping *ret, int r)
+static int open_file(struct gpushm *c, const char *name, bool memory, struct mapping *ret)
 {
 	struct save_layout layout = { 0 };
+	int r;
 
+	*ret = (struct mapping){ 0 };
+	r = memory ? gpushm_open(c, name, GPUSHM_READ, 0, NULL, &ret->buffer)
+		   : gpushm_private_open_table(c, name, &ret->buffer);
 	if (r == 0)
 		r = list_arrays(ret);
+	if (r == 0 && memory)
+		find_memory(ret);
 	if (r == 0)
 		r = save_layout_make(ret->buffer, ret->arrays, NULL, "", 0, &layout);
 	if (r == 0)
@@ -107,23 +112,15 @@ static int lay_out(struct mapping *ret, int r)
 
 int gpushm_private_mapping_open(struct gpushm *c, const char *name, struct mapping *ret)
 {
-	int r;
-
-	*ret = (struct mapping){ 0 };
-	r = lay_out(ret, gpushm_open(c, name, GPUSHM_READ, 0, NULL, &ret->buffer));
-	if (r == 0)
-		find_memory(ret);
-	return r;
+	return open_file(c, name, true, ret);
 }
 
 int gpushm_private_mapping_look(struct gpushm *c, const char *name, struct mapping *ret)
 {
-	int r;
+	int r = open_file(c, name, false, ret);
 
-	*ret = (struct mapping){ 0 };
-	r = lay_out(ret, gpushm_private_open_table(c, name, &ret->buffer));
 	/* Metadata that are an array were to be read. */
-	return r == -EBADF ? gpushm_private_mapping_open(c, name, ret) : r;
+	return r == -EBADF ? open_file(c, name, true, ret) : r;
 }
 
 /* ---- a buffer that is being filled ---- */

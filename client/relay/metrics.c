@@ -155,7 +155,7 @@ enum MHD_Result metrics_get(const struct exchange *x)
 	char *text = NULL;
 	size_t n = 0;
 
-	if (!allow_metrics(x->config, x->peer))
+	if (!allow_read(x->config, x->peer, NULL))
 		return exchange_error(x, MHD_HTTP_FORBIDDEN,
 				      "no [allow] section of this relay has your certificate's "
 				      "name (%s)",

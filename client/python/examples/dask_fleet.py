@@ -4,8 +4,8 @@
     python dask_fleet.py tcp://scheduler:8786 source.example.com/digits 40      # or HOST:PORT/NAME, or a URL
 
 Dask decides where tasks run; gpushm has no scheduler of its own. One worker of each machine pulls the model into the
-memory of the machine's daemon. Then each task opens it by its name: neither the scheduler nor a task carries weights. The last word says how many
-workers there will be: the program begins when they have registered. Without it one is enough.
+memory of the machine's daemon. Then each task opens it by its name: neither the scheduler nor a task carries weights.
+The last word says how many workers there will be, without it 1: the program begins when they have registered.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@
 #define FORGIVEN_NS 5000000000ull /* without another one a refusal is forgotten */
 #define REFUSALS_MAX 4096u
 
+/* Zero behind its texts, so that it can be hashed. */
 struct key {
 	char address[64], etag[64];
 };
@@ -135,17 +136,11 @@ static void drop_old_refusals(struct transfers *t, uint64_t now)
 	}
 }
 
-/* Behind its texts a key is zero: key_of(). */
-static uint64_t hash_of(const struct key *key)
-{
-	return hashtable_hash(key, sizeof(*key));
-}
-
 static struct refusal *find_refusal(struct transfers *t, const struct key *key)
 {
 	struct refusal *refusal;
 
-	hashtable_foreach (refusal, &t->by_key, hash_of(key), by_key)
+	hashtable_foreach (refusal, &t->by_key, hashtable_hash(key, sizeof(*key)), by_key)
 		if (is_same(&refusal->key, key))
 			return refusal;
 	return NULL;
@@ -166,7 +161,7 @@ static void note_refusal(struct transfers *t, const struct key *key)
 			return;
 		refusal->key = *key;
 		refusal->first_ns = now;
-		hashtable_insert(&t->by_key, &refusal->by_key, hash_of(key));
+		hashtable_insert(&t->by_key, &refusal->by_key, hashtable_hash(key, sizeof(*key)));
 	}
 	refusal->last_ns = now;
 	list_insert(&t->refusals, &refusal->link);

@@ -14,19 +14,11 @@ static bool is_named(const struct peer *p, const char *glob)
 	return false;
 }
 
-bool allow_metrics(const struct config *c, const struct peer *p)
-{
-	for (size_t i = 0; i < c->n_allows; i++)
-		if (is_named(p, c->allows[i].certificate))
-			return true;
-	return c->n_allows == 0;
-}
-
 bool allow_read(const struct config *c, const struct peer *p, const char *name)
 {
 	for (size_t i = 0; i < c->n_allows; i++)
 		if (is_named(p, c->allows[i].certificate) &&
-		    strings_match(&c->allows[i].offer, name))
+		    (!name || strings_match(&c->allows[i].offer, name)))
 			return true;
 	return c->n_allows == 0;
 }

@@ -12,9 +12,6 @@ struct peer {
 	struct strings names; /* of its certificate; none without one */
 };
 
-/* A client without a certificate may read what is offered, where the relay asks for none. */
+/* A client without a certificate may read what is offered, where the relay asks for none. name:
+ * NULL: the metrics, for which any section of the client's will do. */
 bool allow_read(const struct config *c, const struct peer *p, const char *name);
-
-/* Whoever may read some buffer may see the metrics; so may one for whom there is a section without
- * buffers. */
-bool allow_metrics(const struct config *c, const struct peer *p);

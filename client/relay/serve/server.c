@@ -189,29 +189,23 @@ static enum MHD_Result take_body(struct request *q, const char *bytes, size_t *n
 	return MHD_YES;
 }
 
-struct header_lines {
-	unsigned hosts;
-	bool blank; /* in a name */
-};
-
-static enum MHD_Result see_line(void *arg, enum MHD_ValueKind kind, const char *name,
-				const char *value)
+/* A name with a blank counts as two. */
+static enum MHD_Result count_hosts(void *arg, enum MHD_ValueKind kind, const char *name,
+				   const char *value)
 {
-	struct header_lines *l = arg;
+	unsigned *n = arg;
 
-	l->hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
-	l->blank |= name[strcspn(name, " \t")] != '\0';
+	*n += name[strcspn(name, " \t")] ? 2 : strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
 	return MHD_YES;
 }
 
 /* False: RFC 9112 has a server refuse it (3.2, 5.1), as a proxy may read it in another way. */
 static bool is_clear(struct MHD_Connection *c, const char *version)
 {
-	struct header_lines l = { 0 };
+	unsigned hosts = 0;
 
-	MHD_get_connection_values(c, MHD_HEADER_KIND, see_line, &l);
-	return !l.blank &&
-	       (l.hosts == 1 || (l.hosts == 0 && strcmp(version, MHD_HTTP_VERSION_1_1) != 0));
+	MHD_get_connection_values(c, MHD_HEADER_KIND, count_hosts, &hosts);
+	return hosts == 1 || (hosts == 0 && strcmp(version, MHD_HTTP_VERSION_1_1) != 0);
 }
 
 static enum MHD_Result reply(struct exchange *x, struct request *q, const char *url,
