@@ -104,10 +104,11 @@ void *gpushm_free(void *result);
 /* -------------------------------------------------------------- connection */
 
 /* Connects to the daemon at socket_path. NULL means the first of these that is set or exists:
- * $GPUSHM_SOCKET, /run/gpushm/gpushmd.sock, $XDG_RUNTIME_DIR/gpushm/gpushmd.sock. The daemon must
- * run as root, as the caller's own user, as user "gpushm", or as the owner of the folder
- * /run/gpushm if only root may write to /run. The library trusts no other, and none that the user
- * namespace does not map unless $GPUSHM_UNMAPPED_DAEMON is "trust" (gpushm(7)).
+ * $GPUSHM_SOCKET, /run/gpushm/gpushmd.sock, the socket of the user's own daemon, which gpushmd(8)
+ * puts into $XDG_RUNTIME_DIR, /run/user/UID or /tmp. The daemon must run as root, as the caller's
+ * own user, as user "gpushm", or as the owner of the folder /run/gpushm if only root may write to
+ * /run. The library trusts no other, and none that the user namespace does not map unless
+ * $GPUSHM_UNMAPPED_DAEMON is "trust" (gpushm(7)).
  *
  * Errors: -ENOENT (no socket), -ECONNREFUSED (no daemon listens; or none has replied within
  * $GPUSHM_RECONNECT_MS and at least a second, because it is stopped or systemd, which has its

@@ -15,6 +15,7 @@
 #include "client/ctl/model/model.h"
 #include "client/ctl/transfer.h"
 #include "proto/base/own.h"
+#include "proto/socket_path.h"
 #include "proto/words.h"
 
 #include <fcntl.h>
@@ -79,17 +80,13 @@ void doctor_say(struct doctor *d, enum finding finding, const char *check, const
 /* ---- the daemon ---- */
 
 /* The socket that gpushm_connect() chooses, by the same rules. */
-static const char *which_socket(const struct doctor *d, char *buf, size_t size)
+static const char *which_socket(const struct doctor *d, char buf[SOCKET_PATH_SIZE])
 {
 	const char *named = d->ctl->socket ? d->ctl->socket : getenv("GPUSHM_SOCKET");
-	const char *runtime = getenv("XDG_RUNTIME_DIR"), *system = "/run/gpushm/gpushmd.sock";
 
 	if (named && *named)
 		return named;
-	snprintf(buf, size, "%s/gpushm/gpushmd.sock", runtime ? runtime : "");
-	return access(system, F_OK) < 0 && errno == ENOENT && runtime && access(buf, F_OK) == 0
-		       ? buf
-		       : system;
+	return access(SOCKET_SYSTEM, F_OK) < 0 && socket_path_of_user(buf) ? buf : SOCKET_SYSTEM;
 }
 
 /* connect(2) needs write permission on the socket, and search permission on its folders. */
@@ -167,10 +164,10 @@ static void check_usage(struct doctor *d, const struct gpushm_usage *u)
 static bool test_daemon(struct doctor *d)
 {
 	struct gpushm_status *s = NULL;
-	char buf[300];
+	char path[SOCKET_PATH_SIZE];
 	int r;
 
-	if (!test_socket(d, which_socket(d, buf, sizeof(buf))))
+	if (!test_socket(d, which_socket(d, path)))
 		return false;
 	r = gpushm_connect(d->ctl->socket, &d->ctl->connection);
 	if (r == 0)

@@ -36,15 +36,15 @@
  */
 #include "daemon/config/config.h"
 
+#include "proto/socket_path.h"
+
 #include <errno.h>
 #include <pwd.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define SERVICE_USER "gpushm"
-#define SERVICE_SOCKET "/run/gpushm/gpushmd.sock"
 
 static bool runs_as_service(void)
 {
@@ -92,19 +92,12 @@ void pool_config_default(enum pool_kind kind, struct pool_config *ret)
 
 char *config_default_socket(void)
 {
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	char *path = NULL;
-	int r;
+	char path[SOCKET_PATH_SIZE];
 
 	if (runs_as_service())
-		return strdup(SERVICE_SOCKET);
-	/* The XDG Base Directory Specification says to ignore a relative path. Without one, this is
-	 * the folder that pam_systemd(8) makes; listening fails if it does not exist. */
-	if (runtime && runtime[0] == '/')
-		r = asprintf(&path, "%s/gpushm/gpushmd.sock", runtime);
-	else
-		r = asprintf(&path, "/run/user/%u/gpushm/gpushmd.sock", (unsigned)geteuid());
-	return r < 0 ? NULL : path;
+		return strdup(SOCKET_SYSTEM);
+	socket_path_of_user(path);
+	return strdup(path);
 }
 
 int config_default_groups(struct config *c)

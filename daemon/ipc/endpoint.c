@@ -11,6 +11,7 @@
 
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
+#include "proto/socket_path.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -89,19 +90,27 @@ static int take_path_over(const struct config *config, struct endpoint *e)
 }
 
 /* Makes the last folder of the path, such as /run/gpushm or $XDG_RUNTIME_DIR/gpushm; its parents
- * must exist. Users whom the socket's mode lets in must reach it, whatever the umask is. */
-static void make_folder(const char *path)
+ * must exist. Users whom the socket's mode lets in must reach it, whatever the umask is. But in
+ * /tmp, whose names anybody can take, the folder is its user's alone. */
+static int make_folder(const char *path)
 {
+	bool in_tmp = socket_path_is_in_tmp(path);
 	_cleanup_(free_ptr) char *folder = strdup(path);
 	char *slash = folder ? strrchr(folder, '/') : NULL;
 	mode_t old;
 
 	if (!slash || slash == folder)
-		return;
+		return 0;
 	*slash = '\0';
-	old = umask(022);
-	mkdir(folder, 0755);
+	old = umask(in_tmp ? 077 : 022);
+	mkdir(folder, 0777);
 	umask(old);
+	return !in_tmp || socket_path_is_safe()
+		       ? 0
+		       : fail(path,
+			      "its folder must be your own, with mode 0700; remove it, or "
+			      "give another --socket, and clients GPUSHM_SOCKET",
+			      EPERM);
 }
 
 /* A daemon whose keeper was killed holds its lock until the kernel has ended it, which takes some
@@ -231,8 +240,9 @@ int endpoint_open(const struct config *config, struct fdstore *store, struct end
 		return r < 0 ? r : take_path_over(config, ret);
 	if (strlen(config->socket_path) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
 		return fail(config->socket_path, "its path is longer than 107 bytes", ENAMETOOLONG);
-	make_folder(config->socket_path);
-	r = ret->lock < 0 ? take_lock(config->socket_path, &ret->lock) : 0;
+	r = make_folder(config->socket_path);
+	if (r == 0 && ret->lock < 0)
+		r = take_lock(config->socket_path, &ret->lock);
 	if (r == 0)
 		r = make_socket(config, ret);
 	if (r == 0)

@@ -18,6 +18,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/base/userns.h"
+#include "proto/socket_path.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -28,11 +29,10 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define SYSTEM_FOLDER "/run/gpushm"
-#define SYSTEM_SOCKET SYSTEM_FOLDER "/gpushmd.sock"
 #define DAEMON_USER "gpushm"
-#define TRUSTED \
-	"root, user \"" DAEMON_USER "\", the owner of " SYSTEM_FOLDER " and the caller himself"
+#define TRUSTED                                                              \
+	"root, user \"" DAEMON_USER "\", the owner of " SOCKET_SYSTEM_FOLDER \
+	" and the caller himself"
 
 /* The uid is looked up once: each attach asks, and has no time to read /etc/passwd or to ask a
  * server. */
@@ -58,7 +58,7 @@ static bool owns_system_folder(uid_t uid)
 	struct stat parent, folder;
 
 	return only_owner_writes("/run", &parent) && parent.st_uid == 0 &&
-	       only_owner_writes(SYSTEM_FOLDER, &folder) && folder.st_uid == uid;
+	       only_owner_writes(SOCKET_SYSTEM_FOLDER, &folder) && folder.st_uid == uid;
 }
 
 static bool is_daemon_user(uid_t uid)
@@ -99,17 +99,15 @@ int endpoint_check_file(const char *what, int fd, uid_t server, uint64_t bytes, 
 static int choose_path(const char *path, struct sockaddr_un *ret)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+	char own[SOCKET_PATH_SIZE];
 	int n;
 
 	if (!path)
 		path = secure_getenv("GPUSHM_SOCKET");
-	if (path && *path)
-		n = snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
-	else if (access(SYSTEM_SOCKET, F_OK) == 0 || !runtime || !*runtime)
-		n = snprintf(a.sun_path, sizeof(a.sun_path), "%s", SYSTEM_SOCKET);
-	else
-		n = snprintf(a.sun_path, sizeof(a.sun_path), "%s/gpushm/gpushmd.sock", runtime);
+	if (!path || !*path)
+		path = access(SOCKET_SYSTEM, F_OK) < 0 && socket_path_of_user(own) ? own
+										   : SOCKET_SYSTEM;
+	n = snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
 	/* A path that was cut would be another socket. */
 	if (n < 0 || (size_t)n >= sizeof(a.sun_path))
 		return error_set(ENAMETOOLONG,

@@ -453,8 +453,8 @@ static PyType_Slot slots[] = {
 	{ Py_tp_doc,
 	  (void *)"Connection(socket=None)\n--\n\n"
 		  "A connection to the daemon that listens at that path; None: the first that\n"
-		  "exists of $GPUSHM_SOCKET, /run/gpushm/gpushmd.sock and\n"
-		  "$XDG_RUNTIME_DIR/gpushm/gpushmd.sock.\n\n"
+		  "exists of $GPUSHM_SOCKET, /run/gpushm/gpushmd.sock and the socket of a\n"
+		  "daemon of one's own.\n\n"
 		  "Its methods are the module's functions create(), open(), ls() and the others;\n"
 		  "those use the process's common connection. Any thread may use it, also while\n"
 		  "another thread waits. When the daemon has ended, the next call connects again.\n"

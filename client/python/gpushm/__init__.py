@@ -66,7 +66,7 @@ def connect(socket: "str | PathLike[str] | None" = None) -> "types.Connection":
     """A Connection to the daemon that listens at that path, whose methods are this module's functions; they use the
     process's common connection.
 
-    None: the first that exists of $GPUSHM_SOCKET, /run/gpushm/gpushmd.sock and $XDG_RUNTIME_DIR/gpushm/gpushmd.sock.
+    None: the first that exists of $GPUSHM_SOCKET, /run/gpushm/gpushmd.sock and the socket of a daemon of one's own.
     Errors: DaemonGone, AccessDenied; Timeout if the daemon does not reply.
     """
     return _core.Connection(socket)

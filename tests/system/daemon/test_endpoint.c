@@ -9,6 +9,7 @@
 #include "tests/lib/role.h"
 #include "tests/lib/run.h"
 #include "tests/lib/suite.h"
+#include "tests/lib/user.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -16,6 +17,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -142,7 +144,6 @@ START_TEST(a_file_that_is_not_a_socket_is_kept)
 		unlink(path);
 		unlink(target);
 	}
-	/* As without $XDG_RUNTIME_DIR, where nobody has logged in. */
 	ck_assert_int_eq(start_another("/nonexistent/gpushm/gpushmd.sock", text, sizeof(text)), 1);
 	expect_words(text, "give another --socket");
 	/* The name of the lock file. */
@@ -292,6 +293,95 @@ START_TEST(a_wrong_configuration_or_option_has_exit_code_2)
 }
 END_TEST
 
+/* ---- the socket of a user's own daemon ---- */
+
+#define STRANGER 4000018
+#define STRANGERS_FOLDER "/tmp/gpushm-4000018"
+
+/* An ordinary user without a session starts "gpushmd &". Its standard error is a pipe, which says
+ * when it serves and ends with it. Returns what it is read from. */
+static FILE *start_own_daemon(int program, const char *config, pid_t *ret)
+{
+	int out[2];
+
+	if (pipe2(out, O_CLOEXEC) < 0 || (*ret = fork()) < 0)
+		return NULL;
+	if (*ret == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(out[1], STDERR_FILENO);
+		fexecve(program,
+			(char *const *)(const char *[]){ "gpushmd", "--no-keeper", "--config",
+							 config, NULL },
+			environ);
+		_exit(127);
+	}
+	close(out[1]);
+	return fdopen(out[0], "r");
+}
+
+/* gpushmd config: prints what the daemon says first, and whether a client finds it. */
+static int own_role(char **args)
+{
+	int program = open(args[0], O_PATH | O_CLOEXEC);
+	struct gpushm *own = NULL;
+	char line[512] = "";
+	pid_t pid = 0;
+	FILE *f;
+
+	if (program < 0 || !user_become(STRANGER, STRANGER))
+		return 1;
+	unsetenv("NOTIFY_SOCKET");
+	f = start_own_daemon(program, args[1], &pid);
+	if (!f || !fgets(line, sizeof(line), f))
+		return 1;
+	fputs(line, stdout);
+	/* The client has a session by now. */
+	setenv("XDG_RUNTIME_DIR", args[2], 1);
+	puts(gpushm_connect(NULL, &own) == 0 ? "connected" : gpushm_error());
+	gpushm_disconnect(own);
+	kill(pid, SIGTERM);
+	waitpid(pid, NULL, 0);
+	fclose(f);
+	return 0;
+}
+
+static void expect_own_daemon(const char *says, const char *client)
+{
+	struct role_process p;
+	char program[PATH_MAX], line[600];
+
+	snprintf(program, sizeof(program), "%s", build_path("gpushmd"));
+	role_start(&p, "own", (const char *[]){ program, d.config, d.folder, NULL });
+	role_read_line(&p, line, sizeof(line));
+	expect_words(line, says);
+	role_read_line(&p, line, sizeof(line));
+	expect_words(line, client);
+	role_finish(&p);
+}
+
+START_TEST(a_user_without_a_session_starts_a_daemon_that_his_clients_find)
+{
+	struct stat st;
+
+	if (!user_may_change() || access("/run/gpushm/gpushmd.sock", F_OK) == 0)
+		return;
+	ck_assert_int_eq(chown(d.folder, STRANGER, STRANGER), 0);
+	unsetenv("GPUSHM_SOCKET");
+	/* As su(1) leaves it. */
+	setenv("XDG_RUNTIME_DIR", "/root", 1);
+	expect_own_daemon("serves 1 pool at " STRANGERS_FOLDER "/gpushmd.sock", "connected");
+	ck_assert_int_eq(stat(STRANGERS_FOLDER, &st), 0);
+	ck_assert_uint_eq(st.st_mode & 07777, 0700);
+	/* Another user was there before. */
+	ck_assert_int_eq(chown(STRANGERS_FOLDER, 0, 0), 0);
+	ck_assert_int_eq(chmod(STRANGERS_FOLDER, 0777), 0);
+	expect_own_daemon("its folder must be your own, with mode 0700", "no daemon there");
+	ck_assert_int_eq(access(STRANGERS_FOLDER "/gpushmd.sock", F_OK), -1);
+	unlink(STRANGERS_FOLDER "/gpushmd.sock.lock");
+	ck_assert_int_eq(rmdir(STRANGERS_FOLDER), 0);
+}
+END_TEST
+
 /* ---- socket activation ---- */
 
 /* gpushmd config socket name type: becomes a daemon that gets a socket, as from systemd. */
@@ -389,7 +479,7 @@ START_TEST(only_the_debug_log_has_requests)
 }
 END_TEST
 
-static const struct role roles[] = { { "activated", activated_role } };
+static const struct role roles[] = { { "activated", activated_role }, { "own", own_role } };
 
 int main(int argc, char **argv)
 {
@@ -410,6 +500,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_waiting_open_fails_when_the_daemon_ends);
 	tcase_add_test(t, a_wrong_configuration_or_option_has_exit_code_2);
 	tcase_add_test(t, only_the_debug_log_has_requests);
+	tcase_add_test(t, a_user_without_a_session_starts_a_daemon_that_his_clients_find);
 	tcase_add_test(t, a_socket_from_systemd_is_served_and_kept);
 	tcase_add_test(t, a_wrong_socket_from_systemd_is_refused);
 	return suite_run("endpoint", t, NULL);
