@@ -7,7 +7,7 @@
 #   packages.sh source BUILD VERSION    what they are built from, in BUILD/deb-source
 # systemd/debian has the packaging.
 # CUDA_INCLUDE is the folder of cuda.h. Without it the packages share host memory only.
-set -eu
+set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
 fail() {
@@ -43,11 +43,24 @@ export_source() {
 	CHANGELOG
 }
 
+# Of the long log, as it comes: debhelper's steps, how many files are compiled, and what the tests say.
+progress() {
+	local line files=0
+	while IFS= read -r line; do
+		case $line in
+		"   dh_"* | "   debian/rules "*) echo "packages: dh_${line##*[ _]dh_}" ;;
+		*" -c -o "*) [ $((++files % 100)) -ne 0 ] || echo "packages: $files files are compiled" ;;
+		"== "* | "   "*" passed, "*) echo "packages: $line" ;;
+		esac
+	done
+}
+
 build_packages() {
 	command -v dpkg-buildpackage >/dev/null || fail "there is no dpkg-buildpackage: apt-get install dpkg-dev debhelper"
 	mkdir -p "$build/deb"
 	rm -f "$build"/deb/*
-	(cd "$source" && dpkg-buildpackage --build=binary --no-sign) >"$build/deb.log" 2>&1 || {
+	echo "packages: this takes some minutes; all that is said goes to $build/deb.log"
+	(cd "$source" && dpkg-buildpackage --build=binary --no-sign) 2>&1 | tee "$build/deb.log" | progress || {
 		tail -n 40 "$build/deb.log" >&2
 		fail "dpkg-buildpackage failed; all that it said is in $build/deb.log"
 	}

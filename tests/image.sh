@@ -77,16 +77,25 @@ has_its_form() {
 		start --rm --entrypoint sh "$image" -ec '! find / -xdev -name "libcuda*" | grep . && grep ^gpushm: /etc/passwd'
 }
 
-# The commands of the README's section Install, as they are printed, but for sudo, a GPU that may not be there, and what
-# start() adds.
+# The commands of the README's section Install, as they are printed, but for sudo, what it says to leave out without a GPU,
+# and what start() adds.
 serves() {
+	local gpu
+	# shellcheck disable=SC2016 # a backquote of the text
+	gpu=$(sed -n 's/.*without a GPU leave out `\([^`]*\)`.*/\1/p' README.md)
+	[ -n "$gpu" ] || return 1
 	awk '/^\*\*As a container/ { on = 1; next } /^(\*\*|#)/ { on = 0 } on && sub(/^    sudo /, "")' README.md >"$folder/commands"
 	# Nothing else may run here: this is the machine's root.
 	[ "$(sed 's/ -.*//' "$folder/commands" | tr '\n' ' ')" = "install podman run " ] || return 1
-	[ -e /dev/nvidiactl ] || sed -i 's| --device nvidia.com/gpu=all||' "$folder/commands"
+	[ -e /dev/nvidiactl ] || sed -i "s| $gpu||" "$folder/commands"
 	sed -i -e 's/^podman run /start /' -e "s|oci-archive:build/|oci-archive:$build/|" "$folder/commands"
 	# shellcheck source=/dev/null
 	. "$folder/commands" && soon ctl status --quiet
+}
+
+# "docker load" reads an archive by its manifest.json.
+docker_reads_it() {
+	p save "$image" | tar -t | grep -Fx manifest.json
 }
 
 reads() {
@@ -153,6 +162,7 @@ inside() {
 	start --rm --entrypoint true "$image" >"$folder/said" 2>&1 || skip "podman run: $(tail -n 1 "$folder/said")"
 	check "the image has a user or a library that it should not have" has_its_form
 	check "the daemon does not run in a container" serves
+	check "the manual's line for Docker gives no archive of Docker's" docker_reads_it
 	check "two containers do not share a buffer" shares
 	check "a container with a user namespace does not" reads --uidmap 0:300000:65536 --gidmap 0:300000:65536
 	check "another user removes a name" other_users_cannot_remove

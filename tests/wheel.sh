@@ -149,6 +149,18 @@ has_pages() {
 	[ -s "$stage/wheel/share/bash-completion/completions/gpushmctl" ] && [ -s "$stage/wheel/share/zsh/site-functions/_gpushmctl" ]
 }
 
+# Of a program that is not in the wheel, the page says so.
+pages_say_what_is_not_there() {
+	local page name
+	for page in man/*.[18]; do
+		name=${page##*/}
+		[ -x "$stage/wheel/bin/${name%.*}" ] || grep -q "not in the wheel" "$stage/wheel/share/man/man${page##*.}/$name" || {
+			echo "$name"
+			return 1
+		}
+	done
+}
+
 leaves_nothing() {
 	inside wheel pip uninstall -qy gpushm && [ -z "$(find "$stage/wheel" -name '*gpushm*' | tee /dev/stderr)" ]
 }
@@ -212,6 +224,7 @@ check "two processes share an array, and a file is saved and loaded" shares_an_a
 check "a buffer outlives a killed daemon, without systemd" outlives_its_daemon
 check "gpushmctl ends when its reader has gone" ends_by_sigpipe
 check "pages and completions are installed" has_pages
+check "pages of other programs say where those are" pages_say_what_is_not_there
 stop_daemon
 check "pip removes all of it" leaves_nothing
 check "the source distribution has what is in git" has_all_sources

@@ -27,6 +27,21 @@ same_version() {
 	[ "$(sed -n 's/^Version: *//p' systemd/rpm/gpushm.spec)" = "$(sed -n 's/^VERSION := //p' Makefile)" ]
 }
 
+# A builder that goes on when its first step was seen, and fails.
+progress_is_shown() {
+	local build=$stage/progress
+	mkdir -p "$stage/bin" && cat >"$stage/bin/dpkg-buildpackage" <<-BUILDER && chmod +x "$stage/bin/dpkg-buildpackage"
+		#!/bin/sh
+		echo "   debian/rules override_dh_auto_build"
+		for _ in \$(seq 100); do [ -e "$stage/seen" ] && exit 1; sleep 0.1; done
+	BUILDER
+	mkfifo "$stage/fifo"
+	PATH=$stage/bin:$PATH systemd/packages.sh deb "$build" 0.0 2>"$stage/errors" >"$stage/fifo" &
+	{ read -r _; read -r line; } <"$stage/fifo"
+	[ "$line" = "packages: dh_auto_build" ] && touch "$stage/seen"
+	! wait $! && grep "failed; all that it said is in $build/deb.log" "$stage/errors"
+}
+
 build=$1
 if ! command -v dpkg-buildpackage >/dev/null || ! command -v dh >/dev/null; then
 	echo "skipped: no packages without dpkg-buildpackage and debhelper"
@@ -42,6 +57,7 @@ else
 		echo "skipped: there is no lintian"
 	fi
 fi
+check "make deb shows what it does" progress_is_shown
 check "the spec has the version of the Makefile" same_version
 if command -v rpmlint >/dev/null; then
 	check "rpmlint has no complaint" rpmlint_says_nothing
