@@ -4,6 +4,7 @@
  * message on stderr, before anything has changed.
  */
 #include "daemon/keeper/keeper.h"
+#include "daemon/pool/pools.h"
 #include "daemon/server.h"
 #include "daemon/state/fd_list.h"
 #include "daemon/state/journal.h"
@@ -175,8 +176,10 @@ int main(int argc, char **argv)
 	if (a.check || a.dump) {
 		if (a.dump)
 			config_dump(config, stdout);
+		else if (a.journal == 0)
+			r = pools_check(config, stderr);
 		config_free(config);
-		return check_journal(a.journal);
+		return r < 0 ? EXIT_USAGE : check_journal(a.journal);
 	}
 	signal(SIGPIPE, SIG_IGN);
 	signal(KEEPER_KILLED, on_keeper_killed);

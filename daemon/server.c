@@ -41,6 +41,7 @@ struct server {
 	const char *config_path, *socket_path; /* from the command line; or NULL */
 	char *const *argv;
 	struct config *config; /* owned */
+	struct config *first;  /* owned; of which the pools and the socket were made */
 	struct handover handover;
 	struct endpoint endpoint;
 	struct service service;
@@ -128,16 +129,16 @@ static void log_lines(int level, char *text)
 
 static void take_config(struct server *s, struct config *fresh)
 {
-	char names[256];
-	size_t n = config_needs_restart(s->config, fresh, names, sizeof(names));
+	char *names = s->service.needs_restart;
 
-	if (n)
+	if (config_needs_restart(s->first, fresh, names, sizeof(s->service.needs_restart)))
 		log_warning_id(LOG_ID_CONFIG, "reloaded, but these need a restart: %s", names);
 	s->service.config = fresh;
 	s->service.catalog.accounts.config = fresh;
 	s->service.catalog.default_pool = fresh->default_pool;
 	pools_reload(&s->pools, fresh);
-	config_free(s->config);
+	if (s->config != s->first)
+		config_free(s->config);
 	s->config = fresh;
 }
 
@@ -518,7 +519,7 @@ int server_run(const char *config_path, const char *socket_path, char *const *ar
 	s->config_path = config_path;
 	s->socket_path = socket_path;
 	s->argv = argv;
-	s->config = config;
+	s->config = s->first = config;
 	mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
 	r = start(s);
 	if (r < 0) {
@@ -539,6 +540,8 @@ int server_run(const char *config_path, const char *socket_path, char *const *ar
 	arena_done(&s->service.unpack);
 	arena_done(&s->service.build);
 	endpoint_close(&s->endpoint);
-	config_free(s->config);
+	if (s->config != s->first)
+		config_free(s->config);
+	config_free(s->first);
 	return s->failed;
 }

@@ -91,6 +91,9 @@ static void print_daemon(const struct ctl *ctl, const struct gpushm_status *s)
 		printf("%s (gpushmctl ls --holders)\n", output_ending(s->suspects).text);
 	if (!s->kept)
 		printf("published buffers are lost if the daemon dies (gpushmd(8), --no-keeper)\n");
+	if (*s->needs_restart)
+		printf("gpushmctl restart applies what was changed in gpushmd.conf: %s\n",
+		       s->needs_restart);
 	if (s->pools_failed)
 		printf("%u %s failed (gpushmctl pools)\n", OUTPUT_COUNT(s->pools_failed, "pool"));
 	if (s->retained)

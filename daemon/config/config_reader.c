@@ -173,14 +173,6 @@ int config_reader_text(struct config_reader *r, const char *file, char *text, si
 	return e < 0 ? e : keyfile_read(&r->keys, kept, text, len);
 }
 
-/* Where a value was set; NULL: it is the default. */
-static const struct config_origin *origin_of(const struct config *c, enum section section,
-					     size_t subject, const char *key)
-{
-	return config_origin_find(c, section, subject, keyfile_find(config_section(section), key),
-				  NULL);
-}
-
 /* Copies the defaults of a section's values that nothing set. */
 static void fill(struct config *c, enum section section, size_t subject, const void *defaults)
 {
@@ -234,7 +226,7 @@ static void check_useless(struct config_reader *r, size_t pool, const char *key,
 			  const char *allowed)
 {
 	const struct pool_config *p = &r->config->pools[pool];
-	const struct config_origin *origin = origin_of(r->config, SECTION_POOL, pool, key);
+	const struct config_origin *origin = config_origin_of(r->config, SECTION_POOL, pool, key);
 
 	if (!origin)
 		return;
@@ -249,7 +241,7 @@ static void check_pool(struct config_reader *r, size_t pool)
 	const struct pool_config *p = &r->config->pools[pool];
 	const struct config_origin *header;
 
-	if (!origin_of(r->config, SECTION_POOL, pool, "kind")) {
+	if (!config_origin_of(r->config, SECTION_POOL, pool, "kind")) {
 		header = config_origin_find(r->config, SECTION_POOL, pool, NULL, NULL);
 		r->keys.diagnostics.file = header->file;
 		diagnostics_add(&r->keys.diagnostics, header->line,
@@ -270,7 +262,7 @@ static void check_pool(struct config_reader *r, size_t pool)
 static void check_default_pool(struct config_reader *r)
 {
 	const struct config *c = r->config;
-	const struct config_origin *origin = origin_of(c, SECTION_DAEMON, 0, "default-pool");
+	const struct config_origin *origin = config_origin_of(c, SECTION_DAEMON, 0, "default-pool");
 	char names[512] = "";
 	size_t used = 0;
 
@@ -294,7 +286,7 @@ int config_reader_finish(struct config_reader *r, struct config **ret)
 {
 	int e;
 
-	config_origin_settle(r->config);
+	config_origin_settle(r->config, &r->keys.diagnostics);
 	for (size_t i = 0; i < r->config->n_pools; i++)
 		check_pool(r, i);
 	check_default_pool(r);

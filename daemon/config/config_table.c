@@ -48,8 +48,8 @@ static const struct keyfile_key daemon_keys[] = {
 static const struct keyfile_key limits_keys[] = {
 	LIMIT("max-bytes", bytes, &value_bytes),
 	LIMIT("max-pool-share", pool_share, &value_part),
-	LIMIT("max-buffers", buffers, &value_count),
-	LIMIT("max-leases", leases, &value_count),
+	LIMIT("max-buffers", buffers, &value_some),
+	LIMIT("max-leases", leases, &value_some),
 	LIMIT("max-connections", peers, &value_count),
 	LIMIT("max-share", share, &value_part),
 };
@@ -159,7 +159,22 @@ static size_t keep(const struct config_origin *from, size_t n, struct config_ori
 	return kept;
 }
 
-void config_origin_settle(struct config *c)
+/* One of two values in a file has no effect, and its author may read that one. An empty value says
+ * what it does. */
+static void report_twice(const struct config_origin *o, size_t n, struct diagnostics *d)
+{
+	for (size_t i = 1; i < n && o->key && !o->key->type->list; i++) {
+		if (o[i].file != o[i - 1].file || o[i].reset || o[i - 1].reset)
+			continue;
+		d->file = o[i].file;
+		diagnostics_add(d, o[i].line,
+				"%s= is in line %u, too; delete one of them; allowed: once in a "
+				"section of a file",
+				o->key->name, o[i - 1].line);
+	}
+}
+
+void config_origin_settle(struct config *c, struct diagnostics *d)
 {
 	size_t kept = 0;
 
@@ -170,6 +185,7 @@ void config_origin_settle(struct config *c)
 		for (n = 1; i + n < c->n_origins; n++)
 			if (compare_target(&c->origins[i], &c->origins[i + n]) != 0)
 				break;
+		report_twice(&c->origins[i], n, d);
 		kept += keep(&c->origins[i], n, &c->origins[kept]);
 	}
 	c->n_origins = kept;
@@ -195,4 +211,11 @@ const struct config_origin *config_origin_find(const struct config *c, enum sect
 	if (ret_n)
 		*ret_n = n;
 	return n > 0 ? &c->origins[low] : NULL;
+}
+
+const struct config_origin *config_origin_of(const struct config *c, enum section section,
+					     size_t subject, const char *key)
+{
+	return config_origin_find(c, section, subject, keyfile_find(config_section(section), key),
+				  NULL);
 }

@@ -33,12 +33,16 @@ struct config_origin {
 /* Adds a copy and sets its sequence. 0 or -ENOMEM. */
 int config_origin_add(struct config *c, const struct config_origin *origin);
 
-/* Sorts the origins and drops those that a later one overrides. Call it once, when all files are
- * read and before config_origin_find(). */
-void config_origin_settle(struct config *c);
+/* Sorts the origins and drops those that a later one overrides; reports those of the same file.
+ * Call it once, when all files are read and before config_origin_find(). */
+void config_origin_settle(struct config *c, struct diagnostics *d);
 
 /* The origins of one value in the order of reading: one, or several for a list. NULL, and 0 in
  * *ret_n: the value is the default. key NULL: the section's header. ret_n may be NULL. */
 const struct config_origin *config_origin_find(const struct config *c, enum section section,
 					       size_t subject, const struct keyfile_key *key,
 					       size_t *ret_n);
+
+/* Where a value was set; NULL: it is the default. */
+const struct config_origin *config_origin_of(const struct config *c, enum section section,
+					     size_t subject, const char *key);

@@ -4,7 +4,7 @@
  * as the same value.
  *
  * Of a pool or a GPU only the form is checked here. Whether the GPU exists is found out when the
- * pools are made: a file can be checked on a machine without a GPU.
+ * pools are made, and by pools_check().
  *
  * Users and groups are looked up once, when the file is read; later decisions compare numbers. A
  * word of digits is always a number, as useradd(8) takes no such name.
@@ -405,6 +405,9 @@ const struct keyfile_type value_node =
 	KEYFILE_NUMBER(0, NODE_MAX, "", "a NUMA node's number, 0 to 1023");
 const struct keyfile_type value_count =
 	KEYFILE_NUMBER(0, UINT32_MAX - 1, unlimited, "a whole number, or \"unlimited\"");
+const struct keyfile_type value_some = KEYFILE_NUMBER(
+	1, UINT32_MAX - 1, unlimited,
+	"a whole number from 1, or \"unlimited\"; max-connections=0 keeps users out");
 const struct keyfile_type value_age =
 	KEYFILE_NUMBER(0, 86400, NULL, "a whole number of seconds, 0 to 86400");
 const struct keyfile_type value_seconds =

@@ -9,8 +9,8 @@
 
 enum id_kind { ID_USER, ID_GROUP };
 
-extern const struct keyfile_type value_node, value_size, value_bytes, value_count, value_age,
-	value_part, value_seconds, value_microseconds;
+extern const struct keyfile_type value_node, value_size, value_bytes, value_count, value_some,
+	value_age, value_part, value_seconds, value_microseconds;
 extern const struct keyfile_type value_path, value_pool, value_kind, value_device, value_trust,
 	value_share, value_allocate, value_yes;
 extern const struct keyfile_type value_group, value_users, value_groups;

@@ -427,6 +427,7 @@ int request_status(struct session *s, const Gpushm__Proto__Request *q, struct re
 	SET(m, retained, service->catalog.n_retained);
 	SET(m, retained_bytes,
 	    service->catalog.retained_bytes + service->catalog.retired_pages.bytes);
+	SET_BYTES(m, needs_restart, reply_text(service->needs_restart));
 	fill_fds(m);
 	return fill_refusals(m, s, f) < 0 ? -ENOMEM : fill_usages(m, s, f);
 }

@@ -28,8 +28,9 @@ struct service {
 	struct busy_poll busy_poll;
 	const struct config *config; /* borrowed */
 	unsigned char id[DAEMON_ID_BYTES];
-	uint64_t started_ns; /* CLOCK_MONOTONIC */
-	bool kept;	     /* published buffers outlive this daemon */
+	uint64_t started_ns;	 /* CLOCK_MONOTONIC */
+	bool kept;		 /* published buffers outlive this daemon */
+	char needs_restart[256]; /* what a reload did not change: config_needs_restart() */
 	uint32_t peers;
 	uint64_t requests, refused, violations; /* since the start */
 	struct refusals refusals;		/* by cause, over restarts */

@@ -77,3 +77,9 @@ void pools_done(struct pools *p);
 
 /* Gives each pool what a reload may change. */
 void pools_reload(struct pools *p, const struct config *fresh);
+
+/* ---- pools_check.c ---- */
+
+/* Reports sizes and a default pool that this machine does not have. May load the driver: 0.2 s. 0
+ * or -EINVAL. */
+int pools_check(const struct config *c, FILE *errors);

@@ -293,6 +293,39 @@ START_TEST(a_wrong_configuration_or_option_has_exit_code_2)
 }
 END_TEST
 
+/* A daemon with them starts, for what is missing may come back. */
+START_TEST(a_configuration_that_this_machine_does_not_have_is_refused)
+{
+	static const char *const wrong[][2] = {
+		{ "[daemon]\ndefault-pool=gpu9\n", ":2: default-pool=gpu9: " },
+		{ "[daemon]\ndefault-pool=fast\n", ":2: default-pool=fast: " },
+		{ "[pool a]\nkind=host\nsize=9000T\n",
+		  ":3: [pool a]: size=8.8 PiB is more than the machine has; allowed: " },
+		{ "[pool a]\nkind=pinned\nsize=9000T\n", ":3: [pool a]: size=" },
+	};
+	static const char *const good[] = {
+		"[daemon]\ndefault-pool=host\n",
+		"[daemon]\ndefault-pool=\n",
+		"[pool a]\nkind=host\nsize=80%\n",
+		"[daemon]\ndefault-pool=gpu9\n[pool gpu9]\nkind=host\n",
+	};
+	const char *args[] = { "--check-config", "--config", d.config, NULL };
+	char text[4096];
+
+	for (size_t i = 0; i < array_size(wrong); i++) {
+		daemon_write_config(&d, wrong[i][0]);
+		ck_assert_int_eq(run_program(build_path("gpushmd"), args, text, sizeof(text)), 2);
+		expect_words(text, wrong[i][1]);
+		expect_words(text, "allowed: ");
+	}
+	for (size_t i = 0; i < array_size(good); i++) {
+		daemon_write_config(&d, good[i]);
+		ck_assert_int_eq(run_program(build_path("gpushmd"), args, text, sizeof(text)), 0);
+		ck_assert_str_eq(text, "");
+	}
+}
+END_TEST
+
 /* ---- the socket of a user's own daemon ---- */
 
 #define STRANGER 4000018
@@ -500,6 +533,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_waiting_open_fails_when_the_daemon_ends);
 	tcase_add_test(t, a_wrong_configuration_or_option_has_exit_code_2);
 	tcase_add_test(t, only_the_debug_log_has_requests);
+	tcase_add_test(t, a_configuration_that_this_machine_does_not_have_is_refused);
 	tcase_add_test(t, a_user_without_a_session_starts_a_daemon_that_his_clients_find);
 	tcase_add_test(t, a_socket_from_systemd_is_served_and_kept);
 	tcase_add_test(t, a_wrong_socket_from_systemd_is_refused);

@@ -7,6 +7,7 @@
 #include "proto/base/own.h"
 #include "tests/lib/census.h"
 #include "tests/lib/raw.h"
+#include "tests/lib/run.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/user.h"
 
@@ -192,6 +193,22 @@ START_TEST(an_impossibly_large_size_is_refused)
 }
 END_TEST
 
+static void expect_status(const char *needs_restart)
+{
+	struct gpushm_status *s = NULL;
+	char text[4096];
+
+	ck_assert_int_eq(gpushm_status(c, &s), 0);
+	ck_assert_str_eq(s->needs_restart, needs_restart);
+	gpushm_free(s);
+	ck_assert_int_eq(run_program(build_path("gpushmctl"),
+				     (const char *[]){ "--socket", d.socket, "status", NULL }, text,
+				     sizeof(text)),
+			 0);
+	ck_assert_int_eq(strstr(text, "gpushmctl restart applies ") == NULL,
+			 needs_restart[0] == '\0');
+}
+
 START_TEST(a_reload_applies_limits_and_logs_what_it_can_not_apply)
 {
 	struct gpushm_buffer *a, *more = NULL;
@@ -212,10 +229,15 @@ START_TEST(a_reload_applies_limits_and_logs_what_it_can_not_apply)
 	/* The log names what can't be reloaded. */
 	daemon_write_config(&d, "[pool host]\nkind=host\nsize=128M\n");
 	daemon_reload(&d, "need a restart: ");
+	expect_status("[pool host] size");
+	/* Also after another reload, which changes nothing. */
+	daemon_reload(&d, "need a restart: ");
+	expect_status("[pool host] size");
 	ck_assert_int_eq(gpushm_create(c, "b", 65 * MIB, NULL, &more), -EFBIG);
 	/* Lowering a limit takes nothing away. */
-	daemon_write_config(&d, HOST "[limits]\nmax-buffers=0\n");
+	daemon_write_config(&d, HOST "[limits]\nmax-buffers=1\n");
 	daemon_reload(&d, "configuration reloaded");
+	expect_status("");
 	ck_assert_int_eq(gpushm_create(c, "b", 1, NULL, &more), -EDQUOT);
 	ck_assert_int_eq(gpushm_publish(a, GPUSHM_SHARED), 0);
 	ck_assert_int_eq(gpushm_close(a), 0);

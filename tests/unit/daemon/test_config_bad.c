@@ -124,6 +124,14 @@ static const struct {
 	{ "[pool p]\nkind=vmm\nallocate=create\n", "3: [pool p]: allocate has no meaning" },
 	{ "[pool p]\nkind=vmm\npending-max-age=86401\n", "3: pending-max-age=86401: " },
 	{ "[limits]\nmax-bytes=\x1b[31m\n", "2: control character 0x1b" },
+	{ "[limits]\nmax-buffers=0\n",
+	  "2: max-buffers=0: this can't be used; allowed: a whole number from 1, or \"unlimited\"; "
+	  "max-connections=0 keeps users out" },
+	{ "[limits 7]\nmax-leases=0\n", "2: max-leases=0: " },
+	{ "[pool p]\nkind=host\nsize=1G\n[limits]\n[pool p]\nsize=2G\n",
+	  "6: size= is in line 3, too; delete one of them; allowed: once in a section of a file" },
+	{ "[limits 0]\nmax-leases=1\n[limits root]\nmax-leases=1\n",
+	  "4: max-leases= is in line 2, too; " },
 };
 
 START_TEST(a_fault_is_told_once_with_its_line_and_what_is_allowed)
@@ -159,7 +167,7 @@ START_TEST(every_fault_of_every_file_is_told_in_one_run)
 	write_bytes("g.conf.d/3.conf", "[limits]\n\0", 10);
 	l = load_text("[daemon]\nmode=x\n[oops]\nmode=y\nmode=z\n[pool p]\nfoo=1\n");
 	ck_assert_int_eq(l.result, -EINVAL);
-	ck_assert_msg(count_lines(l.errors) == 8, "%s", l.errors);
+	ck_assert_msg(count_lines(l.errors) == 9, "%s", l.errors);
 	loaded_done(&l);
 }
 END_TEST
@@ -282,7 +290,7 @@ START_TEST(users_too_many_are_told_and_the_last_one_allowed_has_its_limits)
 	char *text = NULL;
 	struct loaded l;
 
-	many_sections("[limits ", "max-leases=", 4097, &text);
+	many_sections("[limits ", "max-connections=", 4097, &text);
 	l = load_text(text);
 	ck_assert_int_eq(l.result, -EINVAL);
 	ck_assert_uint_eq(count_lines(l.errors), 1);
@@ -290,7 +298,7 @@ START_TEST(users_too_many_are_told_and_the_last_one_allowed_has_its_limits)
 	*strstr(text, "[limits 4096]") = '\0';
 	l = load_text(text);
 	ck_assert_int_eq(l.result, 0);
-	ck_assert_uint_eq(config_limits(l.config, 4095)->leases, 4095);
+	ck_assert_uint_eq(config_limits(l.config, 4095)->peers, 4095);
 	loaded_done(&l);
 	free(text);
 }
@@ -298,7 +306,7 @@ END_TEST
 
 START_TEST(memory_that_runs_out_at_any_point_leaves_nothing_behind)
 {
-	static const char text[] = "[daemon]\nsocket=/a\nsocket=/b\n[limits 7]\nmax-leases=1\n"
+	static const char text[] = "[daemon]\nsocket=/a\n[limits 7]\nmax-leases=1\n"
 				   "[limits 8]\n[pool p]\nkind=vmm\nallow-users=1 2 3\n"
 				   "allow-groups=4 5\n[pool q]\nkind=host\n";
 	struct loaded l;
