@@ -19,7 +19,7 @@
 #define COLUMNS_MAX 16u
 #define WRAPPED_MIN 8u /* a narrower column cannot be read */
 #define SHORTENED_MIN 12u
-#define NAME_GOOD 32u	     /* a name gets so much before a column is left out */
+#define NAME_GOOD 24u	     /* a name gets so much before a column is left out */
 #define TERMINAL_DEFAULT 80u /* columns of a terminal that does not know its size */
 
 struct column {

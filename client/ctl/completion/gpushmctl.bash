@@ -75,7 +75,7 @@ _gpushmctl() {
 		case ${COMP_WORDS[i]} in
 		-s | --socket | -p | --pool | -m | --mode | -g | --group | -a | --attr | -t | --timeout | -w | --wait | \
 			-d | --dtype | -S | --size | -n | --shape | -f | --from | -A | --array | -c | --count | \
-			--view | --sort | -u | --user | --delay | --patience | --only | --strip | --shard-size | --sha256 | --io | --via | --token-file | --cacert | --cert | --key | --threads | --progress | --since | --type | --format | -o | --out)
+			--view | -u | --user | --delay | --patience | --only | --strip | --shard-size | --sha256 | --io | --via | --token-file | --cacert | --cert | --key | --threads | --progress | --since | --type | --format | -o | --out)
 			[[ $command =~ ^(ls|stat)$ && ${COMP_WORDS[i]} == -a ]] && continue
 			[[ $command =~ ^(top|streams)$ && ${COMP_WORDS[i]} == -w ]] && continue
 			[[ $command =~ ^(rm|mv|pull)$ && ${COMP_WORDS[i]} == -f ]] && continue
@@ -99,10 +99,6 @@ _gpushmctl() {
 	case $prev in
 	--view)
 		_gpushmctl_lines $'buffers\nprocesses\nusers\npools' "$cur"
-		return
-		;;
-	--sort)
-		_gpushmctl_lines $'size\nrate' "$cur"
 		return
 		;;
 	-s | --socket | --from | --sha256 | --token-file | --cacert | --cert | --key | -o | --out)
@@ -196,7 +192,7 @@ _gpushmctl() {
 		hold) options="--write --timeout" ;;
 		rm | mv) options="--force" ;;
 		doctor) options="--driver" ;;
-		top) options="--once --delay --count --view --sort --user --wide" ;;
+		top) options="--once --delay --count --view --user --wide" ;;
 		"") options="--version" ;;
 		*) options="" ;;
 		esac

@@ -117,6 +117,24 @@ static bool is_chosen(const struct choice *c, uid_t uid)
 	return !c->by_user || uid == c->user;
 }
 
+static const struct gpushm_stream_info *find_stream(const struct sample *s, uint64_t id)
+{
+	for (size_t i = 0; i < s->n_streams; i++)
+		if (s->streams[i]->buffer == id)
+			return s->streams[i];
+	return NULL;
+}
+
+/* A stream that is new has published all of its frames since. */
+static double frame_rate(const struct model *m, const struct sample *before,
+			 const struct gpushm_stat *s)
+{
+	const struct gpushm_stream_info *stream = s->stream ? find_stream(m->sample, s->id) : NULL;
+	const struct gpushm_stream_info *earlier = stream ? find_stream(before, s->id) : NULL;
+
+	return stream ? rate(m, earlier ? earlier->newest : 0, stream->newest) : NAN;
+}
+
 /* Both samples are in the order of ids. A buffer that is new has been opened by others only since.
  */
 static void list_buffers(struct model *m, const struct sample *before, const struct choice *c)
@@ -137,7 +155,8 @@ static void list_buffers(struct model *m, const struct sample *before, const str
 			(struct top_row){ .buffer = s,
 					  .name = s->name,
 					  .bytes = s->bytes,
-					  .rate = opens / m->seconds });
+					  .rate = opens / m->seconds,
+					  .frames = frame_rate(m, before, s) });
 	}
 }
 
@@ -154,8 +173,7 @@ static void list_processes(struct model *m, const struct choice *c)
 		add_row(&m->lists[TOP_PROCESSES], is_chosen(c, m->processes[i].uid),
 			(struct top_row){ .process = &m->processes[i],
 					  .name = m->processes[i].command,
-					  .bytes = m->processes[i].bytes,
-					  .rate = (double)m->processes[i].bytes });
+					  .bytes = m->processes[i].bytes });
 }
 
 /* A user who had nothing then is not in the sample before. */
@@ -209,21 +227,6 @@ static int by_size(const void *a, const void *b)
 	return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) : by_name(x, y);
 }
 
-static int by_rate(const void *a, const void *b)
-{
-	const struct top_row *x = a, *y = b;
-	double p = isnan(x->rate) ? 0 : x->rate, q = isnan(y->rate) ? 0 : y->rate;
-
-	return p != q ? (p > q ? -1 : 1) : by_name(x, y);
-}
-
-void model_sort(struct model *m, enum top_sort sort)
-{
-	for (size_t i = 0; i < TOP_VIEWS; i++)
-		qsort(m->lists[i].rows, m->lists[i].n, sizeof(*m->lists[i].rows),
-		      sort == TOP_RATE ? by_rate : by_size);
-}
-
 /* ---- the model ---- */
 
 static int allocate(struct model *m)
@@ -261,7 +264,8 @@ int model_make(const struct sample *before, const struct sample *now, const stru
 	list_processes(ret, c);
 	list_users(ret, before, c);
 	list_pools(ret, before);
-	model_sort(ret, c->sort);
+	for (size_t i = 0; i < TOP_VIEWS; i++)
+		qsort(ret->lists[i].rows, ret->lists[i].n, sizeof(*ret->lists[i].rows), by_size);
 	return 0;
 }
 

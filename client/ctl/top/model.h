@@ -11,12 +11,10 @@
 #include <stdbool.h>
 
 enum top_view { TOP_BUFFERS, TOP_PROCESSES, TOP_USERS, TOP_POOLS, TOP_VIEWS };
-enum top_sort { TOP_SIZE, TOP_RATE };
 
-/* Which rows, in which order. */
+/* Which rows. */
 struct choice {
 	enum top_view view;
-	enum top_sort sort;
 	const char *word; /* as for ls; of buffers and events; NULL: all */
 	bool by_user;
 	uid_t user; /* if by_user */
@@ -43,8 +41,10 @@ struct top_row {
 	};
 	const char *name; /* borrowed; "" for a user */
 	uint64_t bytes;
-	double rate; /* a second: opens of a buffer, bytes of a user or pool; NAN: not known */
-	size_t at;   /* its place in the sample */
+	/* A second; NAN: not known. Opens of a buffer, bytes of a user or pool; frames of a stream.
+	 */
+	double rate, frames;
+	size_t at; /* its place in the sample */
 };
 
 struct top_list {
@@ -52,7 +52,8 @@ struct top_list {
 	size_t n, all;	      /* all: also those that are not chosen */
 };
 
-/* Rates are NAN if there is no sample before, or not of this daemon. */
+/* The largest rows come first. Rates are NAN if there is no sample before, or not of this daemon.
+ */
 struct model {
 	const struct sample *sample; /* borrowed */
 	double seconds;		     /* since the sample before */
@@ -67,6 +68,3 @@ struct model {
 int model_make(const struct sample *before, const struct sample *now, const struct choice *c,
 	       struct model *ret);
 void model_done(struct model *m);
-
-/* Puts the rows into this order. */
-void model_sort(struct model *m, enum top_sort sort);

@@ -32,6 +32,7 @@ struct sample *sample_free(struct sample *s)
 	if (s) {
 		gpushm_free(s->status);
 		gpushm_free(s->buffers);
+		gpushm_free(s->streams);
 		gpushm_free(s->pools);
 		for (size_t i = 0; i < s->n_events; i++)
 			gpushm_free(s->events[i]);
@@ -143,6 +144,15 @@ static int take_events(struct gpushm *c, uint64_t *after, struct sample *s)
 	return r;
 }
 
+static int take_streams(struct gpushm *c, struct sample *s)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < s->n_buffers; i++)
+		any = any || s->buffers[i]->stream;
+	return any ? gpushm_streams(c, NULL, &s->streams, &s->n_streams) : 0;
+}
+
 int sample_take(struct gpushm *c, const char *word, uint64_t *after, struct sample **ret)
 {
 	_cleanup_(free_sample) struct sample *s = calloc(1, sizeof(*s));
@@ -156,6 +166,8 @@ int sample_take(struct gpushm *c, const char *word, uint64_t *after, struct samp
 		r = gpushm_pools(c, &s->pools, &s->n_pools);
 	if (r == 0)
 		r = pattern_list(c, word, GPUSHM_HOLDERS, &s->buffers, &s->n_buffers);
+	if (r == 0)
+		r = take_streams(c, s);
 	if (r == 0)
 		r = take_counts(c, s);
 	if (r == 0 && after)

@@ -22,6 +22,8 @@ struct sample {
 	size_t n_pools;
 	struct gpushm_stat **buffers; /* owned; ids grow */
 	size_t n_buffers;
+	struct gpushm_stream_info **streams; /* owned; if a buffer is one */
+	size_t n_streams;
 
 	/* Requests that succeeded since the daemon started. */
 	uint64_t creates, opens;

@@ -10,13 +10,6 @@ static void set_view(struct state *s, unsigned view)
 	s->first = 0;
 }
 
-static void set_sort(struct state *s, struct model *m, enum top_sort sort)
-{
-	s->choice.sort = sort;
-	s->first = 0;
-	model_sort(m, sort);
-}
-
 /* Moves by so many rows, and stops at the ends. */
 static void move(struct state *s, const struct model *m, size_t page, long by)
 {
@@ -26,7 +19,7 @@ static void move(struct state *s, const struct model *m, size_t page, long by)
 	s->first = to < last ? to : last;
 }
 
-void state_key(struct state *s, uint32_t key, struct model *m, size_t page)
+void state_key(struct state *s, uint32_t key, const struct model *m, size_t page)
 {
 	long step = page > 1 ? (long)page - 1 : 1;
 
@@ -65,12 +58,6 @@ void state_key(struct state *s, uint32_t key, struct model *m, size_t page)
 	case '3':
 	case '4':
 		set_view(s, key - '1');
-		break;
-	case 'M':
-		set_sort(s, m, TOP_SIZE);
-		break;
-	case 'P':
-		set_sort(s, m, TOP_RATE);
 		break;
 	case 'q':
 		s->quit = true;

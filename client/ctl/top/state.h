@@ -25,4 +25,4 @@ struct state {
 };
 
 /* What a key changes; `page` rows are visible. */
-void state_key(struct state *s, uint32_t key, struct model *m, size_t page);
+void state_key(struct state *s, uint32_t key, const struct model *m, size_t page);

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #define VIEWS "buffers|processes|users|pools"
-#define SORTS "size|rate"
 #define DELAY_MIN_MS 100u
 #define DELAY_MAX_MS 3600000u
 #define EVENTS_MAX 500u /* of a line of JSON; before the first look there may be many */
@@ -23,7 +22,7 @@
 struct options {
 	bool once, wide;
 	uint64_t delay, count;
-	const char *view, *sort, *user;
+	const char *view, *user;
 };
 
 /* ---- JSON ---- */
@@ -57,6 +56,8 @@ static void buffer_json(struct json *j, const struct top_row *row)
 {
 	stat_json_members(j, row->buffer, true);
 	rate_json(j, "opens_per_second", row->rate);
+	if (row->buffer->stream)
+		rate_json(j, "frames_per_second", row->frames);
 }
 
 static void process_json(struct json *j, const struct top_row *row)
@@ -209,8 +210,6 @@ static int read_options(const struct ctl *ctl, const struct options *o, const ch
 	*ret = (struct state){ .exact = ctl->bytes, .choice = { .word = word } };
 	if (o->view)
 		ret->choice.view = (enum top_view)index_of(VIEWS, o->view);
-	if (o->sort)
-		ret->choice.sort = (enum top_sort)index_of(SORTS, o->sort);
 	if (o->delay > DELAY_MAX_MS || (o->delay < DELAY_MIN_MS && !(o->delay == 0 && single)))
 		return ctl_error(CTL_USAGE, "top: --delay: write 0.1 to 3600 seconds, or 0 with "
 					    "--once for no rates");
@@ -255,9 +254,8 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 
 const struct command command_top = {
 	.name = "top",
-	.synopsis =
-		"[--once] [--delay=TIME] [--count=N] [--view=VIEW] [--sort=ORDER] [--user=USER] "
-		"[--wide] [PREFIX|PATTERN]",
+	.synopsis = "[--once] [--delay=TIME] [--count=N] [--view=VIEW] [--user=USER] [--wide] "
+		    "[PREFIX|PATTERN]",
 	.about = "show pools, buffers, processes and users as they change",
 	.more = "On a terminal it is a screen, and q ends it. With --json it prints a line\n"
 		"for each sample. Rates are those since the sample before: so --once waits for\n"
@@ -270,8 +268,6 @@ const struct command command_top = {
 		       offsetof(struct options, count) },
 		     { "view", ARG_CHOICE, 0, VIEWS, "the list that is shown first",
 		       offsetof(struct options, view) },
-		     { "sort", ARG_CHOICE, 'S', SORTS, "its order",
-		       offsetof(struct options, sort) },
 		     { "user", ARG_TEXT, 'u', "USER", "only what belongs to this user",
 		       offsetof(struct options, user) },
 		     ARG_WIDE(struct options)),

@@ -19,6 +19,7 @@
 #define POOL_NAME_SHOWN 16
 #define POOL_OTHERS 47u	      /* columns of a pool's line beside its name and its bar */
 #define POOL_OTHERS_EXACT 56u /* the same, for sizes in bytes */
+#define HOLDERS_WIDE 120u     /* columns that have space for three holders */
 #define BAR_MIN 5u
 #define BAR_MAX 60u
 #define BAR_ONCE 30u /* where lines have no limit */
@@ -236,12 +237,12 @@ static void age_cell(struct table *t, const struct model *m, uint64_t since_ns)
 	table_cell(t, TABLE_PLAIN, "%s", output_age(now > since_ns ? now - since_ns : 0).text);
 }
 
-static void holders_cell(struct table *t, const struct gpushm_stat *s)
+static void holders_cell(struct table *t, const struct gpushm_stat *s, size_t width)
 {
 	char text[256] = "";
-	size_t len = 0, i;
+	size_t len = 0, i, most = width && width < HOLDERS_WIDE ? 1 : 3;
 
-	for (i = 0; i < s->n_holders && i < 3; i++)
+	for (i = 0; i < s->n_holders && i < most; i++)
 		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s %d%s", i ? ", " : "",
 					s->holders[i]->command, s->holders[i]->pid,
 					s->holders[i]->suspect ? " (ending)" : "");
@@ -253,14 +254,19 @@ static void holders_cell(struct table *t, const struct gpushm_stat *s)
 static void buffer_cells(struct table *t, const struct page *p, const struct top_row *row)
 {
 	const struct gpushm_stat *s = row->buffer;
+	double rate;
 
 	stat_cells(t, s, p->state->exact);
-	table_cell(t, row->rate > 0 ? TABLE_BOLD : TABLE_PLAIN, "%s", rate_text(row->rate).text);
+	rate = s->stream ? row->frames : row->rate;
+	table_cell(t, rate > 0 ? TABLE_BOLD : TABLE_PLAIN, "%s%s", rate_text(rate).text,
+		   !(rate > 0) ? ""
+		   : s->stream ? " frames/s"
+			       : " opens/s");
 	table_cell(t, TABLE_PLAIN, "%u", s->readers);
 	table_cell(t, TABLE_PLAIN, "%u", s->writers);
 	table_cell(t, TABLE_PLAIN, "%s", output_user(s->uid));
 	age_cell(t, p->m, s->created_ns);
-	holders_cell(t, s);
+	holders_cell(t, s, p->width);
 }
 
 static void process_cells(struct table *t, const struct page *page, const struct top_row *row)
@@ -299,7 +305,7 @@ static const struct {
 	void (*cells)(struct table *t, const struct page *page, const struct top_row *row);
 } views[] = {
 	[TOP_BUFFERS] = { "Buffers",
-			  "~NAME 4POOL 5STATE >SIZE 7>OPENS/S 6>READ 6>WRITE 3USER 2>AGE 1~HELD_BY",
+			  "~NAME 4POOL 5STATE >SIZE 7>RATE 3>READ 3>WRITE 2USER 1>AGE 6~HELD_BY",
 			  buffer_cells },
 	[TOP_PROCESSES] = { "Processes",
 			    ">PID 4USER 5>BUFFERS 3>WRITES >SIZE 2>SINCE 6COMMAND 1~NOTE",
@@ -338,8 +344,6 @@ static void add_tabs(const struct page *p)
 		else
 			add(p, TABLE_BOLD, "[%u %s: %zu]  ", i + 1, views[i].title, l->n);
 	}
-	if (c->sort == TOP_RATE)
-		add(p, TABLE_WARN, " by rate");
 	if (c->word)
 		add(p, TABLE_WARN, " %s", c->word);
 	if (c->by_user)
@@ -391,7 +395,7 @@ size_t view_screen(const struct model *m, struct state *s, size_t height, size_t
 		add_table(&p, s->choice.view, s->first, shown);
 	for (size_t i = shown; i < visible; i++)
 		end_line(&p);
-	add(&p, TABLE_DIM, "q quit  Tab view  M by size  P by rate  Up Down PgUp PgDn move");
+	add(&p, TABLE_DIM, "q quit  Tab view  Up Down PgUp PgDn move");
 	return visible;
 }
 

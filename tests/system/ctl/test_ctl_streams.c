@@ -164,6 +164,18 @@ START_TEST(streams_are_in_the_order_of_their_names)
 }
 END_TEST
 
+START_TEST(top_shows_the_rate_and_the_producer_of_a_stream)
+{
+	pid_t pid = produce("cam", &steady);
+
+	shell_expect(&sh, 0,
+		     "$ctl wait -t10 cam; $ctl top --once --delay=0.3 > text\n"
+		     "grep -Eq '^cam .* [0-9.]+ frames/s .* %d' text || { cat text; exit 6; }\n"
+		     "$ctl top --json --once --delay=0.3 | grep -q '\"frames_per_second\": *[1-9]'",
+		     pid);
+}
+END_TEST
+
 /* ---- follow ---- */
 
 /* check FILE FRAMES: the .npy file has so many frames, one number after the other. FRAMES 0: any.
@@ -448,6 +460,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, ctl_setup, teardown);
 	tcase_add_test(tc, streams_are_in_the_order_of_their_names);
+	tcase_add_test(tc, top_shows_the_rate_and_the_producer_of_a_stream);
 	tcase_add_test(tc, follow_prints_the_published_frames);
 	tcase_add_test(tc, follow_records_frames_in_a_numpy_file);
 	tcase_add_test(tc, a_signal_keeps_the_recorded_frames);

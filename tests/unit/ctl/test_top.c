@@ -33,6 +33,7 @@ struct world {
 	struct gpushm_pool *pool_list[2];
 	struct gpushm_stat *buffer_list[BUFFERS];
 	struct gpushm_holder *holder_list[3];
+	struct gpushm_stream_info stream, *stream_list[1];
 };
 
 static struct world before, now;
@@ -53,6 +54,8 @@ static void point(struct world *w)
 	w->sample.status = &w->status;
 	w->sample.pools = w->pool_list;
 	w->sample.buffers = w->buffer_list;
+	w->stream_list[0] = &w->stream;
+	w->sample.streams = w->stream_list;
 	w->buffers[1].holders = w->holder_list;
 	w->buffers[2].holders = w->holder_list + 2;
 }
@@ -273,24 +276,12 @@ END_TEST
 
 /* ---- rows ---- */
 
-START_TEST(rows_are_in_the_order_that_was_asked_for)
+START_TEST(the_largest_rows_come_first)
 {
-	static const struct {
-		enum top_sort sort;
-		const char *first, *last;
-	} orders[] = {
-		{ TOP_SIZE, "model/large", "small" },
-		{ TOP_RATE, "z\033[2J", "\xe6\xbc\xa2" },
-	};
-
-	now.buffers[5].opens = 7;
-	for (size_t i = 0; i < array_size(orders); i++) {
-		state.choice.sort = orders[i].sort;
-		look();
-		ck_assert_uint_eq(rows()->n, BUFFERS);
-		ck_assert_str_eq(row(0), orders[i].first);
-		ck_assert_str_eq(row(BUFFERS - 1), orders[i].last);
-	}
+	look();
+	ck_assert_uint_eq(rows()->n, BUFFERS);
+	ck_assert_str_eq(row(0), "model/large");
+	ck_assert_str_eq(row(BUFFERS - 1), "small");
 }
 END_TEST
 
@@ -355,29 +346,61 @@ START_TEST(a_page_shows_all_facts)
 	shows(text, " 54%  43.0 GiB of 80.0 GiB\n");
 	shows(text, "failed: the disk is on fire");
 	shows(text, "[1 Buffers: 6]  2 Processes: 1  3 Users: 2  4 Pools: 2  ");
-	shows(text, "OPENS/S");
-	shows(text, "12");
+	shows(text, "RATE");
+	shows(text, "12 opens/s");
 	shows(text, "py 500, py 500");
 	shows(text, "z\\x1b[2J");
 	shows(text, "(unlinked 14)");
 	all = once();
 	shows(all, "43.0 GiB of 80.0 GiB");
 	shows(all, "  1.0 GiB of 2.0 GiB");
-	shows(all,
-	      "\nNAME           POOL  STATE       SIZE  OPENS/S  READ  WRITE  USER  AGE  HELD BY\n"
-	      "model/large    gpu0  shared  40.0 GiB       12     1      1  1001  11s  py 500, py "
-	      "500\n");
+	shows(all, "\nNAME           POOL  STATE       SIZE        RATE  READ  WRITE  USER  AGE  "
+		   "HELD BY\n"
+		   "model/large    gpu0  shared  40.0 GiB  12 opens/s     1      1  1001  11s  py "
+		   "500, py "
+		   "500\n");
 }
 END_TEST
 
-START_TEST(a_stream_is_shown_as_a_stream)
+static void make_stream(void)
+{
+	now.buffers[1].stream = 1;
+	before.stream = now.stream = (struct gpushm_stream_info){ .buffer = 11, .newest = 1000 };
+	now.stream.newest += 480;
+	before.sample.n_streams = now.sample.n_streams = 1;
+	look();
+}
+
+START_TEST(a_stream_is_shown_as_a_stream_with_its_frames)
 {
 	_cleanup_(free_ptr) char *text = NULL;
 
-	now.buffers[1].stream = 1;
-	look();
+	make_stream();
 	text = once();
-	shows(text, "gpu0  shared, stream  40.0 GiB");
+	shows(text, "gpu0  shared, stream  40.0 GiB  240 frames/s");
+	/* Its first frames, and those of a daemon that has just started. */
+	before.sample.n_streams = 0;
+	look();
+	ck_assert_double_eq(find(11)->frames, 740);
+	model_done(&m);
+	ck_assert_int_eq(model_make(NULL, &now.sample, &state.choice, &m), 0);
+	ck_assert(isnan(find(11)->frames));
+}
+END_TEST
+
+START_TEST(eighty_columns_show_rates_and_who_holds)
+{
+	_cleanup_(free_ptr) char *text = NULL;
+
+	strcpy(now.buffers[1].name, "a_rather_long_name_of/a_stream_of_frames");
+	strcpy(now.holders[0].command, "python3");
+	now.holders[0].pid = 1234567;
+	make_stream();
+	text = screen(24, 80);
+	shows(text, "240 frames/s");
+	shows(text, "python3 1234567, 1 more\n");
+	shows(text, "40.0 GiB");
+	hides(text, "READ");
 }
 END_TEST
 
@@ -446,14 +469,7 @@ END_TEST
 
 START_TEST(each_key_has_its_effect)
 {
-	now.buffers[5].opens = 7;
 	look();
-	press("P");
-	ck_assert_int_eq(state.choice.sort, TOP_RATE);
-	ck_assert_str_eq(row(0), "z\033[2J");
-	press("M");
-	ck_assert_int_eq(state.choice.sort, TOP_SIZE);
-	ck_assert_str_eq(row(0), "model/large");
 	press("\t");
 	ck_assert_int_eq(state.choice.view, TOP_PROCESSES);
 	press_key(TOP_KEY_BACK_TAB);
@@ -504,11 +520,12 @@ int main(void)
 	tcase_add_test(tc, rates_are_right_or_unknown_if_no_time_has_passed);
 	tcase_add_test(tc, a_restarted_daemon_has_no_rates_yet);
 	tcase_add_test(tc, a_process_with_many_leases_is_counted_once);
-	tcase_add_test(tc, rows_are_in_the_order_that_was_asked_for);
+	tcase_add_test(tc, the_largest_rows_come_first);
 	tcase_add_test(tc, a_word_and_a_user_choose_exactly_what_matches);
 	tcase_add_test(tc, a_page_has_the_height_of_the_terminal);
 	tcase_add_test(tc, a_page_shows_all_facts);
-	tcase_add_test(tc, a_stream_is_shown_as_a_stream);
+	tcase_add_test(tc, a_stream_is_shown_as_a_stream_with_its_frames);
+	tcase_add_test(tc, eighty_columns_show_rates_and_who_holds);
 	tcase_add_test(tc, a_bar_shows_the_shares_of_the_pool);
 	tcase_add_test(tc, an_error_of_the_daemon_is_reported);
 	tcase_add_test(tc, the_list_is_moved_within_its_ends);
