@@ -6,9 +6,11 @@
  */
 #include "client/ctl/ctl.h"
 #include "client/ctl/pattern.h"
+#include "proto/base/own.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 struct rm_options {
 	bool force;
@@ -38,6 +40,23 @@ static int remove_matching(struct ctl *ctl, const char *pattern, bool force)
 	return first;
 }
 
+/* Of the buffers below the name, too, for it may be that of a folder to the user. */
+static int report_missing(struct ctl *ctl, const char *word)
+{
+	_cleanup_(free_ptr) char *folder = NULL;
+	struct gpushm_stat **below = NULL;
+	size_t n = 0;
+
+	if (asprintf(&folder, "%s/", word) < 0)
+		return ctl_error(CTL_FAILED, "out of memory");
+	gpushm_free(pattern_list(ctl->connection, folder, 0, &below, &n) == 0 ? below : NULL);
+	if (n > 0)
+		return ctl_error(CTL_NOT_FOUND,
+				 "no buffer \"%s\"; gpushmctl rm %s removes the %zu below it", word,
+				 folder, n);
+	return ctl_error(CTL_NOT_FOUND, "no buffer \"%s\"; gpushmctl ls shows what there is", word);
+}
+
 /* A buffer may have a name that looks like a pattern. */
 static int remove_word(struct ctl *ctl, const char *word, bool force)
 {
@@ -45,6 +64,9 @@ static int remove_word(struct ctl *ctl, const char *word, bool force)
 
 	if (r == -ENOENT && pattern_is(word))
 		return remove_matching(ctl, word, force);
+	/* Not where the daemon knows how the buffer ended. */
+	if (r == -ENOENT && !force && strstr(gpushm_error(), "open can wait for it"))
+		return report_missing(ctl, word);
 	return r == -ENOENT && force ? CTL_OK : ctl_result(r);
 }
 

@@ -96,7 +96,7 @@ int arrays_names(struct gpushm_buffer *b)
 static int missing(struct gpushm_buffer *b, const char *array)
 {
 	size_t n = gpushm_buffer_arrays(b), used = 0;
-	char names[200] = "";
+	char names[200] = "", which[48] = "only array is";
 
 	for (size_t i = 0; i < n && i < 4 && used < sizeof(names); i++) {
 		struct gpushm_array *a = NULL;
@@ -107,8 +107,10 @@ static int missing(struct gpushm_buffer *b, const char *array)
 					 i ? ", " : "", gpushm_array_name(a));
 		gpushm_array_free(a);
 	}
-	return ctl_error(CTL_NOT_FOUND, "%s: it has no array \"%s\"; its %zu arrays are %s%s",
-			 gpushm_buffer_name(b), array, n, names, n > 4 ? ", ..." : "");
+	if (n != 1)
+		snprintf(which, sizeof(which), "%zu arrays are", n);
+	return ctl_error(CTL_NOT_FOUND, "%s: it has no array \"%s\"; its %s %s%s",
+			 gpushm_buffer_name(b), array, which, names, n > 4 ? ", ..." : "");
 }
 
 int arrays_find(struct gpushm_buffer *b, const char *name, struct gpushm_array **ret)

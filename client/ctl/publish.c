@@ -135,6 +135,10 @@ static void say_holding(const struct ctl *ctl, const char *name)
 		return;
 	output_line(stdout, "holding %s %d", name, getpid());
 	output_flush();
+	ctl_error(CTL_OK,
+		  "%s stays unpublished here until `gpushmctl publish %s`; if this command ends "
+		  "before, its contents are gone",
+		  name, name);
 }
 
 /* mask: of signals, while this waits. */

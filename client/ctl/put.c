@@ -152,27 +152,34 @@ static int add(struct inputs *in, size_t i, const char *file, const char *array,
 	return r;
 }
 
-/* "FILE NAME", or "NAME ARRAY=FILE...". */
+static int not_this_order(const char *word, const char *what)
+{
+	return ctl_error(CTL_USAGE,
+			 "put: \"%s\" is %s; write gpushmctl put FILE.npy NAME, or gpushmctl put "
+			 "ARRAY=FILE.npy... NAME",
+			 word, what);
+}
+
+/* "FILE NAME", or "ARRAY=FILE... NAME". In version 0.2 the name came before arrays; a name has no
+ * '=' in either place. */
 static int open_all(struct inputs *in, const struct options *o, size_t n, char **words,
 		    const char **ret_name)
 {
-	bool single = n == 2 && !strchr(words[1], '=');
+	bool first = strchr(words[n - 1], '=') && !strchr(words[0], '=');
 	int r = inputs_new(in, n - 1);
 
 	if (r)
 		return r;
-	*ret_name = words[single ? 1 : 0];
-	if (single)
-		return add(in, 0, words[0], "", 0, o->dtype);
-	for (size_t i = 1; i < n && r == CTL_OK; i++) {
-		const char *equals = strchr(words[i], '=');
+	*ret_name = words[first ? 0 : n - 1];
+	if (n == 2 && !first && !strchr(words[0], '='))
+		return access(words[0], F_OK) < 0 && access(words[1], F_OK) == 0
+			       ? not_this_order(words[0], "no file")
+			       : add(in, 0, words[0], "", 0, o->dtype);
+	for (size_t i = 0; i + 1 < n && r == CTL_OK; i++) {
+		const char *word = words[i + first], *equals = strchr(word, '=');
 
-		if (!equals)
-			return ctl_error(CTL_USAGE,
-					 "put: \"%s\" is not ARRAY=FILE; write gpushmctl put "
-					 "FILE.npy NAME, or gpushmctl put NAME ARRAY=FILE.npy...",
-					 words[i]);
-		r = add(in, i - 1, equals + 1, words[i], (size_t)(equals - words[i]), o->dtype);
+		r = equals ? add(in, i, equals + 1, word, (size_t)(equals - word), o->dtype)
+			   : not_this_order(word, "not ARRAY=FILE");
 	}
 	return r;
 }
@@ -214,7 +221,8 @@ static int put_model(struct ctl *ctl, const struct options *o, size_t n, char **
 static bool is_model(size_t n, char **words)
 {
 	for (size_t i = 0; i + 1 < n; i++)
-		if (!model_is_file(words[i]))
+		if (!model_is_file(words[i]) ||
+		    (strchr(words[i], '=') && access(words[i], F_OK) < 0))
 			return false;
 	return !strchr(words[n - 1], '=');
 }
@@ -245,7 +253,7 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 
 const struct command command_put = {
 	.name = "put",
-	.synopsis = "[OPTIONS] FILE.npy NAME\n[OPTIONS] NAME ARRAY=FILE.npy...\n"
+	.synopsis = "[OPTIONS] FILE.npy NAME\n[OPTIONS] ARRAY=FILE.npy... NAME\n"
 		    "[OPTIONS] FILE.safetensors... NAME",
 	.about = "make a buffer from NumPy or safetensors files",
 	.more = "The first form makes a buffer with one array, whose name is empty. \"-\" is\n"

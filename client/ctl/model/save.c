@@ -148,6 +148,11 @@ static int verify(struct ctl *ctl, const struct verify_options *o, struct gpushm
 	model_progress_end(&progress, false);
 	if (r == -EBADMSG)
 		return ctl_error(CTL_DIFFERS, "%s", gpushm_error());
+	if (r == -ENODATA)
+		return ctl_error(CTL_FAILED,
+				 "%s: there is no digest to compare with: gpushmctl load and pull "
+				 "leave one, and so does put of safetensors files",
+				 name);
 	if (r == 0)
 		report_verified(ctl, name, &report);
 	return model_result(r);

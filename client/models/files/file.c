@@ -248,6 +248,30 @@ static bool knows_size(const struct load_file *f)
 	return !f->stream || (f->remote && remote_size(f->remote) != REMOTE_NO_SIZE);
 }
 
+/* What people have, too. A safetensors file whose header has such a length is taken by its name. */
+static int check_format(const struct load_file *f, const unsigned char start[8])
+{
+	static const char convert[] =
+		"a PyTorch file: safetensors.torch.save_file(torch.load(FILE, "
+		"weights_only=True), NEW) writes one";
+	static const struct {
+		const char *magic, *what;
+	} others[] = {
+		{ "GGUF", "a GGUF file: load the safetensors files that it was made of" },
+		{ "PK\3\4", convert },
+		{ "\x80\2", convert },
+	};
+	size_t n = strlen(f->path), end = strlen(".safetensors");
+
+	if (n > end && strcmp(f->path + n - end, ".safetensors") == 0)
+		return 0;
+	for (size_t i = 0; i < array_size(others); i++)
+		if (memcmp(start, others[i].magic, strlen(others[i].magic)) == 0)
+			return load_fail(EBADMSG, "%s is not a safetensors file, but %s", f->path,
+					 others[i].what);
+	return 0;
+}
+
 static int check_length(const struct load_file *f, uint64_t length)
 {
 	/* '<' is the first byte of HTML. */
@@ -288,7 +312,9 @@ int load_file_header(struct load_file *f, char **ret_text, size_t *ret_length,
 	if (r < 0)
 		return r;
 	length = little_endian(start);
-	r = check_length(f, length);
+	r = check_format(f, start);
+	if (r == 0)
+		r = check_length(f, length);
 	if (r < 0)
 		return r;
 	text = malloc(length + 1);

@@ -191,6 +191,13 @@ static const struct {
 	{ 1, "$ctl get two:x /dev/full", "No space left" },
 	{ 1, "$ctl get two:x nothing/file", "No such file" },
 	{ 1, "$ctl publish two", "already published" },
+	{ 3, "$ctl rm nope", "gpushmctl: no buffer \"nope\"; gpushmctl ls shows what there is\n" },
+	{ 3,
+	  "$ctl create -q --size=1 d/a && $ctl create -q --size=1 d/b && $ctl rm d; r=$?; "
+	  "$ctl rm d/; exit $r",
+	  "no buffer \"d\"; gpushmctl rm d/ removes the 2 below it" },
+	{ 2, "$ctl put new two.npy", "\"new\" is no file; write gpushmctl put FILE.npy NAME" },
+	{ 2, "$ctl put x=two.npy two.npy new", "\"two.npy\" is not ARRAY=FILE; write gpushmctl" },
 	{ 1, "$ctl hold --write two < /dev/null", "sealed" },
 	{ 1, "$ctl create '../x' --size=1", "../x" },
 	{ 1, "$ctl ls > /dev/full", "No space left" },
@@ -199,7 +206,11 @@ static const struct {
 START_TEST(a_failure_has_its_exit_code_and_message)
 {
 	ctl_write_npy("two.npy", "'<f4'", "False", "(2,)", 8);
-	shell_expect(&sh, 0, "$ctl put -q two x=two.npy y=two.npy; head -c 1500 /dev/zero > raw");
+	/* The name comes last; version 0.2 had it first. */
+	shell_expect(&sh, 0,
+		     "$ctl put -q old x=two.npy y=two.npy && $ctl put -q =two.npy a=b &&"
+		     "$ctl put -q x=two.npy y=two.npy two; head -c 1500 /dev/zero > raw\n"
+		     "[[ $(echo $($ctl ls --names-only)) == 'a=b old two' ]] && $ctl rm old a=b");
 	for (size_t i = 0; i < array_size(failures); i++) {
 		shell_expect(&sh, failures[i].status, "%s", failures[i].command);
 		complains(failures[i].says);

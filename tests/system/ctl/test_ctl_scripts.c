@@ -48,6 +48,8 @@ START_TEST(an_interrupted_hold_says_that_the_contents_are_dropped)
 	shell_expect(&sh, 0,
 		     "%sfor signal in TERM INT HUP; do\n"
 		     "	hold x 2> err; kill -$signal $pid; wait $pid; (($? > 128)) || exit 7\n"
+		     "	grep -q 'x stays unpublished here until `gpushmctl publish x`' err || exit "
+		     "6\n"
 		     "	grep -q 'x: interrupted before it was published' err || exit 8\n"
 		     "	$ctl stat x 2>&1 | grep 'gpushmctl) of uid .* without publishing' || exit "
 		     "9\n"

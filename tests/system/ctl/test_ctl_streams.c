@@ -234,7 +234,7 @@ START_TEST(follow_records_frames_in_a_numpy_file)
 	shell_expect(&sh, 2, "$ctl follow -o - cam");
 	complains("give --count or --raw");
 	shell_expect(&sh, 3, "$ctl follow -c1 --out=z.npy --array=z cam");
-	complains("no array \"z\"; its 1 arrays are \"x\"");
+	complains("no array \"z\"; its only array is \"x\"");
 	shell_expect(&sh, 1, "$ctl follow -c1 --out=/dev/full --raw cam");
 	complains("No space left");
 	shell_expect(&sh, 1, "$ctl follow -c1 --out=no/folder.npy cam");
