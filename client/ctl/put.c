@@ -152,14 +152,6 @@ static int add(struct inputs *in, size_t i, const char *file, const char *array,
 	return r;
 }
 
-static int not_this_order(const char *word, const char *what)
-{
-	return ctl_error(CTL_USAGE,
-			 "put: \"%s\" is %s; write gpushmctl put FILE.npy NAME, or gpushmctl put "
-			 "ARRAY=FILE.npy... NAME",
-			 word, what);
-}
-
 /* "FILE NAME", or "ARRAY=FILE... NAME". In version 0.2 the name came before arrays; a name has no
  * '=' in either place. */
 static int open_all(struct inputs *in, const struct options *o, size_t n, char **words,
@@ -168,18 +160,18 @@ static int open_all(struct inputs *in, const struct options *o, size_t n, char *
 	bool first = strchr(words[n - 1], '=') && !strchr(words[0], '=');
 	int r = inputs_new(in, n - 1);
 
-	if (r)
-		return r;
 	*ret_name = words[first ? 0 : n - 1];
-	if (n == 2 && !first && !strchr(words[0], '='))
-		return access(words[0], F_OK) < 0 && access(words[1], F_OK) == 0
-			       ? not_this_order(words[0], "no file")
-			       : add(in, 0, words[0], "", 0, o->dtype);
 	for (size_t i = 0; i + 1 < n && r == CTL_OK; i++) {
 		const char *word = words[i + first], *equals = strchr(word, '=');
 
-		r = equals ? add(in, i, equals + 1, word, (size_t)(equals - word), o->dtype)
-			   : not_this_order(word, "not ARRAY=FILE");
+		if (!equals && (n > 2 || (strcmp(word, "-") && access(word, F_OK) < 0 &&
+					  access(words[1], F_OK) == 0)))
+			return ctl_error(CTL_USAGE,
+					 "put: \"%s\" is %s; write gpushmctl put FILE.npy NAME, or "
+					 "gpushmctl put ARRAY=FILE.npy... NAME",
+					 word, n > 2 ? "not ARRAY=FILE" : "no file");
+		r = add(in, i, equals ? equals + 1 : word, word,
+			equals ? (size_t)(equals - word) : 0, o->dtype);
 	}
 	return r;
 }

@@ -53,14 +53,11 @@ static void check_default(const struct config *c, const struct config_origin *at
 	if (!at || !c->default_pool[0] || is_made(c->default_pool, devices))
 		return;
 	d->file = at->file;
-	if (devices->n == 0)
-		diagnostics_add(d, at->line, "default-pool=%s: no GPU (%s); allowed: host",
-				c->default_pool, devices->why_none);
-	else
-		diagnostics_add(d, at->line,
-				"default-pool=%s: this machine has no such GPU or pool; allowed: "
-				"host, pinned, gpu0 and gpu0-mempool, up to gpu%zu",
-				c->default_pool, devices->n - 1);
+	diagnostics_add(d, at->line,
+			"default-pool=%s: this machine has no such pool%s%s; allowed: host%s",
+			c->default_pool, devices->n ? "" : ", for ", devices->why_none,
+			devices->n ? ", pinned, or gpuN and gpuN-mempool of a GPU that it has"
+				   : "");
 }
 
 int pools_check(const struct config *c, FILE *errors)

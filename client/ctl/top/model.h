@@ -15,7 +15,7 @@ enum top_view { TOP_BUFFERS, TOP_PROCESSES, TOP_USERS, TOP_POOLS, TOP_VIEWS };
 /* Which rows. */
 struct choice {
 	enum top_view view;
-	const char *word; /* as for ls; of buffers and events; NULL: all */
+	const char *word; /* as for ls; of buffers; NULL: all */
 	bool by_user;
 	uid_t user; /* if by_user */
 };

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * A sample is STATUS, POOLS, one LIST for each 512 buffers or so, METRICS and EVENTS. They are not
- * one moment: a buffer may be missing in the list that a pool still counts.
+ * A sample is STATUS, POOLS, one LIST for each 512 buffers or so, METRICS, and STREAMS if there are
+ * any. They are not one moment: a buffer may be missing in the list that a pool still counts.
  */
 #include "client/ctl/top/sample.h"
 
 #include "client/ctl/pattern.h"
 #include "client/gpushm_metrics.h"
 #include "proto/base/clock.h"
-#include "proto/base/grow.h"
 #include "proto/base/own.h"
 
 #include <inttypes.h>
@@ -16,11 +15,6 @@
 #include <string.h>
 
 #define IDLE_FACTOR 9u
-
-/* All but "opened", "closed" and "joined", of which there may be thousands a second. */
-#define EVENT_TYPES                                                                          \
-	"started,created,published,renamed,replaced,unlinked,freed,dirty,cleaned,died,lost," \
-	"refused,disconnected,suspect,pool-failed,pool-recovered,dropped,orphaned,continued"
 
 static void free_sample(struct sample **s)
 {
@@ -34,9 +28,6 @@ struct sample *sample_free(struct sample *s)
 		gpushm_free(s->buffers);
 		gpushm_free(s->streams);
 		gpushm_free(s->pools);
-		for (size_t i = 0; i < s->n_events; i++)
-			gpushm_free(s->events[i]);
-		free(s->events);
 	}
 	free(s);
 	return NULL;
@@ -112,38 +103,6 @@ static int take_counts(struct gpushm *c, struct sample *s)
 	return 0;
 }
 
-/* The list takes the batch over. */
-static int add_events(struct sample *s, struct gpushm_events *batch)
-{
-	struct gpushm_events **grown = grow(s->events, s->n_events, sizeof(struct gpushm_events *));
-
-	if (!grown) {
-		gpushm_free(batch);
-		return -ENOMEM;
-	}
-	s->events = grown;
-	s->events[s->n_events++] = batch;
-	return 0;
-}
-
-static int take_events(struct gpushm *c, uint64_t *after, struct sample *s)
-{
-	struct gpushm_events_options o = { sizeof(o), *after, 0, EVENT_TYPES };
-	int r = 0;
-
-	for (bool more = true; r == 0 && more;) {
-		struct gpushm_events *batch;
-
-		r = gpushm_events(c, &o, &batch);
-		if (r < 0)
-			return r;
-		o.after = *after = batch->last;
-		more = batch->more;
-		r = add_events(s, batch);
-	}
-	return r;
-}
-
 static int take_streams(struct gpushm *c, struct sample *s)
 {
 	bool any = false;
@@ -153,7 +112,7 @@ static int take_streams(struct gpushm *c, struct sample *s)
 	return any ? gpushm_streams(c, NULL, &s->streams, &s->n_streams) : 0;
 }
 
-int sample_take(struct gpushm *c, const char *word, uint64_t *after, struct sample **ret)
+int sample_take(struct gpushm *c, const char *word, struct sample **ret)
 {
 	_cleanup_(free_sample) struct sample *s = calloc(1, sizeof(*s));
 	uint64_t begun = clock_monotonic_ns();
@@ -170,8 +129,6 @@ int sample_take(struct gpushm *c, const char *word, uint64_t *after, struct samp
 		r = take_streams(c, s);
 	if (r == 0)
 		r = take_counts(c, s);
-	if (r == 0 && after)
-		r = take_events(c, after, s);
 	if (r < 0)
 		return r;
 	s->taken_ns = clock_monotonic_ns();

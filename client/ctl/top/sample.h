@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include "client/gpushm_events.h"
 #include "client/gpushm_query.h"
 
 #include <stdbool.h>
@@ -27,17 +26,14 @@ struct sample {
 
 	/* Requests that succeeded since the daemon started. */
 	uint64_t creates, opens;
-	struct gpushm_events **events; /* owned, as what they point to; without opens and closes */
-	size_t n_events;	       /* batches; the oldest first */
 
 	/* Of the daemon's process, if this process sees it in /proc; else both are 0. */
 	uint64_t cpu_ns, memory_bytes;
 };
 
 /* Asks the daemon for all of it; word is as for ls (NULL: all buffers), and the daemon leaves out
- * only what has another prefix. Of events, those after number *after, which becomes that of the
- * last one; NULL: none. 0, or -errno of the library. */
-int sample_take(struct gpushm *c, const char *word, uint64_t *after, struct sample **ret);
+ * only what has another prefix. 0, or -errno of the library. */
+int sample_take(struct gpushm *c, const char *word, struct sample **ret);
 
 /* When the next one is due, after one that began and ended then: a period later, but after nine
  * times as long as it took. So one `top` never takes more than a tenth of the daemon's time. All in

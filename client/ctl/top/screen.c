@@ -253,7 +253,7 @@ static int look(struct screen *s, uint64_t *shown)
 	if (r == 0)
 		r = gpushm_set_timeout(*c, REPLY_MS);
 	if (r == 0)
-		r = sample_take(*c, s->state->choice.word, NULL, &fresh);
+		r = sample_take(*c, s->state->choice.word, &fresh);
 	snprintf(s->state->error, sizeof(s->state->error), "%s", r < 0 ? gpushm_error() : "");
 	if (r == 0) {
 		s->next = sample_due(began, clock_monotonic_ms(), s->delay);

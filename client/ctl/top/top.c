@@ -4,7 +4,6 @@
  * change: on a screen, once as text, or as a line of JSON for each sample.
  */
 #include "client/ctl/ctl.h"
-#include "client/ctl/pattern.h"
 #include "client/ctl/top/screen.h"
 #include "client/ctl/top/view.h"
 #include "proto/base/clock.h"
@@ -17,7 +16,6 @@
 #define VIEWS "buffers|processes|users|pools"
 #define DELAY_MIN_MS 100u
 #define DELAY_MAX_MS 3600000u
-#define EVENTS_MAX 500u /* of a line of JSON; before the first look there may be many */
 
 struct options {
 	bool once, wide;
@@ -99,41 +97,13 @@ static void rows_json(struct json *j, const struct model *m, enum top_view view,
 	json_close(j, ']');
 }
 
-/* What no process did, is its owner's. */
-static bool is_chosen(const struct choice *c, const struct gpushm_logged_event *e)
-{
-	uid_t uid = e->uid == (uid_t)-1 ? e->owner : e->uid;
-
-	return (!c->by_user || uid == c->user) &&
-	       pattern_lists(c->word, *e->name ? e->name : e->pool);
-}
-
-/* The newest first. */
-static void events_json(struct json *j, const struct sample *s, const struct choice *c)
-{
-	size_t n = 0;
-
-	json_open(j, "events", '[');
-	for (size_t i = s->n_events; i-- > 0;)
-		for (size_t k = s->events[i]->n_events; k-- > 0 && n < EVENTS_MAX;) {
-			const struct gpushm_logged_event *e = s->events[i]->events[k];
-
-			if (!is_chosen(c, e))
-				continue;
-			event_json(j, e);
-			n++;
-		}
-	json_close(j, ']');
-}
-
-static void print_json(struct json *j, const struct model *m, const struct choice *c)
+static void print_json(struct json *j, const struct model *m)
 {
 	json_open(j, NULL, '{');
 	daemon_json(j, m);
 	rows_json(j, m, TOP_POOLS, "pools", pool_json);
 	rows_json(j, m, TOP_USERS, "users", user_json);
 	rows_json(j, m, TOP_PROCESSES, "processes", process_json);
-	events_json(j, m->sample, c);
 	rows_json(j, m, TOP_BUFFERS, "buffers", buffer_json);
 	json_close(j, '}');
 }
@@ -149,7 +119,7 @@ static int print(struct ctl *ctl, const struct sample *before, const struct samp
 	int r = model_make(before, now, &s->choice, &m);
 
 	if (r == 0 && ctl_json(ctl, &j))
-		print_json(&j, &m, &s->choice);
+		print_json(&j, &m);
 	else if (r == 0)
 		r = view_once(&m, s, flags, stdout);
 	model_done(&m);
@@ -165,22 +135,19 @@ static void sleep_until_due(const struct sample *last, uint64_t period)
 		poll(NULL, 0, (int)(due - now));
 }
 
-/* Rates need two samples: the first one is not printed, unless it is the only one. So the events
- * before it are those of the second one. */
+/* Rates need two samples: the first one is not printed, unless it is the only one. */
 static int print_samples(struct ctl *ctl, const struct state *s, const struct options *o)
 {
-	uint64_t count = o->once ? 1 : o->count, last_event = 0,
-		 *after = o->delay ? NULL : &last_event;
+	uint64_t count = o->once ? 1 : o->count;
 	struct sample *before = NULL, *now = NULL;
-	int r = ctl_result(sample_take(ctl->connection, s->choice.word, after, &now));
+	int r = ctl_result(sample_take(ctl->connection, s->choice.word, &now));
 
 	for (uint64_t n = 0; r == CTL_OK && (!count || n < count); n++) {
 		if (o->delay) {
 			sample_free(before);
 			before = take_ptr(now);
 			sleep_until_due(before, o->delay);
-			r = ctl_result(
-				sample_take(ctl->connection, s->choice.word, &last_event, &now));
+			r = ctl_result(sample_take(ctl->connection, s->choice.word, &now));
 		}
 		if (r == CTL_OK)
 			r = print(ctl, before, now, s);
@@ -223,7 +190,7 @@ static int read_options(const struct ctl *ctl, const struct options *o, const ch
 static int run_screen(struct ctl *ctl, struct state *s, const struct options *o)
 {
 	struct sample *first = NULL;
-	int r = ctl_result(sample_take(ctl->connection, s->choice.word, NULL, &first));
+	int r = ctl_result(sample_take(ctl->connection, s->choice.word, &first));
 
 	if (r)
 		return r;

@@ -14,14 +14,12 @@
 #include "proto/base/own.h"
 
 #include <dirent.h>
-#include <glob.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #define DATA_SUFFIX ".safetensors"
 #define INDEX_SUFFIX ".index.json"
-#define ALPHANUMERIC "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 static bool ends_with(const char *text, const char *suffix)
 {
@@ -281,44 +279,20 @@ static bool is_hub_name(const char *source)
 {
 	const char *slash = strchr(source, '/');
 
-	return slash && slash > source && slash[1] && source[0] != '.' && !strchr(slash + 1, '/') &&
-	       source[strspn(source, "/._-" ALPHANUMERIC)] == '\0' &&
-	       !ends_with(source, DATA_SUFFIX) && !ends_with(source, INDEX_SUFFIX);
-}
-
-/* Where the Hub's tools keep what they have downloaded. The caller frees *ret in any case. */
-static const char *find_in_cache(const char *source, glob_t *ret)
-{
-	const char *cache = secure_getenv("HF_HUB_CACHE"), *home = secure_getenv("HF_HOME");
-	const char *user = secure_getenv("HOME");
-	int organisation = (int)strcspn(source, "/");
-	_cleanup_(free_ptr) char *pattern = NULL;
-
-	if (asprintf(&pattern, "%s%s/models--%.*s--%s/snapshots/*",
-		     cache  ? cache
-		     : home ? home
-		     : user ? user
-			    : "",
-		     cache  ? ""
-		     : home ? "/hub"
-			    : "/.cache/huggingface/hub",
-		     organisation, source, source + organisation + 1) < 0)
-		pattern = NULL;
-	return pattern && glob(pattern, 0, NULL, ret) == 0 ? ret->gl_pathv[0] : NULL;
+	return slash && slash > source && slash[1] && !strchr(slash + 1, '/') &&
+	       !strchr(".~", source[0]) && !ends_with(source, DATA_SUFFIX) &&
+	       !ends_with(source, INDEX_SUFFIX);
 }
 
 static int fail_hub_name(const char *source)
 {
-	glob_t found = { 0 };
-	const char *cached = find_in_cache(source, &found);
+	int organisation = (int)strcspn(source, "/");
 
-	load_fail(ENOENT,
-		  "%s: no such file or folder; the Hugging Face Hub's model of this name is "
-		  "https://huggingface.co/%s/resolve/main/%s%s",
-		  source, source, cached ? ", and what this user has downloaded of it is " : "",
-		  cached ? cached : "");
-	globfree(&found);
-	return -ENOENT;
+	return load_fail(ENOENT,
+			 "%s: no such file or folder; the Hugging Face Hub's model of this name is "
+			 "https://huggingface.co/%s/resolve/main/, and what its tools have "
+			 "downloaded is in ~/.cache/huggingface/hub/models--%.*s--%s/snapshots/",
+			 source, source, organisation, source, source + organisation + 1);
 }
 
 /* ---- sources ---- */
@@ -331,8 +305,7 @@ static int add_source(struct checkpoint *cp, struct indexes *indexes, const char
 		return load_fail(EINVAL, "a source needs a path, or \"-\" for standard input");
 	if (remote_is_url(source))
 		return add_url(cp, indexes, source);
-	if (strcmp(source, "-") != 0 && stat(source, &st) < 0 && errno == ENOENT &&
-	    is_hub_name(source))
+	if (is_hub_name(source) && stat(source, &st) < 0 && errno == ENOENT)
 		return fail_hub_name(source);
 	if (strcmp(source, "-") != 0 && stat(source, &st) == 0 && S_ISDIR(st.st_mode))
 		return add_folder(cp, indexes, source);

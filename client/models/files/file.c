@@ -248,28 +248,19 @@ static bool knows_size(const struct load_file *f)
 	return !f->stream || (f->remote && remote_size(f->remote) != REMOTE_NO_SIZE);
 }
 
-/* What people have, too. A safetensors file whose header has such a length is taken by its name. */
+/* By what other files of models begin with; a safetensors file is known by its name before. */
 static int check_format(const struct load_file *f, const unsigned char start[8])
 {
-	static const char convert[] =
-		"a PyTorch file: safetensors.torch.save_file(torch.load(FILE, "
-		"weights_only=True), NEW) writes one";
-	static const struct {
-		const char *magic, *what;
-	} others[] = {
-		{ "GGUF", "a GGUF file: load the safetensors files that it was made of" },
-		{ "PK\3\4", convert },
-		{ "\x80\2", convert },
-	};
-	size_t n = strlen(f->path), end = strlen(".safetensors");
+	const char *end = strrchr(f->path, '.'), *what = NULL;
 
-	if (n > end && strcmp(f->path + n - end, ".safetensors") == 0)
+	if (end && strcmp(end, ".safetensors") == 0)
 		return 0;
-	for (size_t i = 0; i < array_size(others); i++)
-		if (memcmp(start, others[i].magic, strlen(others[i].magic)) == 0)
-			return load_fail(EBADMSG, "%s is not a safetensors file, but %s", f->path,
-					 others[i].what);
-	return 0;
+	if (memcmp(start, "GGUF", 4) == 0)
+		what = "a GGUF file: load the safetensors files that it was made of";
+	else if (memcmp(start, "PK\3\4", 4) == 0 || memcmp(start, "\x80\2", 2) == 0)
+		what = "a PyTorch file: safetensors.torch.save_file(torch.load(FILE, "
+		       "weights_only=True), NEW) writes one";
+	return what ? load_fail(EBADMSG, "%s is not a safetensors file, but %s", f->path, what) : 0;
 }
 
 static int check_length(const struct load_file *f, uint64_t length)

@@ -208,7 +208,8 @@ START_TEST(a_failure_has_its_exit_code_and_message)
 	ctl_write_npy("two.npy", "'<f4'", "False", "(2,)", 8);
 	/* The name comes last; version 0.2 had it first. */
 	shell_expect(&sh, 0,
-		     "$ctl put -q old x=two.npy y=two.npy && $ctl put -q =two.npy a=b &&"
+		     "$ctl put -q old x=two.npy y=two.npy && $ctl put -q =two.npy a=b && "
+		     "$ctl put -q - two.npy < two.npy && $ctl rm two.npy && "
 		     "$ctl put -q x=two.npy y=two.npy two; head -c 1500 /dev/zero > raw\n"
 		     "[[ $(echo $($ctl ls --names-only)) == 'a=b old two' ]] && $ctl rm old a=b");
 	for (size_t i = 0; i < array_size(failures); i++) {
