@@ -7,7 +7,6 @@
 #include "daemon/pool/pools.h"
 #include "proto/base/size.h"
 
-#include <inttypes.h>
 #include <string.h>
 #include <sys/sysinfo.h>
 
@@ -47,19 +46,6 @@ static bool is_made(const char *name, const struct devices *devices)
 	return strcmp(name, "host") == 0 || (devices->n > 0 && strcmp(name, "pinned") == 0);
 }
 
-static void check_default(const struct config *c, const struct config_origin *at,
-			  const struct devices *devices, struct diagnostics *d)
-{
-	if (!at || !c->default_pool[0] || is_made(c->default_pool, devices))
-		return;
-	d->file = at->file;
-	diagnostics_add(d, at->line,
-			"default-pool=%s: this machine has no such pool%s%s; allowed: host%s",
-			c->default_pool, devices->n ? "" : ", for ", devices->why_none,
-			devices->n ? ", pinned, or gpuN and gpuN-mempool of a GPU that it has"
-				   : "");
-}
-
 int pools_check(const struct config *c, FILE *errors)
 {
 	const struct config_origin *standard =
@@ -75,8 +61,14 @@ int pools_check(const struct config *c, FILE *errors)
 	for (size_t i = 0; i < c->n_pools; i++)
 		check_size(&c->pools[i], config_origin_of(c, SECTION_POOL, i, "size"), &devices,
 			   &d);
-	if (c->auto_pools)
-		check_default(c, standard, &devices, &d);
+	if (c->auto_pools && standard && *c->default_pool && !is_made(c->default_pool, &devices)) {
+		d.file = standard->file;
+		diagnostics_add(
+			&d, standard->line,
+			"default-pool=%s: this machine has no such pool%s%s; allowed: host%s",
+			c->default_pool, devices.n ? "" : ": ", devices.why_none,
+			devices.n ? ", pinned, or gpuN and gpuN-mempool of a GPU that it has" : "");
+	}
 	devices_done(&devices);
 	return d.n > 0 ? -EINVAL : 0;
 }
