@@ -7,7 +7,7 @@ set -u
 build=$(realpath "$1")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-TMPDIR=$folder "$build/examples/demo" "$build/gpushmd" "$build/examples/classify" tests/data >"$folder/out" 2>&1
+TMPDIR=$folder client/examples/demo.sh "$build" >"$folder/out" 2>&1
 status=$?
 cat "$folder/out"
 failures=0

@@ -41,7 +41,7 @@ static uint8_t classify_one(const float *w1, const float *b1, const float *w2, c
 	return answer;
 }
 
-void digits_forward(const float *w1, const float *b1, const float *w2, const float *b2,
+static void forward(const float *w1, const float *b1, const float *w2, const float *b2,
 		    const uint8_t *images, int64_t n, uint8_t *ret_answers)
 {
 	for (int64_t i = 0; i < n; i++)
@@ -75,10 +75,10 @@ static int all_fit(const struct digits_net *net, const struct gpushm_array *imag
 static void in_place(const struct digits_net *net, const struct gpushm_array *images,
 		     struct gpushm_array *answers)
 {
-	digits_forward(gpushm_array_host_ptr(net->w1), gpushm_array_host_ptr(net->b1),
-		       gpushm_array_host_ptr(net->w2), gpushm_array_host_ptr(net->b2),
-		       gpushm_array_host_ptr(images), gpushm_array_dim(images, 0),
-		       gpushm_array_host_ptr(answers));
+	forward(gpushm_array_host_ptr(net->w1), gpushm_array_host_ptr(net->b1),
+		gpushm_array_host_ptr(net->w2), gpushm_array_host_ptr(net->b2),
+		gpushm_array_host_ptr(images), gpushm_array_dim(images, 0),
+		gpushm_array_host_ptr(answers));
 }
 
 static int on_copies(const struct digits_net *net, const struct gpushm_array *images,
@@ -103,7 +103,7 @@ static int on_copies(const struct digits_net *net, const struct gpushm_array *im
 	for (size_t i = 0; i < sizeof(copies) / sizeof(copies[0]) && r == 0; i++)
 		r = gpushm_copy_to_host(copies[i].array, copies[i].copy, NULL);
 	if (r == 0) {
-		digits_forward(w1, b1, w2, b2, pixels, n, digits);
+		forward(w1, b1, w2, b2, pixels, n, digits);
 		r = gpushm_copy_from_host(answers, digits, NULL);
 	}
 	free(w1);

@@ -24,10 +24,6 @@ struct digits_net {
 int digits_classify(const struct digits_net *net, const struct gpushm_array *images,
 		    struct gpushm_array *answers, const char **ret_where);
 
-/* The same in plain C on plain memory. */
-void digits_forward(const float *w1, const float *b1, const float *w2, const float *b2,
-		    const uint8_t *images, int64_t n, uint8_t *ret_answers);
-
 /* The same by a kernel on device memory; returns when it is done. 0; -ENOTSUP (this build, or this
  * process, cannot run kernels: nothing was done); -EIO (the kernel failed). */
 int digits_gpu(const struct digits_net *net, const struct gpushm_array *images,

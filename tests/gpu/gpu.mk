@@ -24,7 +24,7 @@ check-gpu: ## on a machine with a GPU: tests of it, the package with PARTS of it
 	@rm -f $(RESULTS)
 	V=1 $(GPU_PATH) $(RUN) gpu --under 'timeout 200' $(filter-out $(GPU_DEATHS),$(GPU_TESTS)) $(GPU_SYSTEM_TESTS) "tests/gpu/consumers.py $(BUILD)" "$(BUILD)/gpushmctl doctor --driver" || true
 	@$(CHECK_GPU_PYTHON)
-	V=1 $(GPU_PATH) $(RUN) gpu "$(BUILD)/examples/demo $(BUILD)/gpushmd $(BUILD)/examples/classify tests/data" || true
+	V=1 $(GPU_PATH) $(RUN) gpu "client/examples/demo.sh $(BUILD)" || true
 	@tests/run.sh --sum $(RESULTS)
 check-gpu-python:
 	@rm -f $(RESULTS); $(CHECK_GPU_PYTHON)

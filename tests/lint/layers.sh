@@ -19,7 +19,7 @@ client/common    public
 client/relay     public client/gpushm_private.h client/gpushm_load_private.h client/common
 client/ctl       public client/gpushm_load_private.h client/common
 client/python    public client/gpushm_private.h
-client/examples  public client/common
+client/examples  public
 client           public
 '
 public='gpushm.h gpushm_array.h gpushm_async.h gpushm_query.h gpushm_events.h gpushm_handle.h gpushm_metrics.h gpushm_cleanup.h gpushm_stream.h gpushm_load.h'
@@ -60,7 +60,6 @@ client/relay/offer  client/relay client/relay/serve
 client/relay/fleet  client/relay client/relay/offer client/relay/serve
 client/python/core
 client/examples
-client/examples/demo client/examples
 '
 
 find proto daemon client -name '*.[ch]' | sort | while read -r file; do
