@@ -5,40 +5,33 @@
  * frees it. None of this makes a context, so it takes no memory of a GPU.
  */
 #include "client/ctl/doctor.h"
-#include "proto/base/libcuda.h"
+#include "proto/base/cuda_table.h"
 #include "proto/base/own.h"
 
-#include <cuda.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#define CUDA_CALLS(X)                                 \
-	X(init, cuInit)                               \
-	X(get_error_name, cuGetErrorName)             \
-	X(get_version, cuDriverGetVersion)            \
-	X(get_count, cuDeviceGetCount)                \
-	X(get, cuDeviceGet)                           \
-	X(get_name, cuDeviceGetName)                  \
-	X(total_mem, cuDeviceTotalMem_v2)             \
-	X(get_attribute, cuDeviceGetAttribute)        \
-	X(granularity, cuMemGetAllocationGranularity) \
-	X(create, cuMemCreate)                        \
-	X(export, cuMemExportToShareableHandle)       \
-	X(release, cuMemRelease)
+/* clang-format off */
+#define CUDA_CALLS(X) \
+	X(cuInit) X(cuGetErrorName) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet) \
+	X(cuDeviceGetName) X(cuDeviceTotalMem) X(cuDeviceGetAttribute) \
+	X(cuMemGetAllocationGranularity) X(cuMemCreate) X(cuMemExportToShareableHandle) \
+	X(cuMemRelease)
+/* clang-format on */
 
 static struct cuda {
-	CUDA_CALLS(LIBCUDA_MEMBER)
+	CUDA_CALLS(CUDA_MEMBER)
 } cuda;
 
-static const struct libcuda_symbol symbols[] = { CUDA_CALLS(LIBCUDA_SYMBOL) };
+static const struct libcuda_symbol symbols[] = { CUDA_CALLS(CUDA_SYMBOL) };
 
 static const char *error_name(CUresult result)
 {
 	const char *name;
 
-	return cuda.get_error_name(result, &name) == CUDA_SUCCESS ? name : "an unknown error";
+	return cuda.cuGetErrorName(result, &name) == CUDA_SUCCESS ? name : "an unknown error";
 }
 
 static bool load(struct doctor *d)
@@ -60,17 +53,17 @@ static bool load(struct doctor *d)
 static bool start(struct doctor *d, int *ret_count)
 {
 	int version = 0;
-	CUresult r = cuda.init(0);
+	CUresult r = cuda.cuInit(0);
 
 	if (r == CUDA_SUCCESS)
-		r = cuda.get_count(ret_count);
+		r = cuda.cuDeviceGetCount(ret_count);
 	if (r != CUDA_SUCCESS) {
 		doctor_say(d, r == CUDA_ERROR_NO_DEVICE ? FINDING_WARN : FINDING_FAIL, "driver",
 			   "run nvidia-smi for details; reboot after an update of the driver",
 			   "cuInit: %s", error_name(r));
 		return false;
 	}
-	cuda.get_version(&version);
+	cuda.cuDriverGetVersion(&version);
 	doctor_ok(d, "driver", "CUDA %d.%d, %d devices", version / 1000, version % 1000 / 10,
 		  *ret_count);
 	return true;
@@ -80,7 +73,7 @@ static int attribute(CUdevice device, CUdevice_attribute a)
 {
 	int value = 0;
 
-	return cuda.get_attribute(&value, a, device) == CUDA_SUCCESS ? value : 0;
+	return cuda.cuDeviceGetAttribute(&value, a, device) == CUDA_SUCCESS ? value : 0;
 }
 
 /* Makes the smallest allocation at a place and exports it. NULL, or the name of the call that
@@ -95,14 +88,15 @@ static const char *test_export(CUmemLocation place, CUresult *ret)
 	_cleanup_(close_fd) int fd = -1;
 	size_t size = 0;
 
-	*ret = cuda.granularity(&size, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+	*ret = cuda.cuMemGetAllocationGranularity(&size, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 	if (*ret != CUDA_SUCCESS)
 		return "cuMemGetAllocationGranularity";
-	*ret = cuda.create(&handle, size, &prop, 0);
+	*ret = cuda.cuMemCreate(&handle, size, &prop, 0);
 	if (*ret != CUDA_SUCCESS)
 		return "cuMemCreate";
-	*ret = cuda.export(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	cuda.release(handle);
+	*ret = cuda.cuMemExportToShareableHandle(&fd, handle,
+						 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	cuda.cuMemRelease(handle);
 	return *ret == CUDA_SUCCESS ? NULL : "cuMemExportToShareableHandle";
 }
 
@@ -181,7 +175,7 @@ static void test_device(struct doctor *d, int ordinal)
 	char name[96] = "?", check[24];
 	size_t total = 0;
 	CUdevice device;
-	CUresult r = cuda.get(&device, ordinal);
+	CUresult r = cuda.cuDeviceGet(&device, ordinal);
 	int node;
 
 	snprintf(check, sizeof(check), "cuda:%d", ordinal);
@@ -189,8 +183,8 @@ static void test_device(struct doctor *d, int ordinal)
 		doctor_fail(d, check, NULL, "cuDeviceGet: %s", error_name(r));
 		return;
 	}
-	cuda.get_name(name, sizeof(name), device);
-	cuda.total_mem(&total, device);
+	cuda.cuDeviceGetName(name, sizeof(name), device);
+	cuda.cuDeviceTotalMem(&total, device);
 	doctor_ok(d, check, "%s, %s", name, ctl_size(d->ctl, total).text);
 	check_sharing(d, check, name, device);
 	test_kind(

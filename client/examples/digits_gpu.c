@@ -10,31 +10,25 @@
 #include "client/examples/digits.h"
 #include "client/gpushm_array.h"
 
-#include "proto/base/libcuda.h"
+#include "proto/base/cuda_table.h"
 #include "proto/base/own.h"
 
-#include <cuda.h>
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#define CUDA_CALLS(X)                            \
-	X(init, cuInit)                          \
-	X(device_get, cuDeviceGet)               \
-	X(retain, cuDevicePrimaryCtxRetain)      \
-	X(release, cuDevicePrimaryCtxRelease_v2) \
-	X(set_current, cuCtxSetCurrent)          \
-	X(module_load, cuModuleLoad)             \
-	X(module_unload, cuModuleUnload)         \
-	X(get_function, cuModuleGetFunction)     \
-	X(launch, cuLaunchKernel)                \
-	X(synchronize, cuCtxSynchronize)
+/* clang-format off */
+#define CUDA_CALLS(X) \
+	X(cuInit) X(cuDeviceGet) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) \
+	X(cuCtxSetCurrent) X(cuModuleLoad) X(cuModuleUnload) X(cuModuleGetFunction) \
+	X(cuLaunchKernel) X(cuCtxSynchronize)
+/* clang-format on */
 
 static struct cuda {
-	CUDA_CALLS(LIBCUDA_MEMBER)
+	CUDA_CALLS(CUDA_MEMBER)
 } cuda;
 
-static const struct libcuda_symbol symbols[] = { CUDA_CALLS(LIBCUDA_SYMBOL) };
+static const struct libcuda_symbol symbols[] = { CUDA_CALLS(CUDA_SYMBOL) };
 
 static int load_kernel(CUmodule *ret_module, CUfunction *ret_kernel)
 {
@@ -45,10 +39,10 @@ static int load_kernel(CUmodule *ret_module, CUfunction *ret_kernel)
 		return -ENOTSUP;
 	snprintf(path + n, sizeof(path) - (size_t)n, ".ptx");
 
-	if (cuda.module_load(ret_module, path) != CUDA_SUCCESS)
+	if (cuda.cuModuleLoad(ret_module, path) != CUDA_SUCCESS)
 		return -ENOTSUP;
-	if (cuda.get_function(ret_kernel, *ret_module, "digits") != CUDA_SUCCESS) {
-		cuda.module_unload(*ret_module);
+	if (cuda.cuModuleGetFunction(ret_kernel, *ret_module, "digits") != CUDA_SUCCESS) {
+		cuda.cuModuleUnload(*ret_module);
 		return -ENOTSUP;
 	}
 	return 0;
@@ -69,11 +63,11 @@ static int run_kernel(const struct digits_net *net, const struct gpushm_array *i
 
 	if (r < 0)
 		return r;
-	result = cuda.launch(kernel, (unsigned int)gpushm_array_dim(images, 0), 1, 1, DIGITS_HIDDEN,
-			     1, 1, 0, NULL, arguments, NULL);
+	result = cuda.cuLaunchKernel(kernel, (unsigned int)gpushm_array_dim(images, 0), 1, 1,
+				     DIGITS_HIDDEN, 1, 1, 0, NULL, arguments, NULL);
 	if (result == CUDA_SUCCESS)
-		result = cuda.synchronize();
-	cuda.module_unload(module);
+		result = cuda.cuCtxSynchronize();
+	cuda.cuModuleUnload(module);
 	return result == CUDA_SUCCESS ? 0 : -EIO;
 }
 
@@ -87,12 +81,13 @@ int digits_gpu(const struct digits_net *net, const struct gpushm_array *images,
 	int r = 0;
 
 	if (!libcuda_load(symbols, array_size(symbols), &cuda, why, sizeof(why)) ||
-	    cuda.init(0) != CUDA_SUCCESS || cuda.device_get(&device, ordinal) != CUDA_SUCCESS ||
-	    cuda.retain(&context, device) != CUDA_SUCCESS)
+	    cuda.cuInit(0) != CUDA_SUCCESS || cuda.cuDeviceGet(&device, ordinal) != CUDA_SUCCESS ||
+	    cuda.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
 		return -ENOTSUP;
 
-	r = cuda.set_current(context) == CUDA_SUCCESS ? run_kernel(net, images, answers) : -ENOTSUP;
-	cuda.set_current(NULL);
-	cuda.release(device);
+	r = cuda.cuCtxSetCurrent(context) == CUDA_SUCCESS ? run_kernel(net, images, answers)
+							  : -ENOTSUP;
+	cuda.cuCtxSetCurrent(NULL);
+	cuda.cuDevicePrimaryCtxRelease(device);
 	return r;
 }

@@ -29,12 +29,12 @@ static int find_ordinal(const unsigned char *uuid, int *ret)
 {
 	CUdevice dev;
 	CUuuid it;
-	int n = 0, r = cuda_check("cuDeviceGetCount", cuda.device_get_count(&n));
+	int n = 0, r = cuda_try(cuDeviceGetCount, &n);
 
 	for (int i = 0; r == 0 && i < n && i < DEVICES_MAX; i++) {
-		r = cuda_check("cuDeviceGet", cuda.device_get(&dev, i));
+		r = cuda_try(cuDeviceGet, &dev, i);
 		if (r == 0)
-			r = cuda_check("cuDeviceGetUuid", cuda.device_get_uuid(&it, dev));
+			r = cuda_try(cuDeviceGetUuid, &it, dev);
 		if (r == 0 && memcmp(it.bytes, uuid, sizeof(it.bytes)) == 0) {
 			*ret = i;
 			return 0;
@@ -61,8 +61,8 @@ uint64_t map_device_bytes(int device)
 	size_t bytes = 0;
 	CUdevice dev;
 
-	if (cuda_start() < 0 || cuda.device_get(&dev, device) != CUDA_SUCCESS ||
-	    cuda.device_total_mem(&bytes, dev) != CUDA_SUCCESS)
+	if (cuda_start() < 0 || cuda.cuDeviceGet(&dev, device) != CUDA_SUCCESS ||
+	    cuda.cuDeviceTotalMem(&bytes, dev) != CUDA_SUCCESS)
 		return 0;
 	return bytes;
 }
@@ -72,12 +72,11 @@ static int check_peer(int owner, int device)
 	CUdevice from, to;
 	int can = 0, r;
 
-	if (cuda.device_get(&from, device) != CUDA_SUCCESS || device >= DEVICES_MAX)
+	if (cuda.cuDeviceGet(&from, device) != CUDA_SUCCESS || device >= DEVICES_MAX)
 		return error_set(ENODEV, "this process has no GPU %d", device);
-	r = cuda_check("cuDeviceGet", cuda.device_get(&to, owner));
+	r = cuda_try(cuDeviceGet, &to, owner);
 	if (r == 0)
-		r = cuda_check("cuDeviceCanAccessPeer",
-			       cuda.device_can_access_peer(&can, from, to));
+		r = cuda_try(cuDeviceCanAccessPeer, &can, from, to);
 	if (r == 0 && !can)
 		return error_set(ENODEV, "GPU %d has no peer access to the buffer's GPU %d", device,
 				 owner);
@@ -114,8 +113,8 @@ static int current_device(void)
 	CUcontext ctx = NULL;
 	CUdevice dev;
 
-	if (cuda.ctx_get_current(&ctx) != CUDA_SUCCESS || !ctx ||
-	    cuda.ctx_get_device(&dev) != CUDA_SUCCESS)
+	if (cuda.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx ||
+	    cuda.cuCtxGetDevice(&dev) != CUDA_SUCCESS)
 		return -1;
 	/* In every driver so far a CUdevice is the ordinal that cuDeviceGet() was given. */
 	return dev;
@@ -141,7 +140,7 @@ static int primary(int device, bool again, CUcontext *ret)
 
 	lock_take(lock, LOCK_CONTEXTS);
 	if (again || !primaries[device].ctx) {
-		result = cuda.primary_ctx_retain(&primaries[device].ctx, device);
+		result = cuda.cuDevicePrimaryCtxRetain(&primaries[device].ctx, device);
 		primaries[device].retains += result == CUDA_SUCCESS;
 		process()->has_contexts = true;
 	}
@@ -156,7 +155,7 @@ void context_release_all(void)
 	for (int i = 0; i < DEVICES_MAX; i++) {
 		for (; primaries[i].retains > 0; primaries[i].retains--)
 			if (cuda_start() == 0)
-				cuda.primary_ctx_release(i);
+				cuda.cuDevicePrimaryCtxRelease(i);
 		primaries[i].ctx = NULL;
 	}
 }
@@ -166,12 +165,12 @@ static int push_primary(int device)
 	CUcontext ctx;
 	int r = primary(device, false, &ctx);
 
-	if (r < 0 || cuda.ctx_push_current(ctx) == CUDA_SUCCESS)
+	if (r < 0 || cuda.cuCtxPushCurrent(ctx) == CUDA_SUCCESS)
 		return r;
 	/* An application that resets the device (cuDevicePrimaryCtxReset, Numba's close()) destroys
 	 * the context while we use it; retaining it makes another. */
 	r = primary(device, true, &ctx);
-	return r < 0 ? r : cuda_check("cuCtxPushCurrent", cuda.ctx_push_current(ctx));
+	return r < 0 ? r : cuda_try(cuCtxPushCurrent, ctx);
 }
 
 int map_enter(int device, struct map_entered *ret)
@@ -193,7 +192,7 @@ void map_leave(struct map_entered *e)
 	CUcontext ctx;
 
 	if (e->pushed)
-		cuda.ctx_pop_current(&ctx);
+		cuda.cuCtxPopCurrent(&ctx);
 	e->pushed = false;
 }
 
@@ -202,8 +201,7 @@ static int synchronize_primary(int device)
 	struct map_entered entered = { .pushed = true };
 	unsigned int flags;
 	int active = 0;
-	int r = cuda_check("cuDevicePrimaryCtxGetState",
-			   cuda.primary_ctx_get_state(device, &flags, &active));
+	int r = cuda_try(cuDevicePrimaryCtxGetState, device, &flags, &active);
 
 	/* A context that does not exist has no work to wait for. */
 	if (r < 0 || !active)
@@ -211,7 +209,7 @@ static int synchronize_primary(int device)
 	r = push_primary(device);
 	if (r < 0)
 		return r;
-	r = cuda_check("cuCtxSynchronize", cuda.ctx_synchronize());
+	r = cuda_try(cuCtxSynchronize);
 	map_leave(&entered);
 	return r;
 }
@@ -226,13 +224,13 @@ static bool is_primary_current(int device)
 	lock_take(lock, LOCK_CONTEXTS);
 	primary_ctx = primaries[device].ctx;
 	lock_drop(lock);
-	return primary_ctx && cuda.ctx_get_current(&ctx) == CUDA_SUCCESS && ctx == primary_ctx;
+	return primary_ctx && cuda.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS && ctx == primary_ctx;
 }
 
 int context_synchronize(int device)
 {
 	bool current = current_device() == device;
-	int r = current ? cuda_check("cuCtxSynchronize", cuda.ctx_synchronize()) : 0;
+	int r = current ? cuda_try(cuCtxSynchronize) : 0;
 
 	if (r < 0 || (current && is_primary_current(device)))
 		return r;

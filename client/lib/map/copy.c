@@ -21,12 +21,10 @@ static int copy_row(const struct map_copy *c, size_t row, size_t bytes, CUstream
 	/* The driver finds the GPU of each address, which may be two. */
 	if (c->on_device)
 		return cuda_check("cuMemcpyAsync",
-				  c->to_host ? cuda.memcpy_async(other, device, bytes, stream)
-					     : cuda.memcpy_async(device, other, bytes, stream));
-	return c->to_host ? cuda_check("cuMemcpyDtoHAsync",
-				       cuda.memcpy_dtoh_async(host, device, bytes, stream))
-			  : cuda_check("cuMemcpyHtoDAsync",
-				       cuda.memcpy_htod_async(device, host, bytes, stream));
+				  c->to_host ? cuda.cuMemcpyAsync(other, device, bytes, stream)
+					     : cuda.cuMemcpyAsync(device, other, bytes, stream));
+	return c->to_host ? cuda_try(cuMemcpyDtoHAsync, host, device, bytes, stream)
+			  : cuda_try(cuMemcpyHtoDAsync, device, host, bytes, stream);
 }
 
 static int copy_each(const struct map_copy *c, CUstream stream)
@@ -62,7 +60,7 @@ static int copy_rows(const struct map_copy *c, CUstream stream)
 		copy.dstDevice = (uintptr_t)c->device;
 		copy.dstPitch = c->device_pitch;
 	}
-	return cuda_check("cuMemcpy2DAsync", cuda.memcpy_2d_async(&copy, stream));
+	return cuda_try(cuMemcpy2DAsync, &copy, stream);
 }
 
 int map_copy(const struct map_copy *copy, void *stream)
@@ -81,5 +79,5 @@ int map_copy(const struct map_copy *copy, void *stream)
 
 int map_wait(void *stream)
 {
-	return cuda_check("cuStreamSynchronize", cuda.stream_synchronize(stream));
+	return cuda_try(cuStreamSynchronize, stream);
 }

@@ -17,10 +17,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-static const struct libcuda_symbol symbols[] = { CUDA_CALLS(LIBCUDA_SYMBOL) };
+static const struct libcuda_symbol symbols[] = { CUDA_CALLS(CUDA_SYMBOL) },
+				   stream_symbols[] = { CUDA_STREAM_CALLS(CUDA_SYMBOL) },
+				   newer_symbols[] = { CUDA_NEWER_CALLS(CUDA_SYMBOL) };
 
 struct cuda cuda;		    /* under process::cuda_lock until it is loaded */
 static bool loaded;		    /* likewise */
+static char no_streams[256];	    /* likewise; why not; "": the driver has all their calls */
 static _Atomic uint64_t started_in; /* process_generation() where cuInit was called; 0 */
 
 static int load(void)
@@ -28,7 +31,12 @@ static int load(void)
 	char why[256];
 
 	loaded = libcuda_load(symbols, array_size(symbols), &cuda, why, sizeof(why));
-	return loaded ? 0 : error_set(ENODEV, "%s", why);
+	if (!loaded)
+		return error_set(ENODEV, "%s", why);
+	libcuda_load(newer_symbols, array_size(newer_symbols), &cuda, why, sizeof(why));
+	libcuda_load(stream_symbols, array_size(stream_symbols), &cuda, no_streams,
+		     sizeof(no_streams));
+	return 0;
 }
 
 static int start(uint64_t generation)
@@ -37,7 +45,7 @@ static int start(uint64_t generation)
 
 	if (r < 0)
 		return r;
-	if (cuda_check("cuInit", cuda.init(0)) < 0)
+	if (cuda_try(cuInit, 0) < 0)
 		return -ENODEV;
 	started_in = generation;
 	return 0;
@@ -67,20 +75,15 @@ bool cuda_is_started(void)
 	return started_in != 0 && started_in == process_generation();
 }
 
+int cuda_check_streams(void)
+{
+	return no_streams[0] ? error_set(ENOTSUP, "streams: %s", no_streams) : 0;
+}
+
 int cuda_check(const char *call, CUresult result)
 {
-	const char *name = NULL;
-	int number = EIO;
-
 	if (result == CUDA_SUCCESS)
 		return 0;
-	/* The driver leaves name as it is for an error that it does not know. */
-	cuda.get_error_name(result, &name);
-	if (result == CUDA_ERROR_OUT_OF_MEMORY)
-		number = ENOMEM;
-	if (result == CUDA_ERROR_NO_DEVICE || result == CUDA_ERROR_INVALID_DEVICE ||
-	    result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_DEVICE_UNAVAILABLE)
-		number = ENODEV;
-	return error_set(number, "%s: %s", call,
-			 name ? name : "an error that the driver has no name for");
+	return error_set(cuda_errno(result), "%s: %s", call,
+			 cuda_error_name(cuda.cuGetErrorName, result));
 }

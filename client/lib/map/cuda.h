@@ -5,52 +5,44 @@
  */
 #pragma once
 
-#include "proto/base/libcuda.h"
+#include "proto/base/cuda_table.h"
 
-#include <cuda.h>
 #include <stdbool.h>
 
-/* member, symbol. A symbol has the version that cuda.h's macros add to the plain name. */
-#define CUDA_CALLS(X)                                         \
-	X(init, cuInit)                                       \
-	X(get_error_name, cuGetErrorName)                     \
-	X(device_get_count, cuDeviceGetCount)                 \
-	X(device_get, cuDeviceGet)                            \
-	X(device_get_uuid, cuDeviceGetUuid_v2)                \
-	X(device_total_mem, cuDeviceTotalMem_v2)              \
-	X(device_can_access_peer, cuDeviceCanAccessPeer)      \
-	X(primary_ctx_retain, cuDevicePrimaryCtxRetain)       \
-	X(primary_ctx_release, cuDevicePrimaryCtxRelease_v2)  \
-	X(primary_ctx_get_state, cuDevicePrimaryCtxGetState)  \
-	X(ctx_get_current, cuCtxGetCurrent)                   \
-	X(ctx_get_device, cuCtxGetDevice)                     \
-	X(ctx_push_current, cuCtxPushCurrent_v2)              \
-	X(ctx_pop_current, cuCtxPopCurrent_v2)                \
-	X(ctx_synchronize, cuCtxSynchronize)                  \
-	X(mem_address_reserve, cuMemAddressReserve)           \
-	X(mem_address_free, cuMemAddressFree)                 \
-	X(mem_import, cuMemImportFromShareableHandle)         \
-	X(mem_release, cuMemRelease)                          \
-	X(mem_map, cuMemMap)                                  \
-	X(mem_unmap, cuMemUnmap)                              \
-	X(mem_set_access, cuMemSetAccess)                     \
-	X(mempool_import, cuMemPoolImportFromShareableHandle) \
-	X(mempool_set_access, cuMemPoolSetAccess)             \
-	X(mempool_destroy, cuMemPoolDestroy)                  \
-	X(mempool_import_pointer, cuMemPoolImportPointer)     \
-	X(mem_free_async, cuMemFreeAsync)                     \
-	X(stream_synchronize, cuStreamSynchronize)            \
-	X(memcpy_async, cuMemcpyAsync)                        \
-	X(memcpy_htod_async, cuMemcpyHtoDAsync_v2)            \
-	X(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2)            \
-	X(memcpy_2d_async, cuMemcpy2DAsync_v2)                \
-	X(host_register, cuMemHostRegister_v2)                \
-	X(host_unregister, cuMemHostUnregister)               \
-	X(host_pointer, cuMemHostGetDevicePointer_v2)         \
-	X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode)
+#if CUDA_VERSION >= 13000
+/* The oldest version with the stream's last nodes: CUDA 11.3. Newer headers declare the newest
+ * version alone. */
+CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+				   CUgraph *graph, const CUgraphNode **last, size_t *n_last);
+#endif
+
+/* clang-format off */
+#define CUDA_CALLS(X) \
+	X(cuInit) X(cuGetErrorName) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetUuid) \
+	X(cuDeviceTotalMem) X(cuDeviceCanAccessPeer) X(cuDevicePrimaryCtxRetain) \
+	X(cuDevicePrimaryCtxRelease) X(cuDevicePrimaryCtxGetState) X(cuCtxGetCurrent) \
+	X(cuCtxGetDevice) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxSynchronize) \
+	X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemImportFromShareableHandle) \
+	X(cuMemRelease) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) \
+	X(cuMemPoolImportFromShareableHandle) X(cuMemPoolSetAccess) X(cuMemPoolDestroy) \
+	X(cuMemPoolImportPointer) X(cuMemFreeAsync) X(cuStreamSynchronize) X(cuMemcpyAsync) \
+	X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpy2DAsync) X(cuMemHostRegister) \
+	X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) X(cuThreadExchangeStreamCaptureMode)
+
+/* Those of streams alone: a driver that lacks one of them still maps buffers. */
+#define CUDA_STREAM_CALLS(X) \
+	X(cuDeviceGetAttribute) X(cuStreamWaitValue64) X(cuStreamWriteValue64) \
+	X(cuStreamBatchMemOp) X(cuStreamGetCaptureInfo_v2) X(cuGraphNodeGetType) \
+	X(cuGraphBatchMemOpNodeGetParams) X(cuGraphExecBatchMemOpNodeSetParams)
+
+/* NULL with drivers before CUDA 12.0. */
+#define CUDA_NEWER_CALLS(X) X(cuStreamGetId)
+/* clang-format on */
 
 struct cuda {
-	CUDA_CALLS(LIBCUDA_MEMBER)
+	CUDA_CALLS(CUDA_MEMBER)
+	CUDA_STREAM_CALLS(CUDA_MEMBER)
+	CUDA_NEWER_CALLS(CUDA_MEMBER)
 };
 
 /* The table; of use once cuda_start() has succeeded in this process. */
@@ -63,6 +55,13 @@ int cuda_start(void);
 /* Whether cuda_start() has succeeded in this process. */
 bool cuda_is_started(void);
 
+/* 0, or -ENOTSUP with gpushm_error() set: the driver lacks a call of streams. After cuda_start().
+ */
+int cuda_check_streams(void);
+
 /* 0 for CUDA_SUCCESS. Else sets gpushm_error() to "cuMemMap: CUDA_ERROR_..." and returns -ENOMEM,
  * -ENODEV or -EIO. */
 int cuda_check(const char *call, CUresult result);
+
+/* cuda_try(cuMemMap, ptr, bytes, 0, handle, 0): calls it, and checks the result. */
+#define cuda_try(call, ...) cuda_check(#call, cuda.call(__VA_ARGS__))

@@ -15,7 +15,7 @@
 #include "client/lib/base/locks.h"
 #include "client/lib/base/process.h"
 #include "client/lib/map/context.h"
-#include "client/lib/map/map.h"
+#include "client/lib/map/window.h"
 #include "proto/base/own.h"
 
 #include <stdint.h>
@@ -51,9 +51,8 @@ static int import_pool(struct process *self, const struct map_request *r, struct
 
 	if (!i)
 		return error_set(ENOMEM, "out of memory for a pool");
-	result = cuda_check("cuMemPoolImportFromShareableHandle",
-			    cuda.mempool_import(&i->pool, (void *)(uintptr_t)r->fd,
-						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	result = cuda_try(cuMemPoolImportFromShareableHandle, &i->pool, (void *)(uintptr_t)r->fd,
+			  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	if (result < 0) {
 		free(i);
 		return result;
@@ -68,13 +67,11 @@ static int import_pool(struct process *self, const struct map_request *r, struct
 
 static int give_access(struct map_import *i, int device)
 {
-	CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE,
-						 .id = device },
-				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemAccessDesc access = window_access(CU_MEM_LOCATION_TYPE_DEVICE, device, true);
 	int r = 0;
 
 	if (!(i->devices & 1ull << device))
-		r = cuda_check("cuMemPoolSetAccess", cuda.mempool_set_access(i->pool, &access, 1));
+		r = cuda_try(cuMemPoolSetAccess, i->pool, &access, 1);
 	if (r == 0)
 		i->devices |= 1ull << device;
 	return r;
@@ -88,7 +85,7 @@ static void destroy(struct process *self, struct map_import *i)
 		at = &(*at)->next;
 	*at = i->next;
 	/* If the driver refuses, the pool stays imported until the process ends. */
-	cuda.mempool_destroy(i->pool);
+	cuda.cuMemPoolDestroy(i->pool);
 	free(i);
 }
 
@@ -158,8 +155,7 @@ static int import_pointer(const struct map_request *r, CUmemoryPool pool, struct
 	if (result < 0)
 		return result;
 	memcpy(&record, r->record, sizeof(record));
-	result = cuda_check("cuMemPoolImportPointer",
-			    cuda.mempool_import_pointer(&ptr, pool, &record));
+	result = cuda_try(cuMemPoolImportPointer, &ptr, pool, &record);
 	map_leave(&entered);
 	p->map.device_ptr = (void *)(uintptr_t)ptr;
 	return result;
@@ -184,9 +180,9 @@ static int mempool_unmap(struct map_private *p)
 
 	if (r < 0)
 		return r;
-	r = cuda_check("cuMemFreeAsync", cuda.mem_free_async((uintptr_t)p->map.device_ptr, NULL));
+	r = cuda_try(cuMemFreeAsync, (uintptr_t)p->map.device_ptr, NULL);
 	/* The daemon must not free its side before the stream has passed the free. */
-	result = cuda.stream_synchronize(NULL);
+	result = cuda.cuStreamSynchronize(NULL);
 	if (r == 0)
 		r = cuda_check("cuStreamSynchronize", result);
 	map_leave(&entered);

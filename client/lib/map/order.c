@@ -8,80 +8,19 @@
  * A page of words is registered for all contexts (PORTABLE). One that this process has mapped for
  * reading is registered READ_ONLY: waits work, and a write would end the process's context, and
  * under MPS those of others.
- *
- * The calls are in a table of their own: a driver that lacks one of them still maps buffers.
  */
 #include "client/lib/map/order.h"
 
 #include "client/lib/base/error.h"
-#include "client/lib/base/locks.h"
-#include "client/lib/base/process.h"
 #include "client/lib/map/context.h"
 #include "proto/base/own.h"
 
 #include <string.h>
 
-/* The oldest version of cuStreamGetCaptureInfo() with the stream's last nodes: CUDA 11.3. Newer
- * headers declare the newest version alone. */
-typedef CUresult get_capture_info_fn(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-				     CUgraph *graph, const CUgraphNode **last, size_t *n_last);
-
-/* member, symbol, type. */
-#define ORDER_CALLS(X)                                                               \
-	X(get_attribute, cuDeviceGetAttribute, __typeof__(cuDeviceGetAttribute))     \
-	X(wait_value, cuStreamWaitValue64_v2, __typeof__(cuStreamWaitValue64_v2))    \
-	X(write_value, cuStreamWriteValue64_v2, __typeof__(cuStreamWriteValue64_v2)) \
-	X(batch, cuStreamBatchMemOp_v2, __typeof__(cuStreamBatchMemOp_v2))           \
-	X(get_capture_info, cuStreamGetCaptureInfo_v2, get_capture_info_fn)          \
-	X(node_get_type, cuGraphNodeGetType, __typeof__(cuGraphNodeGetType))         \
-	X(node_get_params, cuGraphBatchMemOpNodeGetParams,                           \
-	  __typeof__(cuGraphBatchMemOpNodeGetParams))                                \
-	X(exec_set_params, cuGraphExecBatchMemOpNodeSetParams,                       \
-	  __typeof__(cuGraphExecBatchMemOpNodeSetParams))
-#define MEMBER(member, symbol, type) type *member;
-#define SYMBOL(member, symbol, type) { #symbol, offsetof(struct order_calls, member) },
-
-struct order_calls {
-	ORDER_CALLS(MEMBER)
-};
-static const struct libcuda_symbol symbols[] = { ORDER_CALLS(SYMBOL) };
-
-/* What drivers before CUDA 12.0 lack. */
-struct newer_calls {
-	__typeof__(cuStreamGetId) *get_id;
-};
-static const struct libcuda_symbol newer_symbols[] = { { "cuStreamGetId",
-							 offsetof(struct newer_calls, get_id) } };
-static struct newer_calls newer; /* as calls */
-
-static struct order_calls calls; /* under process::cuda_lock until it is loaded */
-static _Atomic bool loaded;
-
-/* After cuda_start(), which says what a missing driver means. */
-static int load(void)
-{
-	struct process *p = process();
-	char why[256] = "";
-
-	if (loaded)
-		return 0;
-	lock_take(&p->cuda_lock, LOCK_CUDA);
-	if (!loaded) {
-		char ignored[256];
-
-		if (!libcuda_load(newer_symbols, array_size(newer_symbols), &newer, ignored,
-				  sizeof(ignored)))
-			newer.get_id = NULL;
-		loaded = libcuda_load(symbols, array_size(symbols), &calls, why, sizeof(why));
-	}
-	lock_drop(&p->cuda_lock);
-	return loaded ? 0 : error_set(ENOTSUP, "streams: %s", why);
-}
-
 static int check_attribute(int device, CUdevice_attribute attribute, const char *what)
 {
 	int has = 0;
-	int r = cuda_check("cuDeviceGetAttribute", calls.get_attribute(&has, attribute, device));
+	int r = cuda_try(cuDeviceGetAttribute, &has, attribute, device);
 
 	if (r < 0 || has)
 		return r;
@@ -93,7 +32,7 @@ int order_check(int device)
 	int r = cuda_start();
 
 	if (r == 0)
-		r = load();
+		r = cuda_check_streams();
 	if (r == 0)
 		r = check_attribute(device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
 				    "64-bit stream memory operations");
@@ -114,7 +53,7 @@ int order_register(struct order_page *p, int device)
 		return 0;
 	r = cuda_start();
 	if (r == 0)
-		r = load();
+		r = cuda_check_streams();
 	return r < 0 ? r : context_pin(device, p->host, p->bytes, flags, &p->address);
 }
 
@@ -153,7 +92,7 @@ static int enqueue_batch(CUstream stream, const struct order_op *ops, size_t n)
 	CUstreamBatchMemOpParams params[ORDER_OPS_MAX];
 
 	fill_params(ops, n, params);
-	return cuda_check("cuStreamBatchMemOp", calls.batch(stream, (unsigned int)n, params, 0));
+	return cuda_try(cuStreamBatchMemOp, stream, (unsigned int)n, params, 0);
 }
 
 /* A batch of one costs more than the call for one. */
@@ -162,11 +101,10 @@ static int enqueue(CUstream stream, const struct order_op *ops, size_t n)
 	if (n > 1)
 		return enqueue_batch(stream, ops, n);
 	if (ops->write)
-		return cuda_check("cuStreamWriteValue64",
-				  calls.write_value(stream, ops->address, ops->value,
-						    CU_STREAM_WRITE_VALUE_DEFAULT));
-	return cuda_check("cuStreamWaitValue64", calls.wait_value(stream, ops->address, ops->value,
-								  CU_STREAM_WAIT_VALUE_GEQ));
+		return cuda_try(cuStreamWriteValue64, stream, ops->address, ops->value,
+				CU_STREAM_WRITE_VALUE_DEFAULT);
+	return cuda_try(cuStreamWaitValue64, stream, ops->address, ops->value,
+			CU_STREAM_WAIT_VALUE_GEQ);
 }
 
 uint64_t order_stream_id(int device, void *stream)
@@ -174,8 +112,8 @@ uint64_t order_stream_id(int device, void *stream)
 	struct map_entered entered;
 	unsigned long long id = 0;
 
-	if (map_enter(device, &entered) == 0 && load() == 0 && newer.get_id &&
-	    newer.get_id(stream, &id) != CUDA_SUCCESS)
+	if (map_enter(device, &entered) == 0 && cuda_check_streams() == 0 && cuda.cuStreamGetId &&
+	    cuda.cuStreamGetId(stream, &id) != CUDA_SUCCESS)
 		id = 0;
 	map_leave(&entered);
 	return id;
@@ -186,7 +124,7 @@ static int begin_operations(int device, size_t n, struct map_entered *ret)
 	int r = map_enter(device, ret);
 
 	if (r == 0)
-		r = load();
+		r = cuda_check_streams();
 	if (r == 0 && n > ORDER_OPS_MAX)
 		r = error_set(EINVAL, "%zu operations at a time, at most %u", n, ORDER_OPS_MAX);
 	return r;
@@ -216,13 +154,13 @@ static int last_node(CUstream stream, CUgraphNode *ret)
 	CUgraphNodeType type;
 	size_t n = 0;
 	int r = cuda_check("cuStreamGetCaptureInfo",
-			   calls.get_capture_info(stream, &status, NULL, NULL, &last, &n));
+			   cuda.cuStreamGetCaptureInfo_v2(stream, &status, NULL, NULL, &last, &n));
 
 	if (r < 0)
 		return r;
 	if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE || n != 1)
 		return error_set(EINVAL, "the CUDA stream does not capture a graph");
-	r = cuda_check("cuGraphNodeGetType", calls.node_get_type(last[0], &type));
+	r = cuda_try(cuGraphNodeGetType, last[0], &type);
 	if (r == 0 && type != CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)
 		r = error_set(EIO, "the driver captured the frame's words as another kind of node");
 	if (r == 0)
@@ -235,7 +173,7 @@ static int check_captures(CUstream stream)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	int r = cuda_check("cuStreamGetCaptureInfo",
-			   calls.get_capture_info(stream, &status, NULL, NULL, NULL, NULL));
+			   cuda.cuStreamGetCaptureInfo_v2(stream, &status, NULL, NULL, NULL, NULL));
 
 	if (r < 0 || status == CU_STREAM_CAPTURE_STATUS_ACTIVE)
 		return r;
@@ -272,14 +210,12 @@ int order_set_node(int device, void *graph_exec, void *node, const struct order_
 
 	/* The node's context, which must stay as it is, comes with its parameters. */
 	if (r == 0)
-		r = cuda_check("cuGraphBatchMemOpNodeGetParams",
-			       calls.node_get_params(node, &node_params));
+		r = cuda_try(cuGraphBatchMemOpNodeGetParams, node, &node_params);
 	if (r == 0) {
 		fill_params(ops, n, params);
 		node_params.count = (unsigned int)n;
 		node_params.paramArray = params;
-		r = cuda_check("cuGraphExecBatchMemOpNodeSetParams",
-			       calls.exec_set_params(graph_exec, node, &node_params));
+		r = cuda_try(cuGraphExecBatchMemOpNodeSetParams, graph_exec, node, &node_params);
 	}
 	map_leave(&entered);
 	return r;

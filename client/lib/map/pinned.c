@@ -20,17 +20,8 @@ enum { FOR_GPU, FOR_CPU, FOR_BOTH };
 
 static void fill_access(const struct map_private *p, bool write, CUmemAccessDesc *access)
 {
-	CUmemAccess_flags flags =
-		write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
-
-	access[FOR_GPU] = (CUmemAccessDesc){
-		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = p->device },
-		.flags = flags,
-	};
-	access[FOR_CPU] = (CUmemAccessDesc){
-		.location = { .type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = p->numa_node },
-		.flags = flags,
-	};
+	access[FOR_GPU] = window_access(CU_MEM_LOCATION_TYPE_DEVICE, p->device, write);
+	access[FOR_CPU] = window_access(CU_MEM_LOCATION_TYPE_HOST_NUMA, p->numa_node, write);
 }
 
 static int pinned_prepare(const struct map_request *r, int *ret_owner, int *ret_device)
@@ -41,7 +32,7 @@ static int pinned_prepare(const struct map_request *r, int *ret_owner, int *ret_
 		return result;
 	if (r->pool->numa_node < 0)
 		return error_set(EPROTO, "the daemon sent no NUMA node of the buffer's pool");
-	result = cuda_check("cuDeviceGetCount", cuda.device_get_count(&n));
+	result = cuda_try(cuDeviceGetCount, &n);
 	if (result < 0)
 		return result;
 	device = r->device < 0 ? context_current_device() : r->device;
@@ -70,7 +61,7 @@ static int pinned_protect(struct map_private *p)
 	CUmemAccessDesc access[FOR_BOTH];
 
 	fill_access(p, false, access);
-	return window_set_access((uintptr_t)p->map.host_ptr, p->bytes, access, FOR_BOTH);
+	return cuda_try(cuMemSetAccess, (uintptr_t)p->map.host_ptr, p->bytes, access, FOR_BOTH);
 }
 
 const struct map_kind map_pinned = { .knows_access = true,
@@ -85,13 +76,13 @@ const struct map_kind map_pinned = { .knows_access = true,
 static int pin(void *memory, size_t size, unsigned int flags, uint64_t *ret_address)
 {
 	CUdeviceptr address;
-	int r = cuda_check("cuMemHostRegister", cuda.host_register(memory, size, flags));
+	int r = cuda_try(cuMemHostRegister, memory, size, flags);
 
 	if (r < 0 || !ret_address)
 		return r;
-	r = cuda_check("cuMemHostGetDevicePointer", cuda.host_pointer(&address, memory, 0));
+	r = cuda_try(cuMemHostGetDevicePointer, &address, memory, 0);
 	if (r < 0)
-		cuda.host_unregister(memory);
+		cuda.cuMemHostUnregister(memory);
 	else
 		*ret_address = address;
 	return r;
@@ -107,15 +98,14 @@ int context_pin(int device, void *memory, size_t size, unsigned int flags, uint6
 	int r = map_enter(device, &entered), relaxed = r;
 
 	if (r == 0)
-		relaxed = cuda_check("cuThreadExchangeStreamCaptureMode",
-				     cuda.exchange_capture_mode(&mode));
+		relaxed = cuda_try(cuThreadExchangeStreamCaptureMode, &mode);
 	flags |= CU_MEMHOSTREGISTER_PORTABLE | (ret_address ? CU_MEMHOSTREGISTER_DEVICEMAP : 0);
 	if (r == 0 && size > 0)
 		r = relaxed < 0 ? relaxed : pin(memory, size, flags, ret_address);
 	else if (r == 0)
-		r = cuda_check("cuMemHostUnregister", cuda.host_unregister(memory));
+		r = cuda_try(cuMemHostUnregister, memory);
 	if (relaxed == 0)
-		cuda.exchange_capture_mode(&mode);
+		cuda.cuThreadExchangeStreamCaptureMode(&mode);
 	map_leave(&entered);
 	return r;
 }

@@ -9,16 +9,9 @@
 
 #include <stdint.h>
 
-static CUmemAccessDesc access_of(int device, bool write)
-{
-	return (CUmemAccessDesc){ .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device },
-				  .flags = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-						 : CU_MEM_ACCESS_FLAGS_PROT_READ };
-}
-
 static int vmm_map(const struct map_request *r, struct map_private *p)
 {
-	CUmemAccessDesc access = access_of(p->device, p->write);
+	CUmemAccessDesc access = window_access(CU_MEM_LOCATION_TYPE_DEVICE, p->device, p->write);
 	CUdeviceptr ptr;
 	int result = window_open(r->fd, p->bytes, &access, 1, &ptr);
 
@@ -30,9 +23,9 @@ static int vmm_map(const struct map_request *r, struct map_private *p)
 
 static int vmm_protect(struct map_private *p)
 {
-	CUmemAccessDesc access = access_of(p->device, false);
+	CUmemAccessDesc access = window_access(CU_MEM_LOCATION_TYPE_DEVICE, p->device, false);
 
-	return window_set_access((uintptr_t)p->map.device_ptr, p->bytes, &access, 1);
+	return cuda_try(cuMemSetAccess, (uintptr_t)p->map.device_ptr, p->bytes, &access, 1);
 }
 
 const struct map_kind map_vmm = { .knows_access = true,

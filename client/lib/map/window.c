@@ -11,21 +11,16 @@
 
 #include <stdint.h>
 
-int window_set_access(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access, size_t n_access)
-{
-	return cuda_check("cuMemSetAccess", cuda.mem_set_access(ptr, bytes, access, n_access));
-}
-
 static int map_at(CUdeviceptr ptr, size_t bytes, CUmemGenericAllocationHandle handle,
 		  const CUmemAccessDesc *access, size_t n_access)
 {
-	int r = cuda_check("cuMemMap", cuda.mem_map(ptr, bytes, 0, handle, 0));
+	int r = cuda_try(cuMemMap, ptr, bytes, 0, handle, 0);
 
 	if (r < 0)
 		return r;
-	r = window_set_access(ptr, bytes, access, n_access);
+	r = cuda_try(cuMemSetAccess, ptr, bytes, access, n_access);
 	if (r < 0)
-		cuda.mem_unmap(ptr, bytes);
+		cuda.cuMemUnmap(ptr, bytes);
 	return r;
 }
 
@@ -33,13 +28,13 @@ static int map_handle(size_t bytes, CUmemGenericAllocationHandle handle,
 		      const CUmemAccessDesc *access, size_t n_access, CUdeviceptr *ret)
 {
 	CUdeviceptr ptr;
-	int r = cuda_check("cuMemAddressReserve", cuda.mem_address_reserve(&ptr, bytes, 0, 0, 0));
+	int r = cuda_try(cuMemAddressReserve, &ptr, bytes, 0, 0, 0);
 
 	if (r < 0)
 		return r;
 	r = map_at(ptr, bytes, handle, access, n_access);
 	if (r < 0)
-		cuda.mem_address_free(ptr, bytes);
+		cuda.cuMemAddressFree(ptr, bytes);
 	else
 		*ret = ptr;
 	return r;
@@ -49,25 +44,24 @@ int window_open(int fd, size_t bytes, const CUmemAccessDesc *access, size_t n_ac
 		CUdeviceptr *ret)
 {
 	CUmemGenericAllocationHandle handle;
-	int r = cuda_check("cuMemImportFromShareableHandle",
-			   cuda.mem_import(&handle, (void *)(uintptr_t)fd,
-					   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	int r = cuda_try(cuMemImportFromShareableHandle, &handle, (void *)(uintptr_t)fd,
+			 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 
 	if (r < 0)
 		return r;
 	r = map_handle(bytes, handle, access, n_access, ret);
 	/* The error is ignored: the release cannot be repeated. */
-	cuda.mem_release(handle);
+	cuda.cuMemRelease(handle);
 	return r;
 }
 
 int window_unmap(struct map_private *p)
 {
 	CUdeviceptr ptr = (uintptr_t)p->map.device_ptr;
-	CUresult result = cuda.mem_unmap(ptr, p->bytes);
+	CUresult result = cuda.cuMemUnmap(ptr, p->bytes);
 
 	/* Once unmapped, the memory can't be reached: if the driver keeps the addresses, only they
 	 * are lost. It refuses to free addresses that are still mapped, so this is always safe. */
-	cuda.mem_address_free(ptr, p->bytes);
+	cuda.cuMemAddressFree(ptr, p->bytes);
 	return cuda_check("cuMemUnmap", result);
 }

@@ -8,14 +8,17 @@
 #include "client/lib/map/cuda.h"
 #include "client/lib/map/map.h"
 
+static inline CUmemAccessDesc window_access(CUmemLocationType where, int id, bool write)
+{
+	return (CUmemAccessDesc){ .location = { .type = where, .id = id },
+				  .flags = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+						 : CU_MEM_ACCESS_FLAGS_PROT_READ };
+}
+
 /* Imports the fd, which stays the caller's, and maps all its bytes with that access. An error
  * leaves nothing. Needs no context. */
 int window_open(int fd, size_t bytes, const CUmemAccessDesc *access, size_t n_access,
 		CUdeviceptr *ret);
-
-/* Changes the access of the devices in `access`. */
-int window_set_access(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access,
-		      size_t n_access);
 
 /* map_kind::unmap for both kinds: for both map.device_ptr is the window. */
 int window_unmap(struct map_private *p);

@@ -9,40 +9,26 @@
 #include "client/gpushm_private.h"
 #include "client/models/copy/pages.h"
 #include "client/models/locks.h"
-#include "proto/base/libcuda.h"
+#include "proto/base/cuda_table.h"
 #include "proto/base/own.h"
 
 #include <ctype.h>
-#include <cuda.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-/* member, symbol */
-#define CALLS(X)                                             \
-	X(init, cuInit)                                      \
-	X(get_error_name, cuGetErrorName)                    \
-	X(device_get, cuDeviceGet)                           \
-	X(device_get_pci_bus_id, cuDeviceGetPCIBusId)        \
-	X(primary_ctx_retain, cuDevicePrimaryCtxRetain)      \
-	X(primary_ctx_release, cuDevicePrimaryCtxRelease_v2) \
-	X(ctx_push_current, cuCtxPushCurrent_v2)             \
-	X(ctx_pop_current, cuCtxPopCurrent_v2)               \
-	X(mem_host_register, cuMemHostRegister_v2)           \
-	X(mem_host_unregister, cuMemHostUnregister)          \
-	X(stream_create, cuStreamCreate)                     \
-	X(stream_destroy, cuStreamDestroy_v2)                \
-	X(stream_synchronize, cuStreamSynchronize)           \
-	X(event_create, cuEventCreate)                       \
-	X(event_destroy, cuEventDestroy_v2)                  \
-	X(event_record, cuEventRecord)                       \
-	X(event_synchronize, cuEventSynchronize)             \
-	X(memcpy_htod_async, cuMemcpyHtoDAsync_v2)           \
-	X(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2)
+/* clang-format off */
+#define CUDA_CALLS(X) \
+	X(cuInit) X(cuGetErrorName) X(cuDeviceGet) X(cuDeviceGetPCIBusId) \
+	X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxPushCurrent) \
+	X(cuCtxPopCurrent) X(cuMemHostRegister) X(cuMemHostUnregister) X(cuStreamCreate) \
+	X(cuStreamDestroy) X(cuStreamSynchronize) X(cuEventCreate) X(cuEventDestroy) \
+	X(cuEventRecord) X(cuEventSynchronize) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync)
+/* clang-format on */
 
 struct cuda {
-	CALLS(LIBCUDA_MEMBER)
+	CUDA_CALLS(CUDA_MEMBER)
 };
 
 static struct cuda cuda; /* written under lock, once */
@@ -64,24 +50,18 @@ struct gpu_queue {
 
 static int check(const char *call, CUresult result)
 {
-	const char *name = NULL;
-	int number = EIO;
-
 	if (result == CUDA_SUCCESS)
 		return 0;
-	cuda.get_error_name(result, &name);
-	if (result == CUDA_ERROR_OUT_OF_MEMORY)
-		number = ENOMEM;
-	if (result == CUDA_ERROR_NO_DEVICE || result == CUDA_ERROR_INVALID_DEVICE ||
-	    result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_DEVICE_UNAVAILABLE)
-		number = ENODEV;
-	return gpushm_private_fail(number, "%s: %s", call,
-				   name ? name : "an error that the driver has no name for");
+	return gpushm_private_fail(cuda_errno(result), "%s: %s", call,
+				   cuda_error_name(cuda.cuGetErrorName, result));
 }
+
+/* cuda_try(cuEventRecord, mark, stream): calls it, and checks the result. */
+#define cuda_try(call, ...) check(#call, cuda.call(__VA_ARGS__))
 
 static int load(void)
 {
-	static const struct libcuda_symbol symbols[] = { CALLS(LIBCUDA_SYMBOL) };
+	static const struct libcuda_symbol symbols[] = { CUDA_CALLS(CUDA_SYMBOL) };
 	struct cuda found;
 	char why[256] = "";
 
@@ -99,7 +79,7 @@ static int start(void)
 {
 	int r = loaded ? 0 : load();
 
-	return r < 0 ? r : check("cuInit", cuda.init(0));
+	return r < 0 ? r : cuda_try(cuInit, 0);
 }
 
 /* ---- the context ---- */
@@ -107,7 +87,7 @@ static int start(void)
 static int retain(struct gpu *g)
 {
 	CUcontext context = NULL;
-	CUresult result = cuda.primary_ctx_retain(&context, g->device);
+	CUresult result = cuda.cuDevicePrimaryCtxRetain(&context, g->device);
 
 	if (result == CUDA_SUCCESS) {
 		g->context = context;
@@ -120,19 +100,19 @@ int gpu_enter(struct gpu *g)
 {
 	int r;
 
-	if (cuda.ctx_push_current(g->context) == CUDA_SUCCESS)
+	if (cuda.cuCtxPushCurrent(g->context) == CUDA_SUCCESS)
 		return 0;
 	/* An application that resets the device (cuDevicePrimaryCtxReset) destroys the context
 	 * while we use it; retaining it makes another. */
 	r = retain(g);
-	return r < 0 ? r : check("cuCtxPushCurrent", cuda.ctx_push_current(g->context));
+	return r < 0 ? r : cuda_try(cuCtxPushCurrent, g->context);
 }
 
 void gpu_leave(void)
 {
 	CUcontext context;
 
-	cuda.ctx_pop_current(&context);
+	cuda.cuCtxPopCurrent(&context);
 }
 
 int gpu_open(int device, struct gpu **ret)
@@ -144,7 +124,7 @@ int gpu_open(int device, struct gpu **ret)
 		return r;
 	if (!g)
 		return gpushm_private_fail(ENOMEM, "out of memory for a GPU");
-	r = check("cuDeviceGet", cuda.device_get(&g->device, device));
+	r = cuda_try(cuDeviceGet, &g->device, device);
 	if (r == 0)
 		r = retain(g);
 	if (r == 0)
@@ -155,7 +135,7 @@ int gpu_open(int device, struct gpu **ret)
 struct gpu *gpu_close(struct gpu *g)
 {
 	for (; g && g->retains > 0; g->retains--)
-		cuda.primary_ctx_release(g->device);
+		cuda.cuDevicePrimaryCtxRelease(g->device);
 	free(g);
 	return NULL;
 }
@@ -187,7 +167,7 @@ static bool read_property(struct gpu *g, const char *property, char *ret, int si
 	FILE *file;
 	bool found;
 
-	if (cuda.device_get_pci_bus_id(id, sizeof(id), g->device) != CUDA_SUCCESS)
+	if (cuda.cuDeviceGetPCIBusId(id, sizeof(id), g->device) != CUDA_SUCCESS)
 		return false;
 	/* The kernel has small letters in its names. */
 	for (char *p = id; *p; p++)
@@ -237,8 +217,7 @@ int gpu_pin(struct gpu *g, size_t bytes, void **ret)
 	/* Portable: every context may copy from it, which a buffer that is mapped for a peer needs.
 	 */
 	if (r == 0) {
-		r = check("cuMemHostRegister",
-			  cuda.mem_host_register(at, bytes, CU_MEMHOSTREGISTER_PORTABLE));
+		r = cuda_try(cuMemHostRegister, at, bytes, CU_MEMHOSTREGISTER_PORTABLE);
 		gpu_leave();
 	}
 	if (r < 0)
@@ -255,7 +234,7 @@ void gpu_unpin(struct gpu *g, void *memory, size_t bytes)
 	/* What can't be unpinned stays: the driver may use it. */
 	if (!memory || gpu_enter(g) < 0)
 		return;
-	result = cuda.mem_host_unregister(memory);
+	result = cuda.cuMemHostUnregister(memory);
 	/* A reset of the device has unpinned it. */
 	if (result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)
 		pages_free(memory, bytes);
@@ -267,9 +246,9 @@ void gpu_unpin(struct gpu *g, void *memory, size_t bytes)
 static void queue_close(struct gpu_queue *q)
 {
 	for (; q->n_marks > 0; q->n_marks--)
-		cuda.event_destroy(q->marks[q->n_marks - 1]);
+		cuda.cuEventDestroy(q->marks[q->n_marks - 1]);
 	if (q->stream)
-		cuda.stream_destroy(q->stream);
+		cuda.cuStreamDestroy(q->stream);
 	free(q->marks);
 	free(q);
 }
@@ -286,9 +265,8 @@ int gpu_queue_reserve(struct gpu_queue *q, unsigned marks)
 		return gpushm_private_fail(ENOMEM, "out of memory for a queue of copies");
 	q->marks = all;
 	for (; r == 0 && q->n_marks < marks; q->n_marks += r == 0)
-		r = check("cuEventCreate",
-			  cuda.event_create(&q->marks[q->n_marks],
-					    CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
+		r = cuda_try(cuEventCreate, &q->marks[q->n_marks],
+			     CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
 	return r;
 }
 
@@ -300,7 +278,7 @@ int gpu_queue_new(unsigned marks, struct gpu_queue **ret)
 	if (!q)
 		return gpushm_private_fail(ENOMEM, "out of memory for a queue of copies");
 	/* Non-blocking: it does not wait for the legacy default stream of the application. */
-	r = check("cuStreamCreate", cuda.stream_create(&q->stream, CU_STREAM_NON_BLOCKING));
+	r = cuda_try(cuStreamCreate, &q->stream, CU_STREAM_NON_BLOCKING);
 	if (r == 0)
 		r = gpu_queue_reserve(q, marks);
 	if (r < 0)
@@ -322,25 +300,25 @@ void gpu_queue_free(struct gpu *g, struct gpu_queue *q)
 
 int gpu_copy_to_device(struct gpu_queue *q, uint64_t device, const void *host, size_t bytes)
 {
-	return check("cuMemcpyHtoDAsync", cuda.memcpy_htod_async(device, host, bytes, q->stream));
+	return cuda_try(cuMemcpyHtoDAsync, device, host, bytes, q->stream);
 }
 
 int gpu_copy_to_host(struct gpu_queue *q, void *host, uint64_t device, size_t bytes)
 {
-	return check("cuMemcpyDtoHAsync", cuda.memcpy_dtoh_async(host, device, bytes, q->stream));
+	return cuda_try(cuMemcpyDtoHAsync, host, device, bytes, q->stream);
 }
 
 int gpu_mark(struct gpu_queue *q, unsigned mark)
 {
-	return check("cuEventRecord", cuda.event_record(q->marks[mark], q->stream));
+	return cuda_try(cuEventRecord, q->marks[mark], q->stream);
 }
 
 int gpu_wait(struct gpu_queue *q, unsigned mark)
 {
-	return check("cuEventSynchronize", cuda.event_synchronize(q->marks[mark]));
+	return cuda_try(cuEventSynchronize, q->marks[mark]);
 }
 
 int gpu_drain(struct gpu_queue *q)
 {
-	return check("cuStreamSynchronize", cuda.stream_synchronize(q->stream));
+	return cuda_try(cuStreamSynchronize, q->stream);
 }
