@@ -2,24 +2,19 @@
  *
  * What a program gives a frame beside its arrays. Bytes are passed on as they are. A dict becomes a
  * map of CBOR (RFC 8949) behind the tag 55799, "self-described CBOR", by which readers know it.
- *Keys of the map that are numbers belong to the package:
+ * Keys of the map that are numbers belong to the package:
  *
  *	0, 1, ...  the shape of the array with that index, where it is not the slot's
- *	-1	   the program's bytes, where shapes are to be said, too, or the bytes begin as the
- *tag
+ *	-1	   the program's bytes, where shapes are to be said, too, or they begin as the tag
  *
  * Both directions know integers of 64 bits, floats, text, bytes, lists, maps, true, false and null;
  * lengths are definite, and numbers need not be the shortest.
  */
 #include "client/python/core/meta.h"
 
-#include <math.h>
+#include "proto/base/cbor.h"
+
 #include <stdio.h>
-
-static const unsigned char tag[] = { 0xd9, 0xd9, 0xf7 };
-
-enum major { UNSIGNED, NEGATIVE, BYTES, TEXT, LIST, MAP, TAG, OTHER };
-enum { FALSE_ = 20, TRUE_ = 21, NULL_ = 22, HALF = 25, SINGLE = 26, DOUBLE = 27 };
 
 /* ---- encoding ---- */
 
@@ -37,7 +32,7 @@ static void put(struct writer *w, const void *bytes, size_t n)
 }
 
 /* The first byte of an item, and `size` bytes of a number, the highest first. */
-static void put_number(struct writer *w, enum major major, unsigned low, uint64_t n, int size)
+static void put_number(struct writer *w, enum cbor_major major, unsigned low, uint64_t n, int size)
 {
 	unsigned char bytes[9] = { (unsigned char)((unsigned)major << 5 | low) };
 
@@ -46,7 +41,7 @@ static void put_number(struct writer *w, enum major major, unsigned low, uint64_
 	put(w, bytes, 1 + (size_t)size);
 }
 
-static void put_head(struct writer *w, enum major major, uint64_t n)
+static void put_head(struct writer *w, enum cbor_major major, uint64_t n)
 {
 	if (n < 24)
 		put_number(w, major, (unsigned)n, 0, 0);
@@ -68,10 +63,10 @@ static void put_float(struct writer *w, double x)
 
 	if ((double)single == x) {
 		memcpy(&bits32, &single, sizeof(bits32));
-		put_number(w, OTHER, SINGLE, bits32, 4);
+		put_number(w, CBOR_OTHER, CBOR_SINGLE, bits32, 4);
 	} else {
 		memcpy(&bits, &x, sizeof(bits));
-		put_number(w, OTHER, DOUBLE, bits, 8);
+		put_number(w, CBOR_OTHER, CBOR_DOUBLE, bits, 8);
 	}
 }
 
@@ -84,11 +79,12 @@ static int put_integer(struct writer *w, PyObject *number)
 	if (overflow > 0) {
 		positive = PyLong_AsUnsignedLongLong(number);
 		if (!PyErr_Occurred())
-			put_head(w, UNSIGNED, positive);
+			put_head(w, CBOR_UNSIGNED, positive);
 	} else if (overflow < 0) {
 		PyErr_Format(PyExc_OverflowError, "%R has more than 64 bits", number);
 	} else if (!PyErr_Occurred()) {
-		put_head(w, n < 0 ? NEGATIVE : UNSIGNED, (uint64_t)(n < 0 ? -(n + 1) : n));
+		put_head(w, n < 0 ? CBOR_NEGATIVE : CBOR_UNSIGNED,
+			 (uint64_t)(n < 0 ? -(n + 1) : n));
 	}
 	return PyErr_Occurred() ? -1 : 0;
 }
@@ -99,7 +95,7 @@ static int put_buffer(struct writer *w, PyObject *o)
 
 	if (PyObject_GetBuffer(o, &view, PyBUF_SIMPLE) < 0)
 		return -1;
-	put_head(w, BYTES, (uint64_t)view.len);
+	put_head(w, CBOR_BYTES, (uint64_t)view.len);
 	put(w, view.buf, (size_t)view.len);
 	PyBuffer_Release(&view);
 	return 0;
@@ -112,7 +108,7 @@ static int put_text(struct writer *w, PyObject *o)
 
 	if (!text)
 		return -1;
-	put_head(w, TEXT, (uint64_t)n);
+	put_head(w, CBOR_TEXT, (uint64_t)n);
 	put(w, text, (size_t)n);
 	return 0;
 }
@@ -125,7 +121,7 @@ static int put_list(struct writer *w, PyObject *o)
 
 	if (!row)
 		return -1;
-	put_head(w, LIST, (uint64_t)PyTuple_Size(row));
+	put_head(w, CBOR_LIST, (uint64_t)PyTuple_Size(row));
 	for (Py_ssize_t i = 0; i < PyTuple_Size(row); i++)
 		if (put_item(w, PyTuple_GetItem(row, i)) < 0)
 			return -1;
@@ -166,7 +162,11 @@ static int put_number_like(struct writer *w, PyObject *o)
 static int put_one(struct writer *w, PyObject *o)
 {
 	if (o == Py_None || PyBool_Check(o)) {
-		put_number(w, OTHER, o == Py_None ? NULL_ : o == Py_True ? TRUE_ : FALSE_, 0, 0);
+		put_number(w, CBOR_OTHER,
+			   o == Py_None	  ? CBOR_NULL
+			   : o == Py_True ? CBOR_TRUE
+					  : CBOR_FALSE,
+			   0, 0);
 		return 0;
 	}
 	if (PyLong_Check(o))
@@ -178,7 +178,7 @@ static int put_one(struct writer *w, PyObject *o)
 	if (PyList_Check(o) || PyTuple_Check(o))
 		return put_list(w, o);
 	if (PyDict_Check(o)) {
-		put_head(w, MAP, (uint64_t)PyDict_Size(o));
+		put_head(w, CBOR_MAP, (uint64_t)PyDict_Size(o));
 		return put_pairs(w, o);
 	}
 	if (!PyObject_HasAttrString(o, "__len__") &&
@@ -218,19 +218,14 @@ static int put_map(struct writer *w, PyObject *value, PyObject *shapes)
 	bool is_dict = value && PyDict_Check(value);
 	Py_ssize_t n = shapes ? PyDict_Size(shapes) : 0;
 
-	put(w, tag, sizeof(tag));
-	put_head(w, MAP, (uint64_t)(n + (is_dict ? PyDict_Size(value) : value ? 1 : 0)));
+	put(w, CBOR_TAG, CBOR_TAG_BYTES);
+	put_head(w, CBOR_MAP, (uint64_t)(n + (is_dict ? PyDict_Size(value) : value ? 1 : 0)));
 	if (put_shapes(w, shapes) < 0)
 		return -1;
 	if (is_dict || !value)
 		return is_dict ? put_pairs(w, value) : 0;
-	put_head(w, NEGATIVE, 0);
+	put_head(w, CBOR_NEGATIVE, 0);
 	return put_buffer(w, value);
-}
-
-static bool begins_as_tag(const unsigned char *bytes, size_t n)
-{
-	return n >= sizeof(tag) && memcmp(bytes, tag, sizeof(tag)) == 0;
 }
 
 /* *ret_plain: they need no map. */
@@ -245,7 +240,7 @@ static int put_plain(struct writer *w, PyObject *value, bool *ret_plain)
 				     (PyObject *)Py_TYPE(value));
 		return -1;
 	}
-	*ret_plain = !begins_as_tag(view.buf, (size_t)view.len);
+	*ret_plain = !cbor_begins(view.buf, (size_t)view.len);
 	if (*ret_plain)
 		put(w, view.buf, (size_t)view.len);
 	PyBuffer_Release(&view);
@@ -280,70 +275,18 @@ int meta_encode(PyObject *value, PyObject *shapes, struct meta *ret)
  * Another process has written it. A function returns NULL or -1 without an exception where it is no
  * CBOR that is known here. */
 
-struct scan {
-	const unsigned char *at, *end;
-};
-
-static uint64_t big_endian(const unsigned char *bytes, size_t n)
+static PyObject *other_from(const struct cbor_item *i)
 {
-	uint64_t value = 0;
-
-	for (size_t i = 0; i < n; i++)
-		value = value << 8 | bytes[i];
-	return value;
-}
-
-/* -1: it does not go on like that. */
-static int scan_head(struct scan *s, enum major *ret_major, unsigned *ret_low, uint64_t *ret_n)
-{
-	unsigned low;
-	size_t size;
-
-	if (s->at == s->end)
-		return -1;
-	*ret_major = (enum major)(*s->at >> 5);
-	low = *ret_low = *s->at++ & 31;
-	*ret_n = low;
-	if (low < 24)
-		return 0;
-	size = (size_t)1 << (low - 24);
-	if (low > 27 || size > (size_t)(s->end - s->at))
-		return -1;
-	*ret_n = big_endian(s->at, size);
-	s->at += size;
-	return 0;
-}
-
-static double half_from(unsigned bits)
-{
-	unsigned exponent = bits >> 10 & 31, mantissa = bits & 1023;
-	double x = exponent == 0    ? ldexp(mantissa, -24)
-		   : exponent == 31 ? (mantissa ? (double)NAN : (double)INFINITY)
-				    : ldexp(mantissa + 1024, (int)exponent - 25);
-
-	return bits >> 15 ? -x : x;
-}
-
-static PyObject *other_from(unsigned low, uint64_t n)
-{
-	uint32_t bits = (uint32_t)n;
-	float single;
-	double x;
-
-	switch (low) {
-	case FALSE_:
-	case TRUE_:
-		return PyBool_FromLong(low == TRUE_);
-	case NULL_:
+	switch (i->low) {
+	case CBOR_FALSE:
+	case CBOR_TRUE:
+		return PyBool_FromLong(i->low == CBOR_TRUE);
+	case CBOR_NULL:
 		return Py_NewRef(Py_None);
-	case HALF:
-		return PyFloat_FromDouble(half_from(bits));
-	case SINGLE:
-		memcpy(&single, &bits, sizeof(single));
-		return PyFloat_FromDouble((double)single);
-	case DOUBLE:
-		memcpy(&x, &n, sizeof(x));
-		return PyFloat_FromDouble(x);
+	case CBOR_HALF:
+	case CBOR_SINGLE:
+	case CBOR_DOUBLE:
+		return PyFloat_FromDouble(cbor_real(i));
 	default:
 		return NULL;
 	}
@@ -356,20 +299,19 @@ static PyObject *negative_from(uint64_t n)
 	return number ? PyNumber_Invert(number) : NULL;
 }
 
-static PyObject *scan_item(struct scan *s);
+static PyObject *scan_item(struct cbor *s);
 
-static PyObject *scan_string(struct scan *s, bool text, uint64_t n)
+static PyObject *scan_string(struct cbor *s, bool text, uint64_t n)
 {
-	const char *bytes = (const char *)s->at;
+	const char *bytes = cbor_take(s, n);
 
-	if (n > (uint64_t)(s->end - s->at))
+	if (!bytes)
 		return NULL;
-	s->at += n;
 	return text ? PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)n, "strict")
 		    : PyBytes_FromStringAndSize(bytes, (Py_ssize_t)n);
 }
 
-static PyObject *scan_list(struct scan *s, uint64_t n)
+static PyObject *scan_list(struct cbor *s, uint64_t n)
 {
 	PyObject *list = PyList_New(0);
 
@@ -379,7 +321,7 @@ static PyObject *scan_list(struct scan *s, uint64_t n)
 	return list;
 }
 
-static PyObject *scan_map(struct scan *s, uint64_t n)
+static PyObject *scan_map(struct cbor *s, uint64_t n)
 {
 	PyObject *dict = PyDict_New();
 
@@ -393,29 +335,27 @@ static PyObject *scan_map(struct scan *s, uint64_t n)
 	return dict;
 }
 
-static PyObject *scan_item(struct scan *s)
+static PyObject *scan_item(struct cbor *s)
 {
-	enum major major;
-	unsigned low;
-	uint64_t n;
+	struct cbor_item i;
 
 	/* 64 bytes have 64 levels at most. */
-	if (scan_head(s, &major, &low, &n) < 0)
+	if (!cbor_next(s, &i))
 		return NULL;
-	switch (major) {
-	case UNSIGNED:
-		return PyLong_FromUnsignedLongLong(n);
-	case NEGATIVE:
-		return negative_from(n);
-	case BYTES:
-	case TEXT:
-		return scan_string(s, major == TEXT, n);
-	case LIST:
-		return scan_list(s, n);
-	case MAP:
-		return scan_map(s, n);
-	case OTHER:
-		return other_from(low, n);
+	switch (i.major) {
+	case CBOR_UNSIGNED:
+		return PyLong_FromUnsignedLongLong(i.value);
+	case CBOR_NEGATIVE:
+		return negative_from(i.value);
+	case CBOR_BYTES:
+	case CBOR_TEXT:
+		return scan_string(s, i.major == CBOR_TEXT, i.value);
+	case CBOR_LIST:
+		return scan_list(s, i.value);
+	case CBOR_MAP:
+		return scan_map(s, i.value);
+	case CBOR_OTHER:
+		return other_from(&i);
 	default:
 		return NULL;
 	}
@@ -455,11 +395,11 @@ static int split(PyObject *map, PyObject **ret_value, PyObject **ret_shapes)
 
 int meta_decode(const struct meta *m, PyObject **ret_value, PyObject **ret_shapes)
 {
-	struct scan s = { m->bytes + sizeof(tag), m->bytes + m->n };
+	struct cbor s = { m->bytes + CBOR_TAG_BYTES, m->bytes + m->n };
 	_cleanup_(drop_object) PyObject *map = NULL;
 
 	*ret_shapes = NULL;
-	if (begins_as_tag(m->bytes, m->n)) {
+	if (cbor_begins(m->bytes, m->n)) {
 		map = scan_item(&s);
 		if (map && PyDict_Check(map) && s.at == s.end &&
 		    split(map, ret_value, ret_shapes) == 0)
