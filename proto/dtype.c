@@ -8,6 +8,7 @@
  */
 #include "proto/dtype.h"
 
+#include "proto/base/number.h"
 #include "proto/base/own.h"
 
 #include <stdio.h>
@@ -105,17 +106,10 @@ void dtype_format(struct dtype t, char *buf, size_t size)
 /* Reads a decimal number from 1 to max that fills the text, without leading zeros. */
 static int number_parse(const char *text, uint32_t max, uint32_t *ret)
 {
-	uint64_t n = 0;
+	uint64_t n;
 
-	if (text[0] == '0' || text[0] == '\0')
+	if (text[0] == '0' || !number_read(text, max, &n))
 		return -EINVAL;
-	for (; *text; text++) {
-		if (*text < '0' || *text > '9')
-			return -EINVAL;
-		n = n * 10 + (*text - '0');
-		if (n > max)
-			return -EINVAL;
-	}
 	*ret = n;
 	return 0;
 }

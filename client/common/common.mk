@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What two programs have: the text of metrics and the files of NumPy, and where libmicrohttpd is, servers of HTTP.
+# What two programs have: the text of metrics, and where libmicrohttpd is, servers of HTTP.
 
 HAS_HTTP := $(shell $(PKG_CONFIG) --exists libmicrohttpd 2>/dev/null && echo yes)
 LEFT_OUT += $(if $(HAS_HTTP),,$(addprefix client/common/,clients.c listen.c process.c))

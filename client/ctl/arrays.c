@@ -5,7 +5,7 @@
  */
 #include "client/ctl/arrays.h"
 
-#include "client/common/npy.h"
+#include "client/ctl/npy.h"
 
 #include <errno.h>
 #include <stdio.h>

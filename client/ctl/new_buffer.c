@@ -8,6 +8,7 @@
 #include "client/ctl/new_buffer.h"
 
 #include "client/ctl/transfer.h"
+#include "proto/base/number.h"
 #include "proto/base/own.h"
 #include "proto/words.h"
 
@@ -61,17 +62,11 @@ static int split_attrs(const struct arg_list *list, struct gpushm_attr *attrs)
 static int find_group(const char *text, gid_t *ret)
 {
 	const struct group *g = getgrnam(text);
-	char *end;
-	unsigned long gid;
+	uint64_t gid;
 
-	if (g) {
-		*ret = g->gr_gid;
-		return CTL_OK;
-	}
-	gid = strtoul(text, &end, 10);
-	if (!*text || *end || gid >= (gid_t)-1)
+	if (!g && !number_read(text, UINT32_MAX - 1, &gid))
 		return ctl_error(CTL_USAGE, "--group: there is no group \"%s\"", text);
-	*ret = (gid_t)gid;
+	*ret = g ? g->gr_gid : (gid_t)gid;
 	return CTL_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "client/ctl/output.h"
 
 #include "proto/base/clock.h"
+#include "proto/base/number.h"
 #include "proto/base/own.h"
 #include "proto/base/size.h"
 #include "proto/base/utf8.h"
@@ -141,12 +142,9 @@ const char *output_group(gid_t gid)
 bool output_find_user(const char *word, uid_t *ret)
 {
 	const struct passwd *p = getpwnam(word);
-	unsigned long number;
-	char *end;
+	uint64_t number;
 
-	errno = 0;
-	number = strtoul(word, &end, 10);
-	if (!p && (*word < '0' || *word > '9' || *end || errno || number >= UINT32_MAX))
+	if (!p && !number_read(word, UINT32_MAX - 1, &number))
 		return false;
 	*ret = p ? p->pw_uid : (uid_t)number;
 	return true;

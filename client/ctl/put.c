@@ -5,10 +5,10 @@
  * file, and publishes it last. So other processes see all of it or nothing, and a put that fails or
  * is interrupted leaves nothing behind. Safetensors files it hands to the loader.
  */
-#include "client/common/npy.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/model/model.h"
 #include "client/ctl/new_buffer.h"
+#include "client/ctl/npy.h"
 #include "client/ctl/transfer.h"
 #include "proto/base/own.h"
 

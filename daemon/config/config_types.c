@@ -12,6 +12,7 @@
 #include "daemon/config/config_types.h"
 
 #include "proto/base/grow.h"
+#include "proto/base/number.h"
 #include "proto/base/own.h"
 #include "proto/name.h"
 #include "proto/words.h"
@@ -269,13 +270,13 @@ static int parse_id(enum id_kind kind, const char *word, uint32_t *ret, char *wr
 
 	if (word[strspn(word, digits)] == '\0') {
 		/* The kernel takes (uid_t)-1 for "no change". */
-		r = keyfile_parse_whole(word, UINT32_MAX - 1, &number);
-		if (r == 0)
+		if (number_read(word, UINT32_MAX - 1, &number)) {
 			*ret = (uint32_t)number;
-		else
-			snprintf(wrong, KEYFILE_WRONG_MAX, "%.64s is no number of a %s", word,
-				 id_words[kind]);
-		return r;
+			return 0;
+		}
+		snprintf(wrong, KEYFILE_WRONG_MAX, "%.64s is no number of a %s", word,
+			 id_words[kind]);
+		return -EINVAL;
 	}
 	r = look_up(kind, word, 0, &buf, &entry);
 	if (r == -ENOMEM)

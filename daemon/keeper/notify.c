@@ -11,6 +11,7 @@
  */
 #include "daemon/keeper/notify.h"
 
+#include "proto/base/number.h"
 #include "proto/base/own.h"
 
 #include <fcntl.h>
@@ -175,13 +176,7 @@ static int read_name(const char *value, struct notification *m)
 
 static int read_interval(const char *value, struct notification *m)
 {
-	char *end;
-
-	if (*value < '0' || *value > '9')
-		return -EBADMSG;
-	errno = 0;
-	m->interval_us = strtoull(value, &end, 10);
-	return errno == 0 && *end == '\0' && m->interval_us > 0 ? 0 : -EBADMSG;
+	return number_read(value, UINT64_MAX, &m->interval_us) && m->interval_us > 0 ? 0 : -EBADMSG;
 }
 
 /* Returns the value of that variable; or NULL. */

@@ -36,15 +36,25 @@ static inline uint64_t clock_monotonic_ms(void)
 	return clock_monotonic_ns() / 1000000u;
 }
 
-/* When this time from now on is over, in ns of CLOCK_MONOTONIC; UINT64_MAX: never. */
-static inline uint64_t clock_deadline(uint64_t timeout_ms)
+/* When this time since then is over, in ns; UINT64_MAX: never. */
+static inline uint64_t clock_after(uint64_t since, uint64_t ms)
 {
 	uint64_t ns;
 
-	if (__builtin_mul_overflow(timeout_ms, 1000000u, &ns) ||
-	    __builtin_add_overflow(ns, clock_monotonic_ns(), &ns))
+	if (__builtin_mul_overflow(ms, 1000000u, &ns) || __builtin_add_overflow(ns, since, &ns))
 		return UINT64_MAX;
 	return ns;
+}
+
+/* The same from now on, of CLOCK_MONOTONIC. */
+static inline uint64_t clock_deadline(uint64_t timeout_ms)
+{
+	return clock_after(clock_monotonic_ns(), timeout_ms);
+}
+
+static inline uint64_t clock_earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
 }
 
 /* Rounded up: no wait ends before its time. 0: it is over; UINT64_MAX: it never is. */

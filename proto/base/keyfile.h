@@ -88,9 +88,6 @@ void keyfile_clear(const struct keyfile_section *s, void *members);
 
 /* ---- types ---- */
 
-/* Reads a decimal number of at most max that fills the text. 0 or -EINVAL. */
-int keyfile_parse_whole(const char *text, uint64_t max, uint64_t *ret);
-
 int keyfile_parse_number(const struct keyfile_type *type, const char *text, void *member,
 			 char *wrong);
 void keyfile_format_number(const struct keyfile_type *type, const void *member, FILE *out);

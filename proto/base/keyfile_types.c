@@ -1,35 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Numbers are read digit by digit, because strtoull() and strtod() also take signs, blanks,
- * hexadecimal, "inf" and "nan", which a typing error may produce.
+ * The types of values that more than one program has.
  */
 #include "proto/base/keyfile.h"
+#include "proto/base/number.h"
 #include "proto/base/own.h"
 #include "proto/base/size.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
-
-int keyfile_parse_whole(const char *text, uint64_t max, uint64_t *ret)
-{
-	uint64_t value = 0;
-
-	if (*text == '\0')
-		return -EINVAL;
-	for (; *text != '\0'; text++) {
-		if (!isdigit((unsigned char)*text))
-			return -EINVAL;
-		value = value * 10 + (uint64_t)(*text - '0');
-		if (value > max)
-			return -EINVAL;
-	}
-	*ret = value;
-	return 0;
-}
 
 int keyfile_parse_number(const struct keyfile_type *type, const char *text, void *member,
 			 char *wrong)
@@ -37,7 +19,7 @@ int keyfile_parse_number(const struct keyfile_type *type, const char *text, void
 	uint64_t value = UINT32_MAX;
 	bool none = type->none && strcmp(text, type->none) == 0;
 
-	if (!none && (keyfile_parse_whole(text, type->max, &value) < 0 || value < type->min))
+	if (!none && (!number_read(text, type->max, &value) || value < type->min))
 		return -EINVAL;
 	*(uint32_t *)member = (uint32_t)value;
 	return 0;

@@ -5,6 +5,7 @@
  * "NAME=value\n". Passed fds are counted and named by environment variables, which are valid for
  * the process LISTEN_PID only.
  */
+#include "proto/base/number.h"
 #include "proto/base/own.h"
 #include "proto/systemd/systemd_internal.h"
 
@@ -73,15 +74,8 @@ int systemd_send_line(int probe, const struct iovec *fields, size_t n)
 static int read_number(const char *variable, uint64_t max, uint64_t *ret)
 {
 	const char *text = getenv(variable);
-	char *end;
 
-	if (!text)
-		return 0;
-	if (*text < '0' || *text > '9')
-		return -EINVAL;
-	errno = 0;
-	*ret = strtoull(text, &end, 10);
-	return errno != 0 || *end || *ret > max ? -EINVAL : 1;
+	return !text ? 0 : number_read(text, max, ret) ? 1 : -EINVAL;
 }
 
 /* Whether a variable has our pid; `missing` if it is not set. */

@@ -3,7 +3,7 @@
  * Any bytes as the start of a .npy file. What the parser accepts is consistent, and is the same
  * array when we write it and read it again.
  */
-#include "client/common/npy.h"
+#include "client/ctl/npy.h"
 #include "proto/base/own.h"
 
 #include <assert.h>

@@ -17,6 +17,7 @@
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
 #include "client/lib/base/process.h"
+#include "proto/base/number.h"
 
 #include <errno.h>
 #include <locale.h>
@@ -26,21 +27,6 @@
 #define RATIO_DEFAULT 0.2 /* Numba's */
 
 /* ---- limits ---- */
-
-static bool read_count(const char *text, unsigned *ret)
-{
-	char *end;
-	unsigned long n;
-
-	if (!text || *text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	n = strtoul(text, &end, 10);
-	if (*end || errno || n > UINT32_MAX)
-		return false;
-	*ret = (unsigned)n;
-	return true;
-}
 
 /* Digits and a point, from 0 to 1. strtod() alone reads a decimal comma in some locales. */
 static bool read_ratio(const char *text, double *ret)
@@ -61,11 +47,15 @@ static bool read_ratio(const char *text, double *ret)
 
 static void read_limits(struct defer_queue *q)
 {
+	const char *text = getenv("GPUSHM_MAX_PENDING_UNMAPS_COUNT");
+	uint64_t count;
+
 	if (q->limits_known)
 		return;
 	q->limits_known = true;
 	q->max_ratio = RATIO_DEFAULT;
-	read_count(getenv("GPUSHM_MAX_PENDING_UNMAPS_COUNT"), &q->max_count);
+	if (text && number_read(text, UINT32_MAX, &count))
+		q->max_count = (unsigned)count;
 	read_ratio(getenv("GPUSHM_MAX_PENDING_UNMAPS_RATIO"), &q->max_ratio);
 }
 

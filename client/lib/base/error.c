@@ -110,15 +110,7 @@ const char *gpushm_version(void)
 
 _Static_assert(sizeof(struct gpushm_private_error) == sizeof(struct error), "one holds the other");
 
-int gpushm_private_fail(int number, const char *format, ...)
-{
-	va_list ap;
-
-	va_start(ap, format);
-	set_text(format, ap);
-	va_end(ap);
-	return -number;
-}
+int gpushm_private_fail(int number, const char *format, ...) __attribute__((alias("error_set")));
 
 void gpushm_private_keep(struct gpushm_private_error *ret)
 {

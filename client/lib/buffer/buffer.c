@@ -76,22 +76,17 @@ void buffer_get(struct gpushm_buffer *b)
 	b->arrays++;
 }
 
-static int put(struct gpushm_buffer *b)
+int buffer_put(struct gpushm_buffer *b)
 {
 	if (--b->arrays > 0 || !b->ends_unused || buffer_check(b) < 0)
 		return 0;
 	return buffer_end(b);
 }
 
-void buffer_put(struct gpushm_buffer *b)
-{
-	put(b);
-}
-
 int buffer_put_and_close(struct gpushm_buffer *b)
 {
 	b->ends_unused = true;
-	return put(b);
+	return buffer_put(b);
 }
 
 /* ---- status ---- */
@@ -318,11 +313,6 @@ int gpushm_buffer_device(const struct gpushm_buffer *b)
 	if (error_null(b, "buffer") < 0)
 		return -EINVAL;
 	return b->map->device;
-}
-
-int gpushm_current_device(void)
-{
-	return map_current_device();
 }
 
 void *gpushm_buffer_device_ptr(const struct gpushm_buffer *b)

@@ -115,9 +115,10 @@ int buffer_put_and_close(struct gpushm_buffer *b);
  * knows them, without a count of changes. */
 uint32_t buffer_word(const struct gpushm_buffer *b);
 
-/* Counts an array of the buffer; buffer_put() uncounts it. Any thread. */
+/* Counts an array of the buffer; buffer_put() uncounts it. Any thread. 0 or -errno as of
+ * gpushm_close(). */
 void buffer_get(struct gpushm_buffer *b);
-void buffer_put(struct gpushm_buffer *b);
+int buffer_put(struct gpushm_buffer *b);
 /* Unmaps the memory, ends the lease and frees the buffer. 0 or -errno as of gpushm_close(). */
 int buffer_end(struct gpushm_buffer *b);
 

@@ -75,8 +75,8 @@ static int wake_at(const struct gpushm_call *call, uint64_t at)
 	struct itimerspec t = { 0 };
 
 	if (at != UINT64_MAX) {
-		t.it_value.tv_sec = (time_t)(at / 1000000000u);
-		t.it_value.tv_nsec = (long)(at % 1000000000u) + (at == 0);
+		t.it_value = clock_timespec(at);
+		t.it_value.tv_nsec += at == 0;
 	}
 	timerfd_settime(call->timer, TFD_TIMER_ABSTIME, &t, NULL);
 	return GPUSHM_PENDING;

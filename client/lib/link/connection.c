@@ -24,6 +24,7 @@
 #include "client/lib/base/process.h"
 #include "proto/base/clock.h"
 #include "proto/base/grow.h"
+#include "proto/base/number.h"
 #include "proto/base/own.h"
 #include "proto/words.h"
 
@@ -57,14 +58,9 @@ int connection_check(const struct gpushm *c)
 static int read_timeout(uint64_t *ret)
 {
 	const char *text = getenv("GPUSHM_TIMEOUT_MS");
-	char *end;
 
 	*ret = TIMEOUT_MS;
-	if (!text || !*text)
-		return 0;
-	errno = 0;
-	*ret = strtoull(text, &end, 10);
-	if (errno == 0 && *end == '\0' && text[0] >= '0' && text[0] <= '9')
+	if (!text || !*text || number_read(text, UINT64_MAX, ret))
 		return 0;
 	return error_set(EINVAL,
 			 "GPUSHM_TIMEOUT_MS=%s: a number of milliseconds is allowed, 0: no limit",
@@ -239,15 +235,6 @@ static uint64_t own_ms(const Gpushm__Proto__Request *request)
 	return __builtin_add_overflow(ms, request->create->size_bytes >> 20, &ms) ? UINT64_MAX : ms;
 }
 
-static uint64_t later(uint64_t since, uint64_t ms)
-{
-	uint64_t ns;
-
-	if (__builtin_mul_overflow(ms, 1000000u, &ns) || __builtin_add_overflow(ns, since, &ns))
-		return UINT64_MAX;
-	return ns;
-}
-
 static uint64_t timeout(const struct gpushm *c)
 {
 	uint64_t ms = c->timeout_ms;
@@ -259,12 +246,12 @@ uint64_t connection_deadline(const struct gpushm *c, uint64_t since)
 {
 	uint64_t ms = timeout(c);
 
-	return ms ? later(since, ms) : UINT64_MAX;
+	return ms ? clock_after(since, ms) : UINT64_MAX;
 }
 
 uint64_t connection_due(const struct gpushm *c)
 {
-	return later(connection_deadline(c, c->sent_at), c->own_ms);
+	return clock_after(connection_deadline(c, c->sent_at), c->own_ms);
 }
 
 static int (*_Atomic interrupted)(void);

@@ -8,6 +8,7 @@
 
 #include "client/lib/base/endpoint.h"
 #include "client/lib/base/error.h"
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
 
 #include <fcntl.h>
@@ -16,7 +17,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 #define SLEEP_MS_MAX 1000000000u
 
@@ -71,8 +71,7 @@ void status_map_free(struct status_map *pages)
 void status_map_sleep(const struct status_page_cell *cell, uint32_t seen, uint64_t ms)
 {
 	uint64_t most = ms < SLEEP_MS_MAX ? ms : SLEEP_MS_MAX;
-	struct timespec t = { .tv_sec = (time_t)(most / 1000u),
-			      .tv_nsec = (long)(most % 1000u) * 1000000 };
+	struct timespec t = clock_timespec(most * 1000000u);
 
 	syscall(SYS_futex, &cell->word, FUTEX_WAIT, seen, &t, NULL, 0);
 }

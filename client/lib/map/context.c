@@ -120,7 +120,7 @@ static int current_device(void)
 	return dev;
 }
 
-int map_current_device(void)
+int gpushm_current_device(void)
 {
 	return cuda_is_started() ? current_device() : -1;
 }

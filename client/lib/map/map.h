@@ -85,9 +85,6 @@ void map_pool_done(struct map_pool *pool);
  * driver. Starts the driver (cuInit, 0.2 s) on its first call. */
 int map_device_ordinal(const unsigned char uuid[UUID_BYTES]);
 
-/* See gpushm_current_device(). */
-int map_current_device(void);
-
 /* The memory in bytes of this process's GPU of that ordinal; 0 where the driver fails. */
 uint64_t map_device_bytes(int device);
 

@@ -44,7 +44,7 @@ int map_device_ordinal(const unsigned char uuid[UUID_BYTES])
 	return -1;
 }
 
-int map_current_device(void)
+int gpushm_current_device(void)
 {
 	return -1;
 }

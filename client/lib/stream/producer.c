@@ -273,12 +273,7 @@ static void note_blocker(struct gpushm_stream *s, const struct writer_blocker *b
 
 static uint64_t limit_end(const struct gpushm_stream *s)
 {
-	uint64_t ns;
-
-	if (__builtin_mul_overflow(s->limit_ms, 1000000u, &ns) ||
-	    __builtin_add_overflow(ns, s->producer.blamed_since, &ns))
-		return UINT64_MAX;
-	return ns;
+	return clock_after(s->producer.blamed_since, s->limit_ms);
 }
 
 static bool is_over_limit(const struct gpushm_stream *s, uint64_t now)
@@ -345,20 +340,15 @@ static void wake_up(struct gpushm_stream *s)
 	lock_drop(&s->lock);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* What a GPU releases wakes nobody: a host that waits for it looks at intervals. */
 static uint64_t nap(const struct gpushm_stream *s, struct patience *w, uint64_t now)
 {
-	uint64_t ns = least(WAIT_NAP_NS, w->deadline - now), limit = limit_end(s);
+	uint64_t ns = clock_earlier(WAIT_NAP_NS, w->deadline - now), limit = limit_end(s);
 
 	if (s->on_gpu && !w->gpu)
-		ns = least(ns, wait_next_step(&w->step));
+		ns = clock_earlier(ns, wait_next_step(&w->step));
 	if (now < limit)
-		ns = least(ns, limit - now);
+		ns = clock_earlier(ns, limit - now);
 	return ns;
 }
 
@@ -394,7 +384,7 @@ static int spin(struct gpushm_stream *s, struct patience *w)
 {
 	const struct producer *p = &s->producer;
 	struct wait_spin spin = { stream_spin_end(s, p->stalled_since, clock_monotonic_ns(),
-						  least(w->deadline, limit_end(s))),
+						  clock_earlier(w->deadline, limit_end(s))),
 				  0 };
 	int r = -EAGAIN;
 

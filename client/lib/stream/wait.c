@@ -152,11 +152,6 @@ bool wait_misses_daemon(struct gpushm_buffer *b)
 	return gone;
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* The clock of CLOCK_REALTIME may be set meanwhile, and a mutex of glibc 2.28 knows no other. A
  * thread that only tried from time to time would seldom get a lock that others take often. */
 static bool lock_in_time(struct gpushm *c, uint64_t deadline)
@@ -164,7 +159,7 @@ static bool lock_in_time(struct gpushm *c, uint64_t deadline)
 	uint64_t left;
 
 	while ((left = clock_left_ms(deadline)) > 0) {
-		uint64_t ms = least(left, LOCK_MS_MAX);
+		uint64_t ms = clock_earlier(left, LOCK_MS_MAX);
 		struct timespec until = clock_timespec(clock_realtime_ns() + ms * 1000000u);
 
 		if (lock_take_until(&c->lock, LOCK_CONNECTION, &until))
@@ -184,8 +179,8 @@ int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, uint64_t *outage, bool
 		return -EAGAIN;
 	if (outage_has_begun(c)) {
 		r = outage_report(c,
-				  hello_resume(c,
-					       least(clock_left_ms(end), outage_left(c, outage))),
+				  hello_resume(c, clock_earlier(clock_left_ms(end),
+								outage_left(c, outage))),
 				  outage);
 	} else {
 		*outage = 0;

@@ -6,9 +6,9 @@
 #include "client/relay/fleet/announcement.h"
 
 #include "client/gpushm.h"
+#include "proto/base/number.h"
 #include "proto/base/uri.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,14 +71,9 @@ static int parse_url(const char *text, size_t n, struct announcement *ret)
 
 static int parse_since(const char *text, uint64_t *ret)
 {
-	char *end;
-
 	text += strspn(text, " \t");
-	if (strncmp(text, "since=", 6) != 0 || !isdigit((unsigned char)text[6]))
-		return -EBADMSG;
-	errno = 0;
-	*ret = strtoull(text + 6, &end, 10);
-	return errno || *end ? -EBADMSG : 0;
+	return strncmp(text, "since=", 6) == 0 && number_read(text + 6, UINT64_MAX, ret) ? 0
+											 : -EBADMSG;
 }
 
 int announcement_parse(const char *text, struct announcement *ret)

@@ -3,7 +3,7 @@
  * Headers of .npy files: valid ones, malformed ones, and writing. The headers here are as
  * numpy.save() writes them (numpy/lib/format.py), except for the padding, which the parser ignores.
  */
-#include "client/common/npy.h"
+#include "client/ctl/npy.h"
 #include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"

@@ -9,7 +9,7 @@
  * A dtype that gpushm has no name for (text, dates, long doubles) becomes a record of its size
  * whose descr is the type's own literal: bytes and type come back unchanged.
  */
-#include "client/common/npy.h"
+#include "client/ctl/npy.h"
 
 #include "proto/base/own.h"
 #include "proto/base/utf8.h"
