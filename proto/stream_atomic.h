@@ -29,6 +29,10 @@ static inline bool stream_swap(_Atomic uint64_t *word, uint64_t old, uint64_t ne
 {
 	return atomic_compare_exchange_strong(word, &old, new);
 }
+/* How often a reader looks for a frame that was to be found, unless the words are rubbish: each
+ * failure means that the producer has published another one, which wakes who sleeps, or that
+ * another member has taken this one. */
+#define STREAM_TRIES_MAX(slots) (1000 + 4 * (slots))
 #endif
 
 /* Brings the cache line of a word to this processor, for a store that is near. */

@@ -11,11 +11,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* How often a frame that was to be found is looked for, unless the words are rubbish: each failure
- * means that the producer has published another one, which wakes who sleeps, or that another member
- * has taken this one. */
-#define TRIES_MAX(slots) (1000 + 4 * (slots))
-
 void reader_init(struct reader *r, const struct stream_head *head, uint32_t slots,
 		 struct stream_reader_page *page, struct stream_group_page *group, uint32_t index,
 		 uint64_t generation)
@@ -55,7 +50,8 @@ static bool tell_producer(struct reader *r)
 	return true;
 }
 
-/* Whether the slot has this frame and keeps it from now on. */
+/* Whether the slot has this frame and keeps it from now on. 0 is none: a member of the group may
+ * have written it. */
 static bool claim(struct reader *r, uint32_t slot, uint64_t seq, struct reader_frame *ret,
 		  bool *ret_wake)
 {
@@ -63,7 +59,7 @@ static bool claim(struct reader *r, uint32_t slot, uint64_t seq, struct reader_f
 	struct stream_claim *c = &r->page->claims[slot];
 	uint64_t before;
 
-	if (stream_load(&s->seq) != seq)
+	if (seq == 0 || stream_load(&s->seq) != seq)
 		return false;
 	before = stream_load(&c->claim);
 	ret->slot = slot;
@@ -289,7 +285,7 @@ static int try_often(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 {
 	int e = -EINPROGRESS;
 
-	for (uint32_t i = 0; i < TRIES_MAX(r->slots) && e == -EINPROGRESS; i++)
+	for (uint32_t i = 0; i < STREAM_TRIES_MAX(r->slots) && e == -EINPROGRESS; i++)
 		e = reader_try(r, ret, ret_wake);
 	return e;
 }

@@ -51,6 +51,11 @@ void gpu_run(enum thread_id of);
 #define RUBBISH_MAX (RUBBISH_KINDS * SLOTS_MAX)
 bool rubbish_can_be_written(uint32_t i);
 void rubbish_write(uint32_t i);
+/* A bad member has written to the group's page. It can take frames from the others, or give them
+ * twice (gpushm-streams(7)); and who sleeps may have to wait for the end of a nap. */
+bool rubbish_in_group(void);
+/* Whether the thread's nap may end, because it would find or mend something. */
+bool rubbish_ends_nap(enum thread_id id);
 
 /* ---- checks ---- */
 

@@ -74,6 +74,8 @@ static void check_share(uint32_t reader, uint64_t seq)
 
 	if (!is_alive(reader))
 		return; /* it was dropped, and is told so when it asks */
+	if (rubbish_in_group())
+		return;
 	if (f->done)
 		violate("`share` gives a frame again that was done");
 	if (f->holder != NOBODY && is_alive(f->holder))
@@ -89,7 +91,7 @@ void check_delivery(uint32_t reader, const struct reader_frame *got)
 	struct follower *f = &world_followers[reader];
 	struct frame *frame = &world.frame[frame_index(got->seq)];
 
-	if (got->slot >= plan->slots || got->meta_bytes != 1)
+	if (got->seq == 0 || got->slot >= plan->slots || got->meta_bytes != 1)
 		violate("a reader gets rubbish");
 	if (is_follower(reader, STREAM_EVERY))
 		check_every(f, got->seq);
@@ -129,7 +131,7 @@ void check_sleepers(void)
 	static struct memory before;
 	bool asleep = false;
 
-	if (world.daemon_op != NO_REQUEST)
+	if (world.daemon_op != NO_REQUEST || rubbish_in_group())
 		return;
 	for (enum thread_id i = PRODUCER; i < DAEMON; i++) {
 		if (!is_between(i))
@@ -211,6 +213,8 @@ void check_end(uint32_t reader)
 	const struct follower *f = &world_followers[reader];
 	bool began = f->last != 0 || f->high != head()->newest;
 
+	if (is_follower(reader, STREAM_SHARE) && rubbish_in_group())
+		return;
 	if (is_follower(reader, STREAM_SHARE))
 		check_share_end();
 	else if (is_follower(reader, STREAM_EVERY) && began && f->last != head()->newest)

@@ -41,7 +41,7 @@ static bool can_die(enum thread_id id)
 static bool can_happen(uint32_t e)
 {
 	if (e < RUN_GPU)
-		return machine_is_enabled(e);
+		return machine_is_enabled(e) || rubbish_ends_nap(e);
 	if (e < DIE)
 		return gpu_can_run(e - RUN_GPU);
 	if (e < GO)

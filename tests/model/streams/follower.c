@@ -93,8 +93,10 @@ static void take(void)
 {
 	struct reader r = me()->reader;
 	struct reader_frame f = { 0 };
-	bool wake = me()->wake;
-	int e = reader_try(&r, &f, &wake);
+	bool wake = false;
+	/* With the mending of what a bad member has written. */
+	bool mends = plan->rubbish & RUBBISH_OF_GROUP && r.group;
+	int e = mends ? reader_take(&r, &f, &wake) : reader_try(&r, &f, &wake);
 
 	memcpy(&me()->reader, &r, sizeof(r));
 	if (e == 0) {
@@ -104,7 +106,7 @@ static void take(void)
 		check_delivery(index_of_me(), &f);
 	}
 	me()->result = e;
-	me()->wake = wake;
+	me()->wake |= wake;
 	machine_next(e == -EINPROGRESS ? TAKE : TOOK);
 }
 

@@ -92,6 +92,10 @@ mutant "nobody looks for a GPU that waits behind a publication" latest-hangs $da
 mutant "a claim that can't end is waited for by a GPU" rubbish-gpu $writer 's/ \|\| word >> 2 > STREAM_TICKETS//'
 mutant "a reader that was dropped holds a GPU by what it writes" rubbish-gpu $daemon 's/^\t\tif \(stream_load\(&w->head->seats\[i\]\.state\) == STREAM_SEAT_DROPPED\)/\t\tif (0)/'
 mutant "a cursor behind all frames holds up the producer" rubbish-cursor $writer 's/\(int64_t\)\(cursor - w->seq\) <= 0 && //'
+mutant "the group of a member that was dropped stays open" rubbish-group $daemon 's/^\t\tclose_group\(w\);/\t\t;/'
+mutant "0 is taken for a frame" rubbish-next $reader 's/seq == 0 \|\| stream_load\(&s->seq\) != seq/stream_load(\&s->seq) != seq/'
+mutant "a member does not mend \`next\`" rubbish-next $reader 's/^\t\tmend_next\(r\);//'
+mutant "nobody looks again for frames to be redone" rubbish-redo $daemon 's/^\tstream_add\(&w->group->redos, 1\);//'
 
 echo "$((100 * (mutants - missed) / mutants))%: Checks: $mutants, Failures: $missed, Errors: 0"
 [ $missed -eq 0 ]

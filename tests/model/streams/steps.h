@@ -20,3 +20,4 @@ uint64_t step(enum step_kind kind, void *word, unsigned bytes, uint64_t value, u
 #define stream_add(word, value) \
 	({ (__typeof__(+*(word)))STREAM_STEP(STEP_ADD, word, (uint64_t)(value), 0); })
 #define stream_swap(word, old, new) ({ STREAM_STEP(STEP_SWAP, word, new, old) != 0; })
+#define STREAM_TRIES_MAX(slots) ((slots) + 1)

@@ -145,16 +145,24 @@ struct reader_plan {
 	bool naps;	      /* its first sleep for each frame ends by itself, at any time */
 };
 
-/* What a bad reader writes to a claim; or to its cursor: a frame that comes much later. */
+/* What a bad reader writes to a claim; or to its cursor: a frame that comes much later. A bad
+ * member of the group also writes to the group's page. */
 enum rubbish {
 	RUBBISH_NONE = 1,
 	RUBBISH_CLAIMED = 2,
 	RUBBISH_RELEASING = 4,
 	RUBBISH_TICKET = 8, /* releasing, and the claim ends behind STREAM_RELEASED_ALL */
 	RUBBISH_RELEASED = 16,
-	RUBBISH_CURSOR = 32
+	RUBBISH_CURSOR = 32,
+	RUBBISH_NO_NEXT = 64,	/* 0, which is no frame */
+	RUBBISH_OLD_NEXT = 128, /* a frame that has been long ago */
+	RUBBISH_NEW_NEXT = 256, /* one that comes much later */
+	RUBBISH_OWNER = 512,	/* another member has taken the slot's frame */
+	RUBBISH_REDO = 1024,	/* the slot's frame is to be redone, and nobody is told */
+	RUBBISH_REDOS = 2048
 };
-#define RUBBISH_KINDS 6u
+#define RUBBISH_KINDS 12u
+#define RUBBISH_OF_GROUP (~(uint32_t)(RUBBISH_NO_NEXT - 1))
 
 struct plan {
 	const char *name;
@@ -165,10 +173,10 @@ struct plan {
 	struct reader_plan reader[READERS];
 	/* At most; restarts: of the daemon within an operation; scribbles: words of rubbish. */
 	uint8_t deaths, drops, restarts, scribbles;
-	bool watch;	 /* the daemon drops readers for whom a GPU waits */
-	uint8_t rubbish; /* enum rubbish */
-	uint8_t mortal;	 /* bit: thread_id */
-	bool adopt;	 /* another producer continues */
+	bool watch;	  /* the daemon drops readers for whom a GPU waits */
+	uint32_t rubbish; /* enum rubbish */
+	uint8_t mortal;	  /* bit: thread_id */
+	bool adopt;	  /* another producer continues */
 	enum stream_delivery delivery;
 	bool keep_queue;
 	uint64_t newest; /* that the stream begins behind */

@@ -29,3 +29,4 @@ static inline bool stream_swap(_Atomic uint64_t *word, uint64_t old, uint64_t ne
 	yield_sometimes();
 	return atomic_compare_exchange_strong(word, &old, new);
 }
+#define STREAM_TRIES_MAX(slots) (1000 + 4 * (slots))

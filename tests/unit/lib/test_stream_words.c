@@ -381,6 +381,37 @@ START_TEST(a_member_waits_only_for_unfinished_frames_of_others)
 }
 END_TEST
 
+/* 0 is also what the slot has that the producer fills. */
+START_TEST(a_bad_member_makes_no_frame_of_what_is_being_filled)
+{
+	struct writer_blocker blocker;
+	struct reader_frame frame;
+	struct writer_slot slot;
+	struct reader reader;
+	struct fixture f;
+	struct writer w;
+	struct member m = { .f = &f, .index = 0, .follow = STREAM_SHARE };
+
+	set_up(&f, 2, 1, 0, 3);
+	join(&m, &reader);
+	for (uint64_t seq = 1; seq <= 2; seq++) {
+		produce_one(&f);
+		expect(&reader, 0, &frame);
+		reader_release(&reader, &frame);
+	}
+	ck_assert_int_eq(writer_init(&w, f.words.head, f.words.group, 2, 1), 0);
+	map_pages(&f, &w);
+	ck_assert_int_eq(writer_take(&w, false, 1, &slot, &blocker), 0);
+	f.words.group->next = 0;
+	expect(&reader, -EAGAIN, &frame);
+	writer_publish(&w, &slot, true, 1, NULL, 0);
+	expect(&reader, 0, &frame);
+	ck_assert_uint_eq(frame.seq, 3);
+	writer_done(&w);
+	tear_down(&f);
+}
+END_TEST
+
 /* A child of the producer before may have its page still, and write to it. */
 START_TEST(a_producer_ignores_later_changes_of_the_head)
 {
@@ -418,6 +449,7 @@ int main(void)
 	tcase_add_test(t, readers_join_and_leave_under_load);
 	tcase_add_test(t, a_member_waits_for_the_frame_of_a_dead_one);
 	tcase_add_test(t, a_member_waits_only_for_unfinished_frames_of_others);
+	tcase_add_test(t, a_bad_member_makes_no_frame_of_what_is_being_filled);
 	tcase_add_test(t, a_producer_ignores_later_changes_of_the_head);
 	suite_add_tcase(s, t);
 	srunner_run_all(r, CK_NORMAL);
