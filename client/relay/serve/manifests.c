@@ -18,8 +18,6 @@
 #include <string.h>
 #include <strings.h>
 
-#define WAIT_MAX 600u /* seconds */
-
 /* ---- the manifest ---- */
 
 /* What belongs to the machine that has loaded the buffer, and not to its contents. */
@@ -121,22 +119,6 @@ static enum MHD_Result send_same(const struct exchange *x, const char *etag)
 
 /* ---- waiting ---- */
 
-/* "wait=10" among other preferences; 0: none. */
-static unsigned wait_of(const struct exchange *x)
-{
-	const char *p = exchange_header(x, "Prefer");
-	unsigned long wait;
-
-	for (p = p ? p + strspn(p, " \t,;") : NULL; p && *p; p += strspn(p, " \t,;")) {
-		if (strncasecmp(p, "wait=", 5) == 0 && p[5] >= '0' && p[5] <= '9') {
-			wait = strtoul(p + 5, NULL, 10);
-			return wait < WAIT_MAX ? (unsigned)wait : WAIT_MAX;
-		}
-		p += strcspn(p, " \t,;");
-	}
-	return 0;
-}
-
 struct waiter {
 	struct list link; /* waiters */
 	const struct exchange *x;
@@ -227,7 +209,7 @@ static enum MHD_Result reply(const struct exchange *x)
 
 enum MHD_Result manifests_get(const struct exchange *x)
 {
-	unsigned wait_s = wait_of(x);
+	unsigned wait_s = range_wait(exchange_header(x, "Prefer"));
 	struct exchange later = *x;
 	struct config *config;
 	enum MHD_Result ret;

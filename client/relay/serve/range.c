@@ -4,6 +4,7 @@
  */
 #include "client/relay/serve/range.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -84,4 +85,19 @@ bool range_has_etag(const char *list, const char *etag, bool weak)
 			return false;
 	}
 	return false;
+}
+
+unsigned range_wait(const char *prefer)
+{
+	unsigned long wait;
+
+	for (const char *p = prefer ? prefer + strspn(prefer, " \t,;") : ""; *p;
+	     p += strspn(p, " \t,;")) {
+		if (strncasecmp(p, "wait=", 5) == 0 && p[5] >= '0' && p[5] <= '9') {
+			wait = strtoul(p + 5, NULL, 10);
+			return wait < RANGE_WAIT_MAX ? (unsigned)wait : RANGE_WAIT_MAX;
+		}
+		p += strcspn(p, " \t,;");
+	}
+	return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What of a file a request wants: RFC 9110, sections 13 and 14.
+ * What of a file a request wants, and how long it waits: RFC 9110, sections 13 and 14, and RFC
+ * 7240.
  */
 #pragma once
 
@@ -20,3 +21,7 @@ enum range_what range_parse(const char *text, uint64_t size, uint64_t *ret_begin
 /* Whether a list of ETags ("*", "\"a\", W/\"b\"") has this strong one. weak: one that is equal but
  * for its W/ counts, too. */
 bool range_has_etag(const char *list, const char *etag, bool weak);
+
+/* The seconds of "wait=10" among other preferences; 0: none. */
+unsigned range_wait(const char *prefer);
+#define RANGE_WAIT_MAX 600u
