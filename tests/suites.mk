@@ -82,7 +82,7 @@ FUZZ_MAKE = $(MAKE_ALL) BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=fuzzer-no-lin
 fuzz-targets:
 	@$(FUZZ_MAKE)
 $(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(call objects,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c))) \
-		$(BUILD)/daemon.a $(BUILD)/systemd.a $(BUILD)/ctl.a $(BUILD)/common.a $(BUILD)/libgpushm-load.a $(BUILD)/libgpushm.a
+		$(call objects,$(addprefix client/relay/,config.c fleet/announcement.c fleet/route.c serve/allow.c serve/range.c)) $(BUILD)/daemon.a $(BUILD)/systemd.a $(BUILD)/ctl.a $(BUILD)/common.a $(BUILD)/libgpushm-load.a $(BUILD)/libgpushm.a
 	$(link) -fsanitize=fuzzer $(DAEMON_LIBS) $(CTL_LIBS) $(MODELS_LIBS)
 
 # Tests are compiled in half of the time without optimisation, and run as fast.
@@ -256,7 +256,7 @@ suite_model   = $(if $(FAKECUDA),$(FAKE_ENV)) MODEL_SEQUENCES=1000 $(call pick,m
 suite_fake-deep = $(if $(FAKECUDA),$(FAKE_ENV) $(QUICK_ENV) $(call longest_first,$(ADVERSARIES)))
 suite_host-deep = $(QUICK_ENV) $(call of_product,system,ctl) $(call pick,crash fairness,$(ADVERSARIES))
 suite_streams-deep = "$(STREAMS_MODEL) --deep" "tests/model/streams/mutants.sh $(BUILD)"
-suite_fuzz    = $(foreach t,$(FUZZ_TARGETS),"tests/fuzz/run.sh $(BUILD) $(notdir $(t)) $(FUZZ_SECONDS)")
+suite_fuzz    = $(foreach t,$(FUZZ_TARGETS),"tests/fuzz/run.sh $(BUILD) $(notdir $(t)) $(FUZZ_SECONDS)") "tests/fuzz/mutants.sh $(BUILD) $(FUZZ_SECONDS)"
 SCRIPTS = bench=tests/bench/smoke.sh install=tests/install.sh prometheus=tests/prometheus/run.sh systemd=tests/system/systemd.sh \
 	packages=tests/packages/lint.sh image=tests/image.sh wheel=tests/wheel.sh demo=tests/demo.sh bare=tests/bare_root.sh abi=tests/abi/check.sh earlier=tests/earlier/run.sh
 $(foreach s,$(SCRIPTS),$(eval suite_$(subst =, = ",$(s)) $$(BUILD)"))
