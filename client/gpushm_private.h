@@ -47,6 +47,11 @@ int gpushm_private_open_table(struct gpushm *c, const char *name, struct gpushm_
 /* Whether this is a forked child, and the buffer is its parent's. */
 bool gpushm_private_is_inherited(const struct gpushm_buffer *b);
 
+/* The first array that has that byte of a published buffer: the bytes of its name, and the name,
+ * without a NUL; 0: none has it. For a signal handler: takes no lock and no memory. */
+size_t gpushm_private_array_with(const struct gpushm_buffer *b, uint64_t offset,
+				 const char **ret_name);
+
 /* The kind of that pool, or, for NULL, of the default one, as the daemon said when c was connected;
  * 0: it has not named it. Does not ask the daemon. */
 enum gpushm_kind gpushm_private_pool_kind(struct gpushm *c, const char *pool);

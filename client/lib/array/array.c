@@ -14,6 +14,7 @@
 #include "client/lib/base/error.h"
 #include "client/lib/base/spec.h"
 #include "client/lib/buffer/buffer.h"
+#include "client/gpushm_private.h"
 #include "proto/base/own.h"
 
 #include <errno.h>
@@ -229,6 +230,24 @@ int gpushm_array_at(struct gpushm_buffer *b, size_t index, struct gpushm_array *
 		r = array_from_table(b, &t, ret);
 	buffer_table_done(b);
 	return r;
+}
+
+/* The table of a buffer that is published does not change any more. */
+size_t gpushm_private_array_with(const struct gpushm_buffer *b, uint64_t offset,
+				 const char **ret_name)
+{
+	const struct table_view *v = &b->table.view;
+	bool there = b->state != GPUSHM_FILLING && b->table.memory;
+	uint64_t before, bytes;
+	struct table_array t;
+
+	for (uint32_t i = 0; there && i < v->arrays; i++)
+		if (table_view_at(v, i, &t) == 0 && table_span(&t, &before, &bytes) == 0 &&
+		    offset - (t.offset - before) < bytes) {
+			*ret_name = t.name;
+			return t.name_len;
+		}
+	return 0;
 }
 
 int array_over(struct gpushm_buffer *b, const struct gpushm_array_spec *spec, const char *what,

@@ -12,6 +12,7 @@
 
 #include "client/gpushm_private.h"
 #include "client/python/core/unpublished.h"
+#include "client/python/core/write_fault.h"
 
 #include <stdio.h>
 
@@ -49,6 +50,7 @@ struct buffer *pybuffer_new(struct connection *c, struct gpushm_buffer *b, PyObj
 	list_init(&self->arrays);
 	list_init(&self->slots);
 	list_insert(all.next, &self->link);
+	write_fault_watch(b);
 	self->connection = (struct connection *)Py_NewRef((PyObject *)c);
 	self->name = Py_NewRef(name);
 	return self;
@@ -271,6 +273,7 @@ static int end(struct buffer *self)
 	int r = 0;
 
 	list_drop(&self->link);
+	write_fault_forget(b);
 	if (self->owner)
 		array_drop(self->owner);
 	Py_BEGIN_ALLOW_THREADS

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import multiprocessing as mp
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import gpushm
 import gpushm.torch as shared
 import pytest
 import torch
+from gpushm.torch import _attach
 from modules import Config, Tied, seeded, tokens
 
 Raises = Callable[..., str]
@@ -325,16 +327,34 @@ def test_without_strict_a_shape_must_match_still(name: str, raises: Raises) -> N
     assert shared.attach(name, lambda: Tied(dtype=torch.float64), strict=False).embed.weight.dtype == torch.float32
 
 
-def test_a_file_without_tied_names_and_buffers_fits_a_built_module(name: str, device: str, raises: Raises) -> None:
+def test_a_file_without_tied_names_and_buffers_fits(name: str, device: str, raises: Raises) -> None:
     """As a file of weights: one name of those that are tied, and no buffer that is not persistent."""
     model = seeded(device)
     weights = {n: t for n, t in model.state_dict().items() if n != "head.weight"}
     shared.publish(name, weights)
-    text = raises(gpushm.errors.LayoutError, shared.attach, name, Tied)
+    with torch.device("meta"):
+        text = raises(gpushm.errors.LayoutError, shared.attach, name, Tied())
     assert "'inv_freq' is in the module only, a buffer that files of weights do not have" in text
-    assert "head" not in text
-    got = shared.attach(name, Tied())
-    assert got.head.weight is got.embed.weight and torch.equal(got(tokens(device)), model(tokens(device)))
+    assert "give attach() the function" in text and "head" not in text
+    for source in (Tied(), Tied):
+        got = shared.attach(name, source)
+        assert got.head.weight is got.embed.weight and torch.equal(got(tokens(device)), model(tokens(device)))
+        assert got.inv_freq.device == got.embed.weight.device
+
+
+class Large(torch.nn.Module):
+    """More parameters than the machine has memory, and a buffer that is not persistent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = torch.nn.ParameterList(torch.nn.Parameter(torch.empty(1 << 30)) for _ in range(256))
+        self.register_buffer("scale", torch.full((2,), 0.5), persistent=False)
+
+
+def test_values_of_buffers_are_built_without_memory_for_parameters() -> None:
+    found = _attach._values_of(Large)
+    assert found["scale"].tolist() == [0.5, 0.5]
+    assert not torch.nn.Linear(1, 1).weight.is_meta, "the hook has stayed"
 
 
 def test_what_cannot_be_shared_is_named(raises: Raises) -> None:
@@ -418,6 +438,25 @@ def test_a_write_to_shared_weights_ends_its_process(name: str, in_child: Callabl
     assert in_child(WRITE, status=-11, PYTHONPATH=path) == ""
     with shared.open(name) as tensors:
         assert same(tensors["embed.weight"], model.embed.weight)
+
+
+class Norm(torch.nn.Module):
+    """Whose statistics change with each call in training mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(4)
+
+
+def test_a_shared_module_in_training_mode_is_warned_of(name: str, device: str) -> None:
+    shared.publish(name, Norm().eval().to(device))
+    with pytest.warns(gpushm.errors.ReadOnlyWarning, match=r"'norm\..*training mode.*eval\(\)") as said:
+        shared.attach(name, Norm)
+    assert len(said) == 1 and said[0].filename == __file__
+    for source, writable in ((lambda: Norm().eval(), ()), (Norm, "*")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            shared.attach(name, source, writable=writable)
 
 
 # ---- processes ----

@@ -6,12 +6,15 @@ from __future__ import annotations
 import errno
 import fnmatch
 import sys
+import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from .. import _core
+from .. import _core, _libraries
 from . import _fingerprint, _tensors
 from ._tensors import METADATA, dtype_of, open_buffer
 
@@ -74,7 +77,11 @@ def attach(
     source: a module, best on the meta device, or a function that makes it, which is called under
     torch.device("meta"). Its parameters and all its buffers become tensors over the buffer's memory, with
     requires_grad=False; tied weights are tied again. They keep the buffer open. Writes to them are errors, see this
-    module's help; a BatchNorm in training mode writes with each call, so that the function should call eval().
+    module's help; a BatchNorm in training mode writes with each call, so that the function should call eval(): a
+    ReadOnlyWarning says so.
+
+    Files of weights lack the buffers that are not persistent, as the rotary_emb.inv_freq of transformers. A function is
+    called once more for them, on the CPU, with parameters that take no memory: they have the values that it gives them.
 
     A tensor that is a plain attribute of a module, and no buffer, is not published: a function leaves it on the meta
     device, without values. Make it a buffer, or give a module that was built as usual.
@@ -93,7 +100,9 @@ def attach(
     patterns = [writable] if isinstance(writable, str) else list(writable)
     buffer = open_buffer(name, timeout, device)
     try:
-        _attach(module, buffer, strict, patterns, fingerprint)
+        writers = _attach(module, source, buffer, strict, patterns, fingerprint)
+        if writers:
+            warnings.warn(_writes(writers[0], buffer), _libraries.ReadOnlyWarning, stacklevel=2)
     except BaseException:
         buffer.__exit__(*sys.exc_info())
         raise
@@ -112,15 +121,53 @@ def _built(source: Any) -> Any:
     return module
 
 
+def _values_of(build: Callable[[], Any]) -> dict[str, torch.Tensor]:
+    """The buffers of a module that is built as usual, except that its parameters lose their memory at once."""
+    thread = threading.get_ident()
+
+    def without_memory(owner: torch.nn.Module, key: str, parameter: Any) -> torch.nn.Parameter | None:
+        lazy = isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin)
+        if parameter is None or parameter.is_meta or lazy or threading.get_ident() != thread:
+            return None
+        return torch.nn.Parameter(parameter.detach().to("meta"), requires_grad=parameter.requires_grad)
+
+    hook = register_module_parameter_registration_hook(without_memory)
+    try:
+        with torch.device("cpu"):
+            return dict(build().named_buffers(remove_duplicate=False))
+    finally:
+        hook.remove()
+
+
+def _with_values(slots: list[Slot], taken: Mapping[str, str], source: Any) -> list[Slot]:
+    """The slots, of which buffers that are not published have the values that the function gives them."""
+    missing = {slot.name for slot in slots if slot.name not in taken and not slot.is_persistent and slot.tensor.is_meta}
+    if not missing or isinstance(source, torch.nn.Module):
+        return slots
+    values = _values_of(source)
+    for i, slot in enumerate(slots):
+        if slot.name in missing & values.keys():
+            slots[i] = slot._replace(tensor=values[slot.name])
+            slot.owner._buffers[slot.key] = values[slot.name]
+    return slots
+
+
 # ---- which tensor is whose ----
 
 
 def _attach(
-    module: torch.nn.Module, buffer: Buffer, strict: bool, patterns: list[str], named: Mapping[str, str] | None
-) -> None:
+    module: torch.nn.Module,
+    source: Any,
+    buffer: Buffer,
+    strict: bool,
+    patterns: list[str],
+    named: Mapping[str, str] | None,
+) -> list[Slot]:
+    """Returns the slots with shared memory of what is in training mode."""
     slots = list(slots_of(module))
     arrays = {name: array for name, array in buffer.items() if name != METADATA}
     taken = _chosen(slots, arrays)
+    slots = _with_values(slots, taken, source)
     for pattern in patterns:
         if not fnmatch.filter(taken, pattern):
             raise ValueError(f"writable: no tensor has a name like {pattern!r}")
@@ -135,6 +182,15 @@ def _attach(
     tensors = _made(buffer, arrays, dict.fromkeys(taken.values()), copied)
     _assign(slots, taken, tensors)
     _keep(slots, taken, buffer)
+    return [slot for slot in slots if slot.owner.training and taken.get(slot.name) not in {None, *copied}]
+
+
+def _writes(slot: Slot, buffer: Buffer) -> str:
+    return (
+        f"{slot.name!r} and others of buffer {buffer.name!r} are in training mode, in which a module may write to them, as "
+        f"BatchNorm does: that {_libraries.fate(buffer.kind)}. Call eval() in the function that makes the module, or "
+        "attach(writable=[...]) what it changes."
+    )
 
 
 def _said(buffer: Buffer, problems: list[str], strict: bool) -> str:
@@ -183,7 +239,7 @@ def _problems(slots: list[Slot], taken: dict[str, str], arrays: Mapping[str, Arr
 def _hint(slot: Slot) -> str:
     if slot.is_persistent:
         return ""
-    return ", a buffer that files of weights do not have: publish() a module, or make this one with values"
+    return ", a buffer that files of weights do not have: give attach() the function that makes the module"
 
 
 # ---- setting them ----
