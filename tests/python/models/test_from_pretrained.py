@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import gc
 import multiprocessing as mp
+import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +24,7 @@ from daemon import Daemon
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("safetensors")
 
+import gpushm.torch  # noqa: E402
 import gpushm.transformers  # noqa: E402
 from gpushm.transformers import _hook, _share  # noqa: E402
 
@@ -120,9 +123,9 @@ def test_a_model_equals_that_of_transformers(folder: str, name: str, device: str
     assert generated.shape[1] <= 6 + 5
 
 
-def follow(folder: str, device: str, out: Any, dtype: Any = "auto") -> None:
+def follow(folder: str, device: str, out: Any, dtype: Any = "auto", replace: bool = False) -> None:
     """In another process."""
-    model = shared(folder, device, dtype=dtype)
+    model = shared(folder, device, dtype=dtype, replace=replace)
     out.put((logits(model).numpy(), gpushm.stat("model").id))
 
 
@@ -362,6 +365,90 @@ print(gpushm.stat("model").pool)
         assert in_child(code, GPUSHM_SOCKET=daemon.socket) == "ram\n"
     finally:
         daemon.remove()
+
+
+# ---- models that gpushmctl has loaded, and new ones under their names ----
+
+
+def gpushmctl(*args: str) -> None:
+    subprocess.run([f"{os.environ['BUILD']}/gpushmctl", *args], check=True, capture_output=True, timeout=120)
+
+
+def build() -> Any:
+    return llama(tie_word_embeddings=True).eval()
+
+
+def saved(folder: Path, seed: int, **words: Any) -> str:
+    model = llama(tie_word_embeddings=True)
+    with torch.no_grad():
+        model.lm_head.weight.fill_(seed / 16)
+    model.save_pretrained(folder, **words)
+    return str(folder)
+
+
+@pytest.mark.parametrize("size", ["5GB", "40KB"], ids=["one file", "shards"])
+def test_a_model_that_gpushmctl_has_loaded_is_attached_both_ways(tmp_path: Path, name: str, size: str) -> None:
+    folder = saved(tmp_path / "one", 1, max_shard_size=size)
+    gpushmctl("load", "-q", folder, name)
+    id = gpushm.stat(name).id
+    check(shared(folder, "cpu"), folder, "cpu")
+    attached = gpushm.torch.attach(name, build)
+    assert attached.get_input_embeddings().weight is attached.get_output_embeddings().weight
+    assert torch.equal(logits(attached), logits(plain(folder, "cpu")))
+    generated = attached.generate(torch.arange(3, 9)[None], do_sample=False, max_new_tokens=4)
+    assert torch.equal(generated, plain(folder, "cpu").generate(torch.arange(3, 9)[None], do_sample=False, max_new_tokens=4))
+    assert gpushm.stat(name).id == id
+
+
+def test_gpushmctl_swaps_a_model_under_its_users(tmp_path: Path, name: str) -> None:
+    one, two = saved(tmp_path / "one", 1), saved(tmp_path / "two", 2)
+    gpushmctl("load", "-q", one, name)
+    old = shared(one, "cpu"), gpushm.torch.attach(name, build)
+    before = logits(old[0])
+    gpushmctl("load", "-q", "--replace", two, name)
+    new = shared(two, "cpu"), gpushm.torch.attach(name, build)
+    for was, now in zip(old, new, strict=True):
+        assert torch.equal(logits(was), before)
+        assert torch.equal(logits(now), logits(plain(two, "cpu")))
+    assert not torch.equal(before, logits(new[0]))
+
+
+def test_a_loaded_model_that_does_not_fit_is_refused(tmp_path: Path, name: str, raises: Raises) -> None:
+    one, two = saved(tmp_path / "one", 1), saved(tmp_path / "two", 2)
+    gpushmctl("load", "-q", one, name)
+    assert "other files" in raises(gpushm.errors.LayoutError, shared, two, "cpu")
+    assert "leave dtype= out" in raises(gpushm.errors.LayoutError, shared, one, "cpu", dtype=torch.float32)
+    check(shared(one, "cpu"), one, "cpu")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["by gpushm", "by transformers"])
+def test_another_model_takes_the_name_over(tmp_path: Path, name: str, dtype: Any) -> None:
+    one, two = saved(tmp_path / "one", 1), saved(tmp_path / "two", 2)
+    old = shared(one, "cpu", dtype=dtype, replace=True)
+    before, first = logits(old), gpushm.stat(name).id
+    assert shared(one, "cpu", dtype=dtype, replace=True) is not None and gpushm.stat(name).id == first, "it is the same"
+    new = shared(two, "cpu", dtype=dtype, replace=True)
+    check(new, two, "cpu", dtype=dtype)
+    second = gpushm.stat(name).id
+    assert second != first and torch.equal(logits(old), before)
+    config = transformers.AutoConfig.from_pretrained(two)
+    config.rms_norm_eps = 0.5
+    assert shared(two, "cpu", dtype=dtype, replace=True, config=config).config.rms_norm_eps == 0.5
+    assert gpushm.stat(name).id != second and gpushm.ls("model.loading") == []
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["by gpushm", "by transformers"])
+def test_processes_share_one_load_that_replaces(folder: str, tmp_path: Path, name: str, dtype: Any) -> None:
+    shared(saved(tmp_path / "one", 1), "cpu")
+    ctx = mp.get_context("spawn")
+    out = ctx.Queue()
+    processes = [ctx.Process(target=follow, args=(folder, "cpu", out, dtype, True)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    got = [out.get(timeout=300) for _ in processes]
+    for process in processes:
+        process.join()
+    assert {id for _, id in got} == {gpushm.stat("model").id}
 
 
 # ---- what does not fit ----

@@ -33,6 +33,7 @@ def from_pretrained(
     *model_args: Any,
     name: str,
     cls: Any = None,
+    replace: bool = False,
     pool: str | None = None,
     mode: int = 0o600,
     gid: int | None = None,
@@ -47,6 +48,12 @@ def from_pretrained(
     given. pool: one on that device; None lets device_map choose it. mode, gid, transient, wait: of the buffer, as for
     gpushm.create(). It stays until `gpushmctl rm NAME`, unless it is transient. timeout: seconds to wait for another
     process that loads the model, None for ever. All other arguments are those of cls.from_pretrained().
+
+    A buffer that `gpushmctl load FOLDER NAME` or gpushm.load() has loaded from the model's files is used, too, if transformers
+    takes all tensors as they are in the files.
+
+    replace: if the buffer of that name has another model, or is of other files, the model is loaded, and takes the name
+    over in one step; who has the old one keeps it. Of several processes that do so with one model, one loads.
 
     The process that loads reports the tensors that the files lack (output_loading_info=True); the others find them in
     the buffer, and report none.
@@ -63,7 +70,7 @@ def from_pretrained(
         import transformers
 
         cls = transformers.AutoModelForCausalLM
-    share = Share(name, timeout, {"pool": pool, "mode": mode, "gid": gid, "transient": transient, "wait": wait})
+    share = Share(name, timeout, replace, {"pool": pool, "mode": mode, "gid": gid, "transient": transient, "wait": wait})
     with share, _hook.replaced_by(share.load):
         made = cls.from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
         share.finish(made[0] if isinstance(made, tuple) else made)

@@ -84,6 +84,11 @@ def _encoded(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
+def is_in(buffer: _core.Buffer) -> bool:
+    """Whether the buffer says what model it has."""
+    return buffer.attr(_FIELDS) is not None
+
+
 def check(buffer: _core.Buffer, here: Mapping[str, Any]) -> None:
     """LayoutError: the buffer is of another model; it names the field."""
     found = buffer.attr(_FIELDS)

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,12 +30,15 @@ _ONLY_MAX = 2000  # names that load(only=) compares with every tensor's
 class Share:
     """The weights of one model under one name."""
 
-    def __init__(self, name: str, timeout: float | None, options: dict[str, Any]) -> None:
-        """options: those of gpushm.create()."""
+    def __init__(self, name: str, timeout: float | None, replace: bool, options: dict[str, Any]) -> None:
+        """replace: another model that has the name loses it. options: those of gpushm.create()."""
         self._name: str = name
+        self._replace: bool = replace
         self._options: dict[str, Any] = options
         self._end: float | None = None if timeout is None else time.monotonic() + timeout
         self._gpu: int | None = None
+        self._files: list[str] = []
+        self._loading: Callable[[], dict[str, Any] | None] = lambda: None  # _loadable() of this model
         self._fingerprint: dict[str, Any] = {}
         self._lock: Array | None = None  # held by the process that loads by transformers
         self._loaded: bool = False
@@ -66,9 +70,9 @@ class Share:
         self._gpu = _gpu_of(load_config.device_map)
         self._fingerprint = _fingerprint.of(model, load_config, checkpoint_files)
         wanted = model.state_dict(keep_vars=True)
-        files = checkpoint_files if state_dict is None else None
-        direct = _loadable(files, model, load_config, wanted) if self._missing() else None
-        buffer = self._attached(files or [], direct)
+        self._files = [os.path.abspath(file) for file in checkpoint_files or [] if state_dict is None]
+        self._loading = cache(lambda: _loadable(self._files, model, load_config, wanted))
+        buffer = self._attached()
         if buffer is None:
             return original()
         missing = _assign(model, buffer, wanted)
@@ -85,7 +89,7 @@ class Share:
         attrs = _fingerprint.attrs(self._fingerprint)
         try:
             # A transient buffer ends with its last user.
-            with gpushm_torch.publish(self._name, tensors, attrs=attrs, **options):
+            with gpushm_torch.publish(self._name, tensors, attrs=attrs, replace=self._replace, **options):
                 buffer = self._open()
         except _core.Exists:
             buffer = self._open_other()
@@ -95,30 +99,29 @@ class Share:
 
     # ---- the buffer ----
 
-    def _missing(self) -> bool:
-        try:
-            return bool(_core.stat(self._name).state == "filling")
-        except _core.NotFound:
-            return True
-
-    def _attached(self, files: list[str], direct: dict[str, Any] | None) -> Buffer | None:
-        """The buffer; None: transformers must load the model, and this process has the lock. direct: options of load(),
-        where it can load the files; None: it can't.
-        """
+    def _attached(self) -> Buffer | None:
+        """The buffer; None: transformers must load the model, and this process has the lock."""
         while True:
-            try:
-                return self._open()
-            except (_core.NotFound, _core.NotPublished):
-                pass
+            found = self._found()
+            if found is not None:
+                return found
             self._check_pool()
-            if direct is not None:
-                return self._load(files, direct)
+            if self._loading() is not None:
+                return self._load()
             if self._take_lock():
-                try:
-                    return self._open_and_unlock()
-                except (_core.NotFound, _core.NotPublished):
-                    return None
+                return self._found_and_unlocked()
             self._wait()
+
+    def _found(self) -> Buffer | None:
+        """The buffer; None: there is none yet, or it is to be replaced."""
+        try:
+            return self._open()
+        except (_core.NotFound, _core.NotPublished):
+            return None
+        except _core.LayoutError:
+            if not self._replace:
+                raise
+            return None
 
     def _open(self) -> Buffer:
         found = _core.stat(self._name)
@@ -134,8 +137,27 @@ class Share:
         buffer = _models.reopened(self._name, found.id, _models.access_to(found.kind), self._gpu)
         if buffer is None:
             raise _core.NotPublished(errno.EAGAIN, f'buffer "{self._name}" has just been replaced')
-        _fingerprint.check(buffer, self._fingerprint)
+        if not self._was_loaded(buffer):
+            _fingerprint.check(buffer, self._fingerprint)
         return buffer
+
+    def _was_loaded(self, buffer: Buffer) -> bool:
+        """Whether gpushm.load(), or gpushmctl load, has loaded it from these files, and the model takes them as they are.
+        Then nobody has said what model it is.
+        """
+        files = buffer.attr("gpushm.files")
+        if files is None or _fingerprint.is_in(buffer) or not self._files:
+            return False
+        if files != _core._load_key(self._files).encode():
+            why = "from other files, or from these before they were changed"
+        elif self._loading() is None:
+            why = "from these files, and transformers would convert tensors of theirs: leave dtype= out"
+        else:
+            return True
+        raise _core.LayoutError(
+            errno.EINVAL,
+            f'buffer "{buffer.name}" was loaded {why}. Choose another name, or replace it (replace=True)',
+        )
 
     def _open_other(self) -> Buffer:
         """What a process made meanwhile that did not need the lock: most likely with other arguments."""
@@ -155,13 +177,17 @@ class Share:
             where = "the CPU, its default" if self._gpu is None else f"GPU {self._gpu}"
             raise _core.LayoutError(errno.EINVAL, f"{what}, and device_map asks for {where}")
 
-    def _load(self, files: list[str], direct: dict[str, Any]) -> Buffer:
-        options = self._options | direct
+    def _load(self) -> Buffer:
+        options = self._options | (self._loading() or {})
         options["pool"] = options["pool"] or _models.pool_of(self._gpu)
-        options["attrs"] = _fingerprint.attrs(self._fingerprint)
-        paths = [os.path.abspath(file) for file in files]
-        with _core.load(paths, self._name, device=self._gpu, if_missing=True, timeout=self._left(), **options):
-            return self._open()
+        options |= {"attrs": _fingerprint.attrs(self._fingerprint), "replace": self._replace, "if_missing": True}
+        while True:
+            with _core.load(self._files, self._name, device=self._gpu, timeout=self._left(), **options):
+                found = self._found()
+            if found is not None:
+                return found
+            # It is of these files and of another configuration.
+            options["if_missing"] = not self._replace
 
     # ---- one process loads by transformers ----
 
@@ -177,17 +203,22 @@ class Share:
             return False
         return True
 
-    def _open_and_unlock(self) -> Buffer:
-        buffer = self._open()
-        self._unlock()
-        return buffer
+    def _found_and_unlocked(self) -> Buffer | None:
+        found = self._found()
+        if found is not None:
+            self._unlock()
+        return found
 
     def _wait(self) -> None:
         left = self._left()
         if left == 0:
             raise _core.Timeout(errno.ETIMEDOUT, f'another process still loads "{self._name}"')
+        turn = _TURN if left is None else min(left, _TURN)
+        if self._replace:
+            time.sleep(turn)  # the name has a buffer, the old one
+            return
         with suppress(_core.Timeout):
-            _core.wait(self._name, _TURN if left is None else min(left, _TURN))
+            _core.wait(self._name, turn)
 
 
 # ---- models ----
