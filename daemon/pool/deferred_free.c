@@ -14,17 +14,48 @@
 #include "daemon/pool/pool_internal.h"
 #include "daemon/util/log.h"
 #include "proto/base/size.h"
+#include "proto/systemd/systemd.h"
 
 #include <assert.h>
+#include <fcntl.h>
+#include <poll.h>
 
+#define LARGE (64u << 20)
+#define BARRIER_MS 5000
 #define COUNT_MAX 10u /* as Numba's NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT */
 #define PINNED_MAX (1u << 30)
+
+/* systemd, or the keeper, was just told to forget its copy of a block's fd. If that copy was the
+ * last, its close would free the memory: for GiB of it that takes 0.2 s and more, in which systemd
+ * reads nothing, and the loop would wait for room in its queue. So the worker frees a large block
+ * when all that was sent has been read (BARRIER=1 of sd_notify(3)). Returns a descriptor that hangs
+ * up then, or -1. */
+static int barrier(const struct block *block)
+{
+	int ends[2];
+
+	if (block->bytes <= LARGE || !systemd_keeps_fds() || pipe2(ends, O_CLOEXEC) < 0)
+		return -1;
+	systemd_notify_fd(ends[1], "BARRIER=1"); /* after an error it hangs up at once */
+	close_fd(&ends[1]);
+	return ends[0];
+}
+
+static void wait_for_barrier(struct pending *p)
+{
+	struct pollfd end = { .fd = p->barrier };
+
+	if (p->barrier >= 0)
+		poll(&end, 1, BARRIER_MS);
+	close_fd(&p->barrier);
+}
 
 static void run_free(struct job *job)
 {
 	struct pending *p = container_of(job, struct pending, job);
 	struct fault f;
 
+	wait_for_barrier(p);
 	p->result = p->pool->ops->free(p->pool, &p->block, &f);
 	p->fault = p->result < 0 ? malloc(sizeof(f)) : NULL;
 	if (p->fault)
@@ -78,6 +109,7 @@ static void give_back(struct pending *p)
 	take(p);
 	p->job.run = run_free;
 	p->job.on_done = on_freed;
+	p->barrier = barrier(&p->block);
 	worker_submit(p->pool->worker, &p->job);
 	p->pool->flushed++;
 }
@@ -160,7 +192,7 @@ uint64_t pool_pending_max(const struct pool *pool)
 static bool may_wait(const struct pool *pool, const struct block *block)
 {
 	return pool->config.pending_max_age > 0 &&
-	       block->bytes <= (pool->config.kind == POOL_PINNED ? PINNED_MAX : 64u << 20);
+	       block->bytes <= (pool->config.kind == POOL_PINNED ? PINNED_MAX : LARGE);
 }
 
 /* Numba compares after adding, and strictly: with a limit of 10 the eleventh free gives all eleven

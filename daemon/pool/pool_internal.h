@@ -17,6 +17,7 @@ struct pending {
 	uint64_t due_ms; /* of the loop's clock: when it is given back */
 	uid_t uid;	 /* the block's last owner */
 	bool foreign;
+	int barrier;	     /* owned; the worker waits until it hangs up; -1: for nothing */
 	int result;	     /* of ops->free */
 	struct fault *fault; /* owned; why it failed. NULL: no failure, or no memory for the text */
 };

@@ -62,9 +62,10 @@ static void explain(const struct gpushm_buffer *b, uint64_t offset)
 	}
 	add_text(&t, "buffer \"");
 	add_text(&t, gpushm_buffer_name(b));
-	add_text(&t, "\", whose memory is read-only here and shared with other processes, ends this "
-		     "one. Write to a copy: tensor.clone(), or gpushm.torch.attach(writable=...); "
-		     "a module that writes in training mode, as BatchNorm does, needs eval().\n");
+	add_text(&t,
+		 "\", whose memory is read-only here and shared with other processes, ends this "
+		 "one. Write to a copy: tensor.clone(), or gpushm.torch.attach(writable=...); "
+		 "a module that writes in training mode, as BatchNorm does, needs eval().\n");
 	if (write(STDERR_FILENO, t.at, t.n) < 0)
 		return; /* there is nobody to tell */
 }

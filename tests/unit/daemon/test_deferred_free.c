@@ -3,8 +3,16 @@
  * Deferred frees: when the pool frees its pending blocks, and which users may get one of them.
  */
 #include "daemon/pool/pool_internal.h"
+#include "proto/systemd/systemd.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/daemon/pool_driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 START_TEST(ten_freed_blocks_stay_and_the_eleventh_gives_all_eleven_back)
 {
@@ -160,6 +168,50 @@ START_TEST(a_block_above_the_size_limit_is_freed_at_once)
 }
 END_TEST
 
+/* A receiver that reads when the test does: returns its socket. */
+static int keep_at(const char *path)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	setenv("NOTIFY_SOCKET", path, 1);
+	setenv("GPUSHM_FDSTORE", "1", 1);
+	return fd;
+}
+
+START_TEST(a_large_block_is_freed_when_its_keeper_has_forgotten_it)
+{
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+	char text[64] = "", path[64];
+	struct iovec io = { text, sizeof(text) - 1 };
+	struct msghdr m = { .msg_iov = &io,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
+	struct block b;
+	int keeper, fd;
+
+	snprintf(path, sizeof(path), "/tmp/gpushm-barrier-%d", getpid());
+	keeper = keep_at(path);
+	open_of(1000 * MIB);
+	b = get(pool, 100 * MIB, ALICE);
+	give(&b, ALICE);
+	ck_assert_int_gt(recvmsg(keeper, &m, MSG_CMSG_CLOEXEC), 0);
+	ck_assert_str_eq(text, "BARRIER=1");
+	ck_assert_int_eq(driver.frees, 0);
+
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fd));
+	close(fd);
+	settle();
+	ck_assert_int_eq(driver.frees, 1);
+	close(keeper);
+	unlink(path);
+	unsetenv("NOTIFY_SOCKET");
+}
+END_TEST
+
 START_TEST(every_block_of_a_pool_without_an_age_is_freed_at_once)
 {
 	struct pool_config c = a_config(POOL_HOST, 10 * MIB);
@@ -301,6 +353,7 @@ static TCase *flushing_tests(void)
 	tcase_add_test(tc, a_pending_block_is_freed_when_its_time_is_over);
 	tcase_add_test(tc, each_pending_block_is_freed_at_its_own_time);
 	tcase_add_test(tc, a_block_above_the_size_limit_is_freed_at_once);
+	tcase_add_test(tc, a_large_block_is_freed_when_its_keeper_has_forgotten_it);
 	tcase_add_test(tc, every_block_of_a_pool_without_an_age_is_freed_at_once);
 	tcase_add_test(tc, bytes_above_the_pending_limit_free_all_pending_blocks);
 	return tc;
@@ -322,5 +375,9 @@ static TCase *reusing_tests(void)
 
 int main(void)
 {
+	/* Its socket stays open, and is no leak of a test. */
+	setenv("NOTIFY_SOCKET", "/nowhere", 1);
+	systemd_notify("STATUS=");
+	unsetenv("NOTIFY_SOCKET");
 	return suite_run("deferred_free", flushing_tests(), reusing_tests(), NULL);
 }
