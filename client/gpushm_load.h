@@ -117,9 +117,10 @@ struct gpushm_load_options {
  *
  * The buffer gets attributes: "gpushm.source", the headers and sizes of the files as a hash;
  * "gpushm.files", the same with their inodes and times of modification; "gpushm.content", a digest
- * of the arrays' bytes (gpushm_verify()); "gpushm.types", the types of the tensors, how many there
- * are of each, and their bytes; and "gpushm.metadata", the file's __metadata__ as JSON. Metadata
- * too large for an attribute is an array of bytes named "__metadata__".
+ * of the arrays' bytes (gpushm_verify()); "gpushm.path", the first source as an absolute path, or
+ * as a URL without its query; "gpushm.types", the types of the tensors, how many there are of each,
+ * and their bytes; and "gpushm.metadata", the file's __metadata__ as JSON. Metadata too large for
+ * an attribute is an array of bytes named "__metadata__".
  *
  * With GPUSHM_LOAD_IF_MISSING the name may exist, or be loaded by another process, which is waited
  * for; if that one dies, this one loads. Returns GPUSHM_LOAD_ATTACHED, which is not an error, if
@@ -211,6 +212,12 @@ int gpushm_save(struct gpushm_buffer *b, const char *path,
  *
  * Errors: -ENODATA (it has no digest), -EBADMSG (the contents differ), -ECANCELED. */
 int gpushm_verify(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, void *user,
+		  struct gpushm_load_report *ret);
+
+/* Reads the arrays of a buffer that this process fills, and sets the attribute "gpushm.content" to
+ * their digest, as gpushm_load() does, for gpushm_verify() and for relays. Call it when all is
+ * written, before gpushm_publish(). Errors: those of gpushm_set_attrs(); -ECANCELED. */
+int gpushm_digest(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, void *user,
 		  struct gpushm_load_report *ret);
 
 #pragma GCC visibility pop

@@ -106,7 +106,7 @@ static void model_json(struct json *j, const struct gpushm_stat *s)
 	json_open(j, "model", '{');
 	json_uint(j, "tensors", known ? m.tensors : s->arrays);
 	json_attr(j, "digest", model_attr(s, "gpushm.content"));
-	json_attr(j, "source", model_attr(s, "gpushm.source"));
+	json_attr(j, "source", model_attr(s, "gpushm.path"));
 	if (known) {
 		json_uint(j, "bytes", m.bytes);
 		dtypes_json(j, &m);
@@ -214,7 +214,7 @@ static void add_model(struct table *t, const struct ctl *ctl, const struct gpush
 	if (summarize(s, &m))
 		add_types(t, ctl, &m);
 	add_text(t, "contents", model_attr(s, "gpushm.content"));
-	add_text(t, "source", model_attr(s, "gpushm.source"));
+	add_text(t, "source", model_attr(s, "gpushm.path"));
 }
 
 /* What add_model() has shown is left out. */
@@ -226,7 +226,7 @@ static void add_attrs(struct table *t, const struct gpushm_stat *s)
 	for (size_t i = 0; i < s->n_attrs; i++) {
 		const struct gpushm_attr *a = s->attrs[i];
 
-		if (a == model_attr(s, "gpushm.content") || a == model_attr(s, "gpushm.source") ||
+		if (a == model_attr(s, "gpushm.content") || a == model_attr(s, "gpushm.path") ||
 		    (model && a == model_attr(s, "gpushm.types")))
 			continue;
 		if (memchr(a->value, '\0', a->size))

@@ -16,6 +16,7 @@
 #include "client/models/files/model.h"
 #include "client/models/match.h"
 #include "client/models/pulled.h"
+#include "client/models/web/remote.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/base/sized.h"
@@ -23,6 +24,7 @@
 
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -52,6 +54,7 @@ struct loading {
 	uint64_t deadline; /* clock_deadline() */
 	struct engine_result result;
 	char types[MODEL_TYPES_MAX]; /* the attribute "gpushm.types" */
+	char path[1024];	     /* "gpushm.path"; "": there is none */
 	struct gpushm_attr *attrs;   /* owned: others that a pull brings */
 	size_t n_attrs;
 };
@@ -147,7 +150,7 @@ static size_t count_attrs(const struct gpushm_attr *attrs, size_t n)
 }
 
 /* What the attributes take at the end, so that a load does not fail for want of space then. */
-static int check_attrs(const struct loading *l)
+static int check_attrs(struct loading *l)
 {
 	size_t bytes = strlen("gpushm.source") + 64 + strlen("gpushm.files") + 64 +
 		       strlen("gpushm.content") + sizeof(l->result.content);
@@ -158,6 +161,8 @@ static int check_attrs(const struct loading *l)
 		bytes += strlen("gpushm.metadata") + l->m.metadata_len;
 	bytes += count_attrs(l->known.attrs, l->known.attrs ? l->known.n_attrs : 0) +
 		 count_attrs(l->attrs, l->n_attrs);
+	if (bytes + strlen("gpushm.path") + strlen(l->path) > ATTR_BYTES_MAX)
+		l->path[0] = '\0';
 	if (bytes > ATTR_BYTES_MAX)
 		return load_fail(EDQUOT,
 				 "the attributes take %zu bytes with those that a load adds; a "
@@ -433,6 +438,7 @@ static int set_attrs(struct loading *l)
 		{ sizeof(*attrs), "gpushm.files", l->m.files, strlen(l->m.files) },
 		{ sizeof(*attrs), "gpushm.content", l->result.content, strlen(l->result.content) },
 		{ sizeof(*attrs), "gpushm.types", l->types, strlen(l->types) },
+		{ sizeof(*attrs), "gpushm.path", l->path, strlen(l->path) },
 		{ sizeof(*attrs), "gpushm.metadata", l->m.metadata,
 		  l->m.has_metadata_array ? 0 : l->m.metadata_len },
 	};
@@ -545,6 +551,20 @@ static int open_sources(struct loading *l, const char *const *sources, size_t n)
 	return r < 0 ? r : pulled_check(l->pulled, &l->cp);
 }
 
+/* Where it came from, for people: of several sources the first. A URL is without its query, which
+ * may be a secret. */
+static void name_path(struct loading *l, const char *source)
+{
+	bool url = l->pulled || remote_is_url(source);
+	_cleanup_(free_ptr) char *file =
+		url || checkpoint_is_stream(&l->cp) ? NULL : realpath(source, NULL);
+	const char *path = l->pulled ? l->pulled->url : url ? source : file ? file : "";
+	size_t n = url ? strcspn(path, "?#") : strlen(path);
+
+	if (n < sizeof(l->path))
+		snprintf(l->path, sizeof(l->path), "%.*s", (int)n, path);
+}
+
 /* The buffer may have a hidden name, and it is not the caller who creates it. */
 static int explain(const struct loading *l, int r)
 {
@@ -567,8 +587,10 @@ static int run(struct loading *l, const char *const *sources, size_t n)
 		r = prepare_pulled(l);
 	if (r == 0)
 		r = model_types(&l->m, l->types, sizeof(l->types));
-	if (r == 0)
+	if (r == 0) {
+		name_path(l, n > 0 ? sources[0] : NULL);
 		r = check_attrs(l);
+	}
 	/* Where another process may load it instead, nothing is pinned for a long wait. */
 	if (r == 0 && !(l->load.flags & GPUSHM_LOAD_IF_MISSING))
 		engine_expect(l->engine, l->m.plan.bytes);

@@ -135,7 +135,7 @@ static bool is_made(const char *key)
 {
 	return strcmp(key, "gpushm.files") == 0 || strcmp(key, "gpushm.content") == 0 ||
 	       strcmp(key, "gpushm.types") == 0 || strcmp(key, "gpushm.metadata") == 0 ||
-	       strcmp(key, PULLED_ETAG) == 0;
+	       strcmp(key, "gpushm.path") == 0 || strcmp(key, PULLED_ETAG) == 0;
 }
 
 static bool has_attr(const struct gpushm_buffer *b, const char *key, const void *value, size_t size)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm_verify(): a buffer's contents against the digest that gpushm_load() left.
+ * A buffer's digest: gpushm_digest() leaves it, as gpushm_load() does, and gpushm_verify() compares
+ * with it.
  */
 #include "client/gpushm_load.h"
 #include "client/gpushm_private.h"
@@ -61,12 +62,50 @@ static int compare(const struct gpushm_buffer *b, const char *found, const void 
 				   gpushm_buffer_name(b), found, (int)size, (const char *)content);
 }
 
+static int digest_buffer(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, void *user,
+			 struct gpushm_load_report *ret)
+{
+	struct readback back = { .buffer = b, .progress = progress, .progress_user = user };
+	struct arrays arrays = { 0 };
+	int r = arrays_list(b, &arrays);
+
+	if (r == 0)
+		r = digest_arrays(back, &arrays, ret);
+	arrays_clear(&arrays);
+	return r;
+}
+
+/* "": removes it. */
+static int set_content(struct gpushm_buffer *b, const char *content)
+{
+	const struct gpushm_attr attr = { sizeof(attr), "gpushm.content", content,
+					  strlen(content) };
+
+	return gpushm_set_attrs(b, &attr, 1);
+}
+
+int gpushm_digest(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, void *user,
+		  struct gpushm_load_report *ret)
+{
+	struct gpushm_load_report report = { 0 };
+	int r = caller_check_report(ret);
+
+	/* A buffer that is published is refused before it is read. */
+	if (r == 0)
+		r = set_content(b, "");
+	if (r == 0)
+		r = digest_buffer(b, progress, user, &report);
+	if (r == 0)
+		r = set_content(b, report.content);
+	if (r == 0)
+		caller_write_report(ret, &report);
+	return r;
+}
+
 int gpushm_verify(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, void *user,
 		  struct gpushm_load_report *ret)
 {
-	struct readback back = { .buffer = b, .progress = progress, .progress_user = user };
 	struct gpushm_load_report report = { 0 };
-	struct arrays arrays = { 0 };
 	const void *content;
 	size_t size;
 	int r = caller_check_report(ret);
@@ -74,16 +113,13 @@ int gpushm_verify(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, vo
 	if (r == 0)
 		r = gpushm_buffer_attr(b, "gpushm.content", &content, &size);
 	if (r == -ENOENT)
-		return gpushm_private_fail(ENODATA,
-					   "buffer \"%s\" has no digest (attribute "
-					   "\"gpushm.content\"): gpushm_load() makes one",
-					   gpushm_buffer_name(b));
-	if (r < 0)
-		return r;
-	r = arrays_list(b, &arrays);
+		return gpushm_private_fail(
+			ENODATA,
+			"buffer \"%s\" has no digest (attribute \"gpushm.content\"): "
+			"gpushm_load() makes one, and gpushm_digest()",
+			gpushm_buffer_name(b));
 	if (r == 0)
-		r = digest_arrays(back, &arrays, &report);
-	arrays_clear(&arrays);
+		r = digest_buffer(b, progress, user, &report);
 	if (r == 0)
 		r = compare(b, report.content, content, size);
 	if (r == 0)

@@ -68,6 +68,7 @@ int load_library(void)
 	FIND(load_key)
 	FIND(save)
 	FIND(verify)
+	FIND(digest)
 	FIND(pull)
 	FIND(pull_wait)
 	load_calls.handle = handle;
@@ -461,7 +462,7 @@ static PyObject *save(PyObject *self, PyObject *args, PyObject *kwargs)
 	return r < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-static PyObject *verify(PyObject *self, PyObject *args, PyObject *kwargs)
+static PyObject *check(PyObject *self, PyObject *args, PyObject *kwargs, bool make)
 {
 	static const char *const names[] = { "buffer", "progress", NULL };
 	PyObject *what, *progress = Py_None;
@@ -478,11 +479,22 @@ static PyObject *verify(PyObject *self, PyObject *args, PyObject *kwargs)
 		return NULL;
 	buffer_hold(b);
 	Py_BEGIN_ALLOW_THREADS
-	r = load_calls.verify(b->buffer, load_on_progress, progress, &report);
+	r = (make ? load_calls.digest : load_calls.verify)(b->buffer, load_on_progress, progress,
+							   &report);
 	Py_END_ALLOW_THREADS
 	r = load_result(r);
 	buffer_release(b);
 	return r < 0 ? NULL : PyUnicode_FromString(report.content);
+}
+
+static PyObject *verify(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	return check(self, args, kwargs, false);
+}
+
+static PyObject *digest(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	return check(self, args, kwargs, true);
 }
 
 PyMethodDef load_functions[] = {
@@ -529,5 +541,8 @@ PyMethodDef load_functions[] = {
 	  "Returns the digest.\n\n"
 	  "buffer: a Buffer, or the name of one. progress: as load(). Errors: BadContents (they\n"
 	  "differ), Error with errno.ENODATA (there is no digest)." },
+	{ "_digest", KEYWORDS(digest), METH_VARARGS | METH_KEYWORDS,
+	  "_digest($module, buffer, *, progress=None)\n--\n\n"
+	  "Leaves the digest of a buffer that is being filled, for verify(), and returns it." },
 	{ NULL, NULL, 0, NULL }
 };

@@ -15,7 +15,7 @@ struct load_calls {
 	__typeof__(gpushm_load) *load;
 	__typeof__(gpushm_load_key) *load_key;
 	__typeof__(gpushm_save) *save;
-	__typeof__(gpushm_verify) *verify;
+	__typeof__(gpushm_verify) *verify, *digest;
 	__typeof__(gpushm_pull) *pull;
 	__typeof__(gpushm_pull_wait) *pull_wait;
 };

@@ -45,8 +45,8 @@ def fate(kind: str) -> str:
 _said: set[tuple[object, ...]] = set()
 
 
-def _say(key: tuple[object, ...], text: str, category: type[Warning], level: int) -> None:
-    """Warns of the `level`-th frame above the caller of _say(). A filter may make the warning an error: that is raised
+def say(key: tuple[object, ...], text: str, category: type[Warning], level: int) -> None:
+    """Warns of the `level`-th frame above the caller of say(). A filter may make the warning an error: that is raised
     each time.
     """
     if key not in _said:
@@ -65,7 +65,7 @@ def warn_shared(library: str, array: Any) -> None:
     """Called where the package itself makes a tensor of a read-only array for a program that does not know that."""
     frame: FrameType | None = sys._getframe(1)
     level = 1
-    while frame is not None and _package_of(frame) == "gpushm":
+    while frame is not None and package_of(frame) == "gpushm":
         frame, level = frame.f_back, level + 1
     _say_read_only(library, array, level)
 
@@ -74,7 +74,7 @@ def _say_read_only(library: str, array: Any, level: int) -> None:
     """level: how many frames the program is above the caller."""
     fate, instead = _FATES[array.kind]
     text = f'{library} ignores that buffer "{array.name}" is read-only: a write to its tensor {fate}; {instead}.'
-    _say((library, array.kind), text, ReadOnlyWarning, level + 1)
+    say((library, array.kind), text, ReadOnlyWarning, level + 1)
 
 
 def _ignorer(words: dict[str, Any]) -> tuple[str | None, int]:
@@ -85,8 +85,8 @@ def _ignorer(words: dict[str, Any]) -> tuple[str | None, int]:
     for level in range(1, 4):
         if frame is None:
             break
-        if frame.f_code.co_name == "from_dlpack" and _package_of(frame) == "torch":
-            ours = frame.f_back is not None and _package_of(frame.f_back) == "gpushm"
+        if frame.f_code.co_name == "from_dlpack" and package_of(frame) == "torch":
+            ours = frame.f_back is not None and package_of(frame.f_back) == "gpushm"
             return (None, 0) if ours else ("PyTorch", level + 1)
         frame = frame.f_back
     # CuPy's from_dlpack() is compiled and has no frame. These are its keywords; PyTorch and cuda.core give fewer, and
@@ -96,7 +96,8 @@ def _ignorer(words: dict[str, Any]) -> tuple[str | None, int]:
     return None, 0
 
 
-def _package_of(frame: FrameType) -> str:
+def package_of(frame: FrameType) -> str:
+    """The package that the frame's code is of."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
@@ -107,7 +108,7 @@ def warn_device(name: str, own: int, current: int) -> None:
         f'device="current" maps it for GPU {current}, device={own} for GPU {own} without this warning, and pool= '
         "chooses the GPU of a new buffer."
     )
-    _say((own, current), text, DeviceWarning, 1)
+    say((own, current), text, DeviceWarning, 1)
 
 
 # ---- streams ----

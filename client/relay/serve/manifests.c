@@ -23,7 +23,7 @@
 /* What belongs to the machine that has loaded the buffer, and not to its contents. */
 static bool is_local(const char *key)
 {
-	return strcmp(key, "gpushm.files") == 0;
+	return strcmp(key, "gpushm.files") == 0 || strcmp(key, "gpushm.path") == 0;
 }
 
 static int copy_attr(const struct manifest_attr *from, struct manifest *m)

@@ -20,6 +20,7 @@ torch_files = pytest.importorskip("safetensors.torch")
 import gpushm.safetensors  # noqa: E402
 import gpushm.safetensors.torch  # noqa: E402
 import gpushm.torch  # noqa: E402
+from gpushm import _libraries  # noqa: E402
 
 Raises = Callable[..., str]
 SafetensorError = gpushm.safetensors.SafetensorError
@@ -152,12 +153,68 @@ def test_a_read_only_tensor_comes_with_a_warning(file: str, gpu: str) -> None:
 
 def test_the_other_functions_work_as_safetensors_own(file: str, tmp_path: Path, device: str) -> None:
     module = gpushm.safetensors.torch
-    assert module.save_model is torch_files.save_model and module.load_model is torch_files.load_model
+    assert module.save_model is torch_files.save_model and module.load is torch_files.load
     found = module.load_file(file, device)
     again = tmp_path / "again.safetensors"
     gpushm.safetensors.save_file({k: v.contiguous() for k, v in found.items()}, again, metadata={"format": "pt"})
     assert again.read_bytes() == Path(file).read_bytes()
     assert torch.equal(module.load(module.save({"a": found["a"]}))["a"], tensors()["a"])
+
+
+@pytest.fixture
+def linear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[torch.nn.Module, str]:
+    """A module and its file, in a process that has not been warned."""
+    monkeypatch.setattr(_libraries, "_said", {("PyTorch", "host")})
+    module = torch.nn.Linear(3, 4)
+    torch_files.save_file(module.state_dict(), tmp_path / "linear.safetensors")
+    return module, str(tmp_path / "linear.safetensors")
+
+
+def test_load_model_says_that_it_copies(linear: tuple[torch.nn.Module, str]) -> None:
+    made = torch.nn.Linear(3, 4)
+    with pytest.warns(gpushm.safetensors.FallbackWarning, match=r"load_model.*assign=True") as said:
+        assert gpushm.safetensors.torch.load_model(made, linear[1]) == (set(), [])
+        gpushm.safetensors.torch.load_model(made, linear[1])
+    assert len(said) == 1 and said[0].filename == __file__
+    assert torch.equal(made.weight, linear[0].weight)
+
+
+def test_accelerate_is_warned_of_where_it_copies(
+    linear: tuple[torch.nn.Module, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modeling = pytest.importorskip("accelerate.utils.modeling")
+    monkeypatch.setattr(modeling, "safe_open", gpushm.safetensors.safe_open)
+    monkeypatch.setattr(modeling, "safe_load_file", gpushm.safetensors.torch.load_file)
+    with torch.device("meta"):
+        made = torch.nn.Linear(3, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", gpushm.safetensors.FallbackWarning)
+        modeling.load_checkpoint_in_model(made, linear[1], device_map={"": "cpu"})
+    with gpushm.open_many(gpushm.ls()[0].name, "c") as b:
+        starts = {one.host_ptr: one.nbytes for one in gpushm._core._opened() if one.id == b.id}
+        assert any(start <= made.weight.data_ptr() < start + size for start, size in starts.items())
+    for words in ({}, {"device_map": {"": "cpu"}, "dtype": torch.float16}):
+        monkeypatch.setattr(_libraries, "_said", {("PyTorch", "host")})
+        with pytest.warns(gpushm.safetensors.FallbackWarning, match="load_checkpoint_in_model.*device_map") as said:
+            modeling.load_checkpoint_in_model(torch.nn.Linear(3, 4), linear[1], **words)
+        assert [w.filename for w in said] == [__file__]
+
+
+def test_transformers_is_warned_of_where_it_converts(
+    tmp_path: Path, linear: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2
+    )
+    transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(tmp_path / "llama")
+    monkeypatch.setattr(transformers.modeling_utils, "safe_open", gpushm.safetensors.safe_open)
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", gpushm.safetensors.FallbackWarning)
+        load(tmp_path / "llama", device_map={"": "cpu"})
+    with pytest.warns(gpushm.safetensors.FallbackWarning, match=r"gpushm.transformers.from_pretrained\(\)"):
+        load(tmp_path / "llama", device_map={"": "cpu"}, dtype=torch.float32)
 
 
 def test_a_published_model_is_saved_as_it_is(tmp_path: Path, device: str) -> None:

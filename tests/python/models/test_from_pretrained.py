@@ -113,7 +113,7 @@ def check(model: Any, folder: str, device: str, **words: Any) -> None:
 def test_a_model_equals_that_of_transformers(folder: str, name: str, device: str) -> None:
     first = shared(folder, device)
     found = gpushm.stat("model")
-    assert "gpushm.content" in found.attrs, "it was not loaded by gpushm.load()"
+    assert found.attrs["gpushm.path"] == f"{folder}/model.safetensors".encode(), "it was not loaded by gpushm.load()"
     assert (found.mode, found.transient, found.state) == (0o600, False, "sealed")
     second = shared(folder, device)
     check(first, folder, device)
@@ -174,13 +174,13 @@ def test_shards_make_one_model(tmp_path: Path, name: str, device: str) -> None:
     llama().save_pretrained(folder, max_shard_size="100KB")
     assert len(list(Path(folder).glob("*.safetensors"))) > 1
     check(shared(folder, device), folder, device)
-    assert "gpushm.content" in gpushm.stat("model").attrs
+    assert "gpushm.files" in gpushm.stat("model").attrs
 
 
 def test_another_dtype_is_made_by_transformers(folder: str, name: str, device: str) -> None:
     # Not as it is in the file: transformers loads it.
     first = shared(folder, device, dtype=torch.float32)
-    assert "gpushm.content" not in gpushm.stat("model").attrs and first.dtype == torch.float32
+    assert "gpushm.files" not in gpushm.stat("model").attrs and first.dtype == torch.float32
     second = shared(folder, device, dtype=torch.float32)
     check(first, folder, device, dtype=torch.float32)
     check(second, folder, device, dtype=torch.float32)
@@ -204,7 +204,7 @@ def test_joined_experts_equal_those_of_transformers(tmp_path: Path, name: str, d
     mixtral().save_pretrained(folder)
     for _ in range(2):
         check(shared(folder, device), folder, device)
-    assert "gpushm.content" not in gpushm.stat("model").attrs
+    assert "gpushm.files" not in gpushm.stat("model").attrs
 
 
 def test_a_parameter_that_is_built_on_the_cpu_is_shared(tmp_path: Path, name: str, device: str) -> None:

@@ -230,11 +230,19 @@ def test_a_published_model_tells_its_types_and_sizes(name: str, device: str) -> 
     assert gpushm.stat(name).attrs["gpushm.types"] == b"float32 2 24, bfloat16 3 14"
 
 
+def test_a_published_model_can_be_verified(name: str, device: str) -> None:
+    odd = {"t": torch.randn(64, 48, device=device)[::2, 1:40].T, "u": torch.randn(3 << 20, device=device)}
+    shared.publish(name, {**odd, **seeded(device).state_dict()})
+    assert gpushm.verify(name) == (gpushm.stat(name).attrs["gpushm.content"] or b"").decode()
+    shared.publish(name, odd, replace=True, digest=False)
+    assert "gpushm.content" not in gpushm.stat(name).attrs
+
+
 def test_types_give_way_to_other_attributes(name: str) -> None:
     long = "x" * 4050
     shared.publish(name, {"a": torch.ones(2)}, attrs={"note": long})
     found = gpushm.stat(name).attrs
-    assert found["note"] == long.encode() and "gpushm.types" not in found
+    assert found["note"] == long.encode() and not {"gpushm.types", "gpushm.content"} & found.keys()
 
 
 # ---- what does not fit ----

@@ -141,6 +141,7 @@ START_TEST(each_array_equals_its_tensor)
 		ck_assert_uint_eq(report.tensors, array_size(tensors));
 		ck_assert_uint_eq(strlen(attr(b, "gpushm.source")), 64);
 		ck_assert_uint_eq(strlen(attr(b, "gpushm.files")), 64);
+		ck_assert_str_eq(attr(b, "gpushm.path"), source);
 		said = attr(b, "gpushm.metadata");
 		ck_assert_str_eq(said, "{\"format\":\"pt\"}");
 		ck_assert_str_eq(attr(b, "gpushm.content"), report.content);

@@ -56,8 +56,8 @@ static struct gpushm_array_spec bytes_at(const char *name, uint64_t offset, cons
 	return s;
 }
 
-/* A shared buffer of BYTES bytes. digest: its attribute; NULL: none. */
-static struct gpushm_buffer *make(const char *pool, const struct gpushm_array_spec *specs, size_t n,
+/* A buffer of BYTES bytes, not published. digest: its attribute; NULL: none. */
+static struct gpushm_buffer *fill(const char *pool, const struct gpushm_array_spec *specs, size_t n,
 				  const char *digest)
 {
 	struct gpushm_attr attr = { sizeof(attr), "gpushm.content", digest,
@@ -69,6 +69,15 @@ static struct gpushm_buffer *make(const char *pool, const struct gpushm_array_sp
 
 	ck_assert_int_eq(gpushm_describe(b, specs, n), 0);
 	ck_assert_int_eq(gpushm_write(b, 0, contents, BYTES), 0);
+	return b;
+}
+
+/* A shared buffer. */
+static struct gpushm_buffer *make(const char *pool, const struct gpushm_array_spec *specs, size_t n,
+				  const char *digest)
+{
+	struct gpushm_buffer *b = fill(pool, specs, n, digest);
+
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
 	return b;
 }
@@ -167,6 +176,30 @@ START_TEST(a_buffer_without_arrays_has_a_digest)
 }
 END_TEST
 
+static void digest_by_hand(const char *pool)
+{
+	static const int64_t size[] = { 9 * MIB };
+	struct gpushm_load_report report = { .struct_size = sizeof(report) };
+	struct gpushm_array_spec spec = bytes_at("x", 512, size);
+	struct gpushm_buffer *b = fill(pool, &spec, 1, NULL);
+	char digest[NAIVE_DIGEST_TEXT];
+
+	naive_digest(contents + 512, 9 * MIB, digest);
+	ck_assert_int_eq(gpushm_digest(b, NULL, NULL, &report), 0);
+	ck_assert_str_eq(report.content, digest);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	ck_assert_int_eq(gpushm_verify(b, NULL, NULL, NULL), 0);
+	ck_assert_int_eq(gpushm_digest(b, NULL, NULL, NULL), -EBUSY);
+	drop(b);
+}
+
+START_TEST(a_buffer_that_a_program_fills_gets_a_digest_too)
+{
+	on_every_pool(digest_by_hand);
+	ck_assert_int_eq(gpushm_digest(NULL, NULL, NULL, NULL), -EINVAL);
+}
+END_TEST
+
 /* ---- errors ---- */
 
 static int cancel(void *user, const struct gpushm_load_progress *p)
@@ -247,6 +280,7 @@ int main(void)
 	tcase_add_test(t, a_changed_byte_of_an_array_is_noticed);
 	tcase_add_test(t, a_digest_is_right_for_each_size);
 	tcase_add_test(t, a_buffer_without_arrays_has_a_digest);
+	tcase_add_test(t, a_buffer_that_a_program_fills_gets_a_digest_too);
 	tcase_add_test(t, each_mistake_has_its_error);
 	tcase_add_test(t, a_driver_failure_is_told_from_wrong_contents);
 	return suite_run("verify", t, NULL);

@@ -35,7 +35,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from . import _frameworks
-from ._file import FallbackWarning, File, options
+from ._copies import FallbackWarning
+from ._file import File, options
 from ._header import SafetensorError
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core, _models
-from . import _frameworks, _header, _slices
+from . import _copies, _frameworks, _header, _slices
+from ._copies import FallbackWarning
 from ._header import SafetensorError
 
 if TYPE_CHECKING:
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 
 _ENVIRONMENT = "GPUSHM_SAFETENSORS_"
 _PATH_MAX = 1024  # of a path, in an attribute
-
-
-class FallbackWarning(RuntimeWarning):
-    """A file is read by safetensors into this process's own memory, because gpushm could not load it."""
 
 
 class Options(NamedTuple):
@@ -89,7 +86,10 @@ class File:
         buffer = self._attached()
         if buffer is None:
             return self._original.get_tensor(name)
-        return _frameworks.tensor(_array(buffer, name), self._framework, self._place)
+        made = _frameworks.tensor(_array(buffer, name), self._framework, self._place)
+        if self._framework == "pt":
+            _copies.look(made)
+        return made
 
     def tensors(self) -> dict[str, Any]:
         """All tensors, in the order of the file."""
@@ -98,6 +98,8 @@ class File:
             buffer = self._attached()
             if buffer is not None:
                 found = _frameworks.many(buffer, [n for n in names if n in buffer])
+            for tensor in found.values():
+                _copies.look(tensor)
         return {name: found[name] if name in found else self.tensor(name) for name in names}
 
     def part(self, name: str, key: Any) -> Any:

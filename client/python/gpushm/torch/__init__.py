@@ -42,6 +42,7 @@ def publish(
     replace: bool = False,
     pool: str | None = None,
     fingerprint: _Mapping[str, str] | None = None,
+    digest: bool = True,
     mode: int = 0o600,
     gid: int | None = None,
     transient: bool = False,
@@ -56,7 +57,8 @@ def publish(
 
     replace: a buffer that has the name loses it in the same moment in which the new one is published; processes that
     are attached to the old one keep it. pool: None is one where the tensors are, on their GPU or on the host.
-    fingerprint: more fields that attach() compares, as {"tensor parallel": "3 of 8"}. Otherwise as gpushm.create().
+    fingerprint: more fields that attach() compares, as {"tensor parallel": "3 of 8"}. digest: read the copies back, and
+    leave their digest for gpushm.verify() and for relays; False is faster. Otherwise as gpushm.create().
 
     Returns the tensors in the buffer: a lease, which ends with the object. Errors: TypeError (a tensor that can't be
     shared), ValueError (tensors on several GPUs), and those of create(): Exists, PoolFull, ...
@@ -86,6 +88,8 @@ def publish(
     try:
         buffer.describe(_layout.described(tensors, regions))
         _layout.fill(buffer, regions)
+        if digest:
+            _layout.leave_digest(buffer)
         if replace:
             buffer.publish_as(name, replace=True)
         else:

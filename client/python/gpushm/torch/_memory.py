@@ -275,6 +275,7 @@ class Memory:
         source: torch.nn.Module | Mapping[str, torch.Tensor],
         *,
         fingerprint: Mapping[str, str] | None = None,
+        digest: bool = True,
     ) -> Tensors:
         """Ends the section, and publishes a module's tensors sealed, as publish() does, where they are.
 
@@ -299,6 +300,8 @@ class Memory:
         _layout.fill(space.buffer, outside)
         attrs = self._options["attrs"] or {}
         space.buffer.set_attrs(_layout.with_types({**attrs, _fingerprint.ATTRIBUTE: said}, tensors))
+        if digest:
+            _layout.leave_digest(space.buffer)
         if self._replace:
             space.buffer.publish_as(self._name, replace=True)
         else:
