@@ -90,6 +90,51 @@ def test_memory_without_a_gpu_is_refused_with_the_reason(raises: Raises) -> None
     assert gpushm.ls() == []
 
 
+# ---- what is left over ----
+
+
+class Section:
+    """That of a Memory, over host memory instead of a GPU's."""
+
+    def __init__(self, name: str, nbytes: int) -> None:
+        self.buffer = gpushm.create_many(name, {}, nbytes=nbytes, pool="host")
+        self.id = _core._arena_new(1 << 40, nbytes, 0)
+        self.device = None
+
+    def end(self) -> bool:
+        self.buffer.close()
+        _core._arena_drop(self.id)
+        return True
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_buffer_that_is_mostly_unused_is_not_kept(name: str, replace: bool) -> None:
+    if replace:
+        shared.publish(name, seeded(seed=2)).close()
+    mem = shared.memory(name, "100 MiB", replace=replace, pool="host")
+    mem._space = Section("~/section" if replace else name, mem._size)  # type: ignore[assignment]
+    model = seeded()
+    mem.publish(model).close()
+    found = gpushm.stat(name)
+    assert found.state == "sealed" and found.nbytes < 1 << 20 and "gpushm.content" in found.attrs
+    assert torch.equal(shared.attach(name, Tied).embed.weight, model.embed.weight)
+    mem.close()
+    assert [b.id for b in gpushm.ls()] == [found.id]
+
+
+def test_a_full_pool_keeps_the_buffer_as_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object, **words: object) -> None:
+        raise gpushm.errors.PoolFull(28, "no space")
+
+    monkeypatch.setattr(shared, "publish", full)
+    mem = shared.memory(name, "100 MiB", pool="host")
+    mem._space = Section(name, mem._size)  # type: ignore[assignment]
+    assert not mem._publish_copy(seeded(), None, True)
+    assert gpushm.stat(name).state == "filling"
+    mem._open().buffer.unlink()
+    mem.close()
+
+
 # ---- sections ----
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from .._typing import Attrs, Buffer
 
+_UNUSED_MAX = 64 << 20  # bytes of a buffer that stay taken for nothing
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
@@ -282,10 +283,15 @@ class Memory:
         Those that are not in the buffer, as buffers that a constructor has made on the CPU, are copied to its end; the
         module goes on with its own. From now on nobody can write to the memory, this process included.
 
+        If more than 64 MiB of the buffer are unused, and the pool has room, a copy of the tensors is published instead. Then
+        the buffer ends with the program's own tensors, which may be written to until then.
+
         Returns the tensors in the buffer. Errors: TooLarge (no room for the tensors outside), otherwise as publish().
         """
         space = self._open()
         self._leave()
+        if space.buffer.nbytes - self.used > _UNUSED_MAX and self._publish_copy(source, fingerprint, digest):
+            return Tensors(_core.open_many(self._name, device=space.device))
         # cuBLAS keeps its workspace. One that was allocated in the section would be written to later.
         torch._C._cuda_clearCublasWorkspaces()
         tensors = _layout.placed(_attach.tensors_of(source))
@@ -308,6 +314,26 @@ class Memory:
             space.buffer.publish()
         # A lease of its own: the space's must outlive PyTorch's pool, and nobody else may end it.
         return Tensors(_core.open_many(self._name, device=space.device))
+
+    def _publish_copy(
+        self, source: torch.nn.Module | Mapping[str, torch.Tensor], fingerprint: Mapping[str, str] | None, digest: bool
+    ) -> bool:
+        """Publishes the tensors in a buffer of their size. False: the pool has no room for it."""
+        from . import publish
+
+        hidden = _layout.hidden_name()
+        try:
+            made = publish(hidden, source, fingerprint=fingerprint, digest=digest, **self._options | {"wait": 0})
+        except _core.PoolFull:
+            return False
+        with made:
+            try:
+                self._open().buffer.unlink()
+                _core.rename(hidden, self._name, replace=self._replace)
+            except BaseException:
+                _core.unlink(hidden)
+                raise
+        return True
 
     @staticmethod
     def _place(space: _Space, region: _layout.Region) -> bool:
