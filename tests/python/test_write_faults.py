@@ -31,7 +31,9 @@ def model() -> Iterator[str]:
 
 def child(code: str, **env: str) -> tuple[int, str]:
     """The status of a new process, and what it wrote to stderr."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | env, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | env, timeout=120
+    )
     return done.returncode, done.stderr
 
 

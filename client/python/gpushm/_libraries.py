@@ -36,6 +36,8 @@ _FATES = {
     "vmm": ("is an illegal memory access, after which this process can't use the GPU any more", "write to a copy"),
     "mempool": ("changes the buffer for all processes", "write to a copy"),
 }
+
+
 def fate(kind: str) -> str:
     """What a write to a sealed buffer in a pool of that kind does."""
     return _FATES[kind][0]

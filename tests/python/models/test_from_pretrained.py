@@ -395,8 +395,8 @@ def test_a_model_that_gpushmctl_has_loaded_is_attached_both_ways(tmp_path: Path,
     attached = gpushm.torch.attach(name, build)
     assert attached.get_input_embeddings().weight is attached.get_output_embeddings().weight
     assert torch.equal(logits(attached), logits(plain(folder, "cpu")))
-    generated = attached.generate(torch.arange(3, 9)[None], do_sample=False, max_new_tokens=4)
-    assert torch.equal(generated, plain(folder, "cpu").generate(torch.arange(3, 9)[None], do_sample=False, max_new_tokens=4))
+    words = {"inputs": torch.arange(3, 9)[None], "do_sample": False, "max_new_tokens": 4}
+    assert torch.equal(attached.generate(**words), plain(folder, "cpu").generate(**words))
     assert gpushm.stat(name).id == id
 
 
@@ -426,7 +426,8 @@ def test_another_model_takes_the_name_over(tmp_path: Path, name: str, dtype: Any
     one, two = saved(tmp_path / "one", 1), saved(tmp_path / "two", 2)
     old = shared(one, "cpu", dtype=dtype, replace=True)
     before, first = logits(old), gpushm.stat(name).id
-    assert shared(one, "cpu", dtype=dtype, replace=True) is not None and gpushm.stat(name).id == first, "it is the same"
+    shared(one, "cpu", dtype=dtype, replace=True)
+    assert gpushm.stat(name).id == first, "it is the same"
     new = shared(two, "cpu", dtype=dtype, replace=True)
     check(new, two, "cpu", dtype=dtype)
     second = gpushm.stat(name).id

@@ -283,7 +283,7 @@ def test_replace_takes_the_name_at_publication(gpu: str, name: str) -> None:
 WORKSPACE = """
 import torch, gpushm, gpushm.torch
 a = torch.randn(512, 512, device="cuda", dtype=torch.bfloat16)
-with gpushm.torch.memory("model", "256 MiB") as mem:
+with gpushm.torch.memory("model", "100 MiB") as mem:
     w = torch.randn(512, 512, device="cuda", dtype=torch.bfloat16)
     inner = a @ w
     mem.publish({"w": w})

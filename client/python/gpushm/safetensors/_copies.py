@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Functions of other packages that copy the tensors of a file, so that no memory is shared: a warning says what shares."""
+"""Functions of other packages that copy the tensors of a file: a warning says what shares them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FallbackWarning(RuntimeWarning):
 _ASSIGN = "model.load_state_dict(load_file(path), assign=True) shares them"
 _INSTEAD = {
     ("safetensors", "load_model"): _ASSIGN,
-    ("accelerate", "load_checkpoint_in_model"): "a model on the meta device, with a device_map and without dtype=, shares them",
+    ("accelerate", "load_checkpoint_in_model"): "a model on the meta device, device_map= and no dtype= share them",
     ("transformers", "_materialize_copy"): "gpushm.transformers.from_pretrained() shares them in any dtype",
 }
 _DEPTH = 12  # frames from the package to such a function

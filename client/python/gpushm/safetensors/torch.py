@@ -18,7 +18,12 @@ def load_file(filename: str | os.PathLike[str], device: str | int = "cpu", *, ba
 
 
 def load_model(
-    model: Any, filename: str | os.PathLike[str], strict: bool = True, device: str | int = "cpu", *, backend: str = "mmap"
+    model: Any,
+    filename: str | os.PathLike[str],
+    strict: bool = True,
+    device: str | int = "cpu",
+    *,
+    backend: str = "mmap",
 ) -> Any:
     """safetensors' own, which copies the tensors into the model's memory: a FallbackWarning says what shares them."""
     import safetensors.torch

@@ -187,9 +187,9 @@ def _attach(
 
 def _writes(slot: Slot, buffer: Buffer) -> str:
     return (
-        f"{slot.name!r} and others of buffer {buffer.name!r} are in training mode, in which a module may write to them, as "
-        f"BatchNorm does: that {_libraries.fate(buffer.kind)}. Call eval() in the function that makes the module, or "
-        "attach(writable=[...]) what it changes."
+        f"{slot.name!r} and others of buffer {buffer.name!r} are in training mode, in which a module may write to "
+        f"them, as BatchNorm does: that {_libraries.fate(buffer.kind)}. Call eval() in the function that makes the "
+        "module, or attach(writable=[...]) what it changes."
     )
 
 

@@ -283,17 +283,17 @@ class Memory:
         Those that are not in the buffer, as buffers that a constructor has made on the CPU, are copied to its end; the
         module goes on with its own. From now on nobody can write to the memory, this process included.
 
-        If more than 64 MiB of the buffer are unused, and the pool has room, a copy of the tensors is published instead. Then
-        the buffer ends with the program's own tensors, which may be written to until then.
+        If more than 64 MiB of the buffer are unused, and the pool has room, a copy of the tensors is published instead.
+        Then the buffer ends with the program's own tensors, which may be written to until then.
 
         Returns the tensors in the buffer. Errors: TooLarge (no room for the tensors outside), otherwise as publish().
         """
         space = self._open()
         self._leave()
-        if space.buffer.nbytes - self.used > _UNUSED_MAX and self._publish_copy(source, fingerprint, digest):
-            return Tensors(_core.open_many(self._name, device=space.device))
         # cuBLAS keeps its workspace. One that was allocated in the section would be written to later.
         torch._C._cuda_clearCublasWorkspaces()
+        if space.buffer.nbytes - self.used > _UNUSED_MAX and self._publish_copy(source, fingerprint, digest):
+            return Tensors(_core.open_many(self._name, device=space.device))
         tensors = _layout.placed(_attach.tensors_of(source))
         if not tensors:
             raise ValueError("there is no tensor to publish")

@@ -49,8 +49,8 @@ def from_pretrained(
     gpushm.create(). It stays until `gpushmctl rm NAME`, unless it is transient. timeout: seconds to wait for another
     process that loads the model, None for ever. All other arguments are those of cls.from_pretrained().
 
-    A buffer that `gpushmctl load FOLDER NAME` or gpushm.load() has loaded from the model's files is used, too, if transformers
-    takes all tensors as they are in the files.
+    A buffer that `gpushmctl load FOLDER NAME` or gpushm.load() has loaded from the model's files is used, too, if
+    transformers takes all tensors as they are in the files.
 
     replace: if the buffer of that name has another model, or is of other files, the model is loaded, and takes the name
     over in one step; who has the old one keeps it. Of several processes that do so with one model, one loads.
@@ -70,7 +70,9 @@ def from_pretrained(
         import transformers
 
         cls = transformers.AutoModelForCausalLM
-    share = Share(name, timeout, replace, {"pool": pool, "mode": mode, "gid": gid, "transient": transient, "wait": wait})
+    share = Share(
+        name, timeout, replace, {"pool": pool, "mode": mode, "gid": gid, "transient": transient, "wait": wait}
+    )
     with share, _hook.replaced_by(share.load):
         made = cls.from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
         share.finish(made[0] if isinstance(made, tuple) else made)

@@ -142,8 +142,8 @@ class Share:
         return buffer
 
     def _was_loaded(self, buffer: Buffer) -> bool:
-        """Whether gpushm.load(), or gpushmctl load, has loaded it from these files, and the model takes them as they are.
-        Then nobody has said what model it is.
+        """Whether gpushm.load(), or gpushmctl load, has loaded it from these files, and the model takes them as they
+        are. Then nobody has said what model it is.
         """
         files = buffer.attr("gpushm.files")
         if files is None or _fingerprint.is_in(buffer) or not self._files:
