@@ -5,17 +5,19 @@
  * then lets the signal do what it would have done.
  *
  * In the handler the GIL may be anybody's. So it reads a table of its own, whose entries are
- * written before their start is; it takes no lock and no memory, and calls write() and sigaction()
+ * written before their start is; it takes no lock and no memory, and calls writev() and sigaction()
  * alone. Once the address is in a buffer, the process ends in any case.
  */
 #include "client/python/core/write_fault.h"
 
 #include "client/gpushm_private.h"
+#include "proto/base/own.h"
 
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define WATCHED_MAX 256 /* buffers; writes to more are not explained */
@@ -31,42 +33,27 @@ static struct sigaction before;
 
 /* ---- the handler ---- */
 
-struct text {
-	char at[1024];
-	size_t n;
-};
-
-static void add(struct text *t, const char *s, size_t n)
+static struct iovec text(const char *s)
 {
-	n = n < sizeof(t->at) - t->n ? n : sizeof(t->at) - t->n;
-	memcpy(t->at + t->n, s, n);
-	t->n += n;
-}
-
-static void add_text(struct text *t, const char *s)
-{
-	add(t, s, strlen(s));
+	return (struct iovec){ (char *)s, strlen(s) };
 }
 
 static void explain(const struct gpushm_buffer *b, uint64_t offset)
 {
-	struct text t = { .n = 0 };
-	const char *array;
+	const char *array = "";
 	size_t n = gpushm_private_array_with(b, offset, &array);
+	const struct iovec said[] = {
+		text(n ? "gpushm: a write to array \"" : "gpushm: a write to "),
+		{ (char *)array, n },
+		text(n ? "\" of buffer \"" : "buffer \""),
+		text(gpushm_buffer_name(b)),
+		text("\", whose memory is read-only here and shared with other processes, ends "
+		     "this one. Write to a copy: tensor.clone(), or "
+		     "gpushm.torch.attach(writable=...); a module that writes in training mode, "
+		     "as BatchNorm does, needs eval().\n"),
+	};
 
-	add_text(&t, "gpushm: a write to ");
-	if (n > 0) {
-		add_text(&t, "array \"");
-		add(&t, array, n);
-		add_text(&t, "\" of ");
-	}
-	add_text(&t, "buffer \"");
-	add_text(&t, gpushm_buffer_name(b));
-	add_text(&t,
-		 "\", whose memory is read-only here and shared with other processes, ends this "
-		 "one. Write to a copy: tensor.clone(), or gpushm.torch.attach(writable=...); "
-		 "a module that writes in training mode, as BatchNorm does, needs eval().\n");
-	if (write(STDERR_FILENO, t.at, t.n) < 0)
+	if (writev(STDERR_FILENO, said, array_size(said)) < 0)
 		return; /* there is nobody to tell */
 }
 
