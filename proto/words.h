@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The words for the kinds of pools, the states of buffers, ways of access and streams: one table
- * for the daemon, the library, gpushmctl and the Python package. Everything is inline, because the
- * Python package links with the library only, which exports none of this.
+ * The words for the states of buffers, ways of access and streams, and by kind.h for the kinds of
+ * pools: one table for the daemon, the library, gpushmctl and the Python package. Everything is
+ * inline, because the Python package links with the library only, which exports none of this.
  */
 #pragma once
 
-#define KINDS 5u /* the number of words, "unknown" included */
-
-/* enum Kind: "host", "pinned", "vmm" or "mempool"; "unknown" for any other number. */
-static inline const char *kind_word(unsigned int kind)
-{
-	static const char *const words[KINDS] = { "unknown", "host", "pinned", "vmm", "mempool" };
-
-	return words[kind < KINDS ? kind : 0];
-}
+#include "proto/kind.h"
 
 /* enum State: "filling", "sealed" or "shared"; "unknown" for any other number. */
 static inline const char *state_word(unsigned int state)

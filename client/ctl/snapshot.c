@@ -159,7 +159,7 @@ static void pool_labels(struct exposition *e, const struct gpushm_pool *p)
 	exposition_begin(e, "");
 	exposition_label(e, "pool", p->name);
 	exposition_label(e, "kind", kind_word(p->kind));
-	if (p->kind == GPUSHM_VMM || p->kind == GPUSHM_MEMPOOL)
+	if (kind_of(p->kind)->on_gpu)
 		exposition_label(e, "UUID", uuid);
 }
 

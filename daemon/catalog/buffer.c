@@ -42,12 +42,9 @@ static int set_attrs(struct buffer *b, const struct table_attr *attrs, size_t n,
  * want of fds. */
 static uint64_t fds_of(const struct buffer *b)
 {
-	enum pool_kind kind = b->pool->config.kind;
-	bool filling = b->state == BUFFER_FILLING, host = kind == POOL_HOST;
-	bool table = filling || b->table_bytes > 0;
+	bool table = b->state == BUFFER_FILLING || b->table_bytes > 0;
 
-	return (kind != POOL_MEMPOOL) + (host && b->state != BUFFER_SEALED) + (host && filling) +
-	       table;
+	return kind_of(b->pool->config.kind)->fds[b->state] + table;
 }
 
 int buffer_charge(struct accounts *a, struct buffer *b, uint64_t slack, struct fault *f)

@@ -72,15 +72,17 @@ static struct pool *default_pool(const struct catalog *c)
 	struct pool *it, *host = NULL, *gpu = NULL;
 
 	list_foreach (it, c->pools, link) {
+		const struct kind *kind = kind_of(it->config.kind);
+
 		if (it->state == POOL_RETIRED)
 			continue;
 		if (strcmp(it->config.name, c->default_pool) == 0)
 			return it;
-		if (!host && it->config.kind == POOL_HOST)
+		if (!host && !kind->by_driver)
 			host = it;
 		/* A pool whose GPU was lost stays the default: a CREATE is refused rather than
 		 * given another kind of memory. */
-		if (!gpu && it->config.kind == POOL_VMM && is_usable(it))
+		if (!gpu && kind->on_gpu && kind->read_only && is_usable(it))
 			gpu = it;
 	}
 	return gpu ? gpu : host;
@@ -119,7 +121,7 @@ int catalog_refuse_pool(const struct pool *pool, const struct process *p, struct
 		     "pool \"%s\" is not open to uid %u (allow-users and allow-groups in "
 		     "gpushmd.conf%s)",
 		     pool->config.name, p->uid,
-		     pool->config.kind == POOL_MEMPOOL
+		     kind_opens_pool(pool->config.kind)
 			     ? "; without them, a service's mempool is for its own group"
 			     : "");
 }
@@ -202,7 +204,7 @@ int catalog_lookup_for_open(struct catalog *c, const struct process *p, const ch
 			     key, b->uid, b->mode, p->uid,
 			     access == ACCESS_WRITE ? "writing" : "reading");
 	/* A mempool's fd opens all of the pool: only the pool's users may have it. */
-	if (b->pool->config.kind == POOL_MEMPOOL && !catalog_pool_is_open_to(b->pool, p))
+	if (kind_opens_pool(b->pool->config.kind) && !catalog_pool_is_open_to(b->pool, p))
 		return catalog_refuse_pool(b->pool, p, f);
 	if (b->state == BUFFER_FILLING)
 		return fault(f, CODE_NOT_PUBLISHED,

@@ -89,11 +89,11 @@ int catalog_make_stream(struct catalog *c, struct lease *l, const struct stream_
 			     "STREAM: buffer \"%s\" is %s already; a buffer becomes a stream once, "
 			     "before it is published",
 			     name_of(b), b->stream ? "a stream" : "published");
-	if (b->pool->config.kind == POOL_MEMPOOL)
+	if (!kind_of(b->pool->config.kind)->read_only)
 		return fault(f, CODE_UNSUPPORTED,
-			     "STREAM: pool \"%s\" is a mempool, whose memory can't be mapped for "
+			     "STREAM: pool \"%s\" is a %s, whose memory can't be mapped for "
 			     "reading only; choose a pool of another kind",
-			     b->pool->config.name);
+			     b->pool->config.name, kind_word(b->pool->config.kind));
 	r = stream_check_shape(spec, b->bytes, f);
 	if (r == 0)
 		r = stream_new(&c->accounts, b->uid, spec, &s, f);

@@ -84,7 +84,7 @@ void pool_config_default(enum pool_kind kind, struct pool_config *ret)
 	*ret = (struct pool_config){
 		.kind = kind,
 		.numa_node = -1,
-		.size.percent = kind == POOL_VMM || kind == POOL_MEMPOOL ? 100 : 50,
+		.size.percent = kind_of(kind)->on_gpu ? 100 : 50,
 		.share = -1,
 		.pending_max_age = 10,
 	};
@@ -116,7 +116,7 @@ int config_default_groups(struct config *c)
 
 void config_restrict_mempool(const struct config *c, struct pool_config *pool)
 {
-	if (pool->kind != POOL_MEMPOOL || c->mempool_groups.n == 0 || pool->allow_users.n > 0 ||
+	if (!kind_opens_pool(pool->kind) || c->mempool_groups.n == 0 || pool->allow_users.n > 0 ||
 	    pool->allow_groups.n > 0)
 		return;
 	pool->allow_groups = c->mempool_groups;

@@ -158,7 +158,7 @@ static void format_name(const struct keyfile_type *type, const void *member, FIL
 
 static int parse_kind(const struct keyfile_type *type, const char *text, void *member, char *wrong)
 {
-	for (unsigned kind = 1; kind < KINDS; kind++) {
+	for (unsigned kind = 1; kind < KIND_END; kind++) {
 		if (strcmp(kind_word(kind), text) != 0)
 			continue;
 		*(enum pool_kind *)member = (enum pool_kind)kind;

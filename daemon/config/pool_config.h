@@ -4,13 +4,12 @@
  */
 #pragma once
 
+#include "proto/kind.h"
 #include "proto/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum pool_kind { POOL_HOST = 1, POOL_PINNED, POOL_VMM, POOL_MEMPOOL }; /* enum Kind on the wire */
 
 /* "40G", or "80%" of the device's or the host's memory. */
 struct config_size {

@@ -161,7 +161,6 @@ static void host_close(struct pool *pool)
 
 const struct pool_ops host_ops = {
 	.kind = POOL_HOST,
-	.needs_device = false,
 	.reuses_pending = false,
 	.open = host_open,
 	.alloc = host_alloc,

@@ -297,7 +297,6 @@ static int mempool_verify(struct pool *pool, int fd, struct fault *f)
 
 const struct pool_ops mempool_ops = {
 	.kind = POOL_MEMPOOL,
-	.needs_device = true,
 	.reuses_pending = false,
 	.max_block_why = "importing a larger one would end the importer inside the driver; "
 			 "use a vmm pool",

@@ -153,7 +153,6 @@ static int vmm_open(struct pool *pool, struct pool_opened *ret, struct fault *f)
 
 const struct pool_ops vmm_ops = {
 	.kind = POOL_VMM,
-	.needs_device = true,
 	.reuses_pending = true,
 	.open = vmm_open,
 	.alloc = vmm_alloc,
@@ -187,7 +186,6 @@ static int pinned_open(struct pool *pool, struct pool_opened *ret, struct fault 
 
 const struct pool_ops pinned_ops = {
 	.kind = POOL_PINNED,
-	.needs_device = true,
 	.reuses_pending = true,
 	.open = pinned_open,
 	.alloc = vmm_alloc,

@@ -30,9 +30,8 @@
 
 _Static_assert(UUID_BYTES == sizeof(CUuuid), "a UUID on the wire is CUDA's");
 
-/* A new kind needs a line here, one in pool_internal.h, and a file. */
-const struct pool_ops *const pool_kinds[] = { &host_ops, &vmm_ops, &pinned_ops, &mempool_ops,
-					      NULL };
+#define OPS_OF(name, ...) &name##_ops,
+const struct pool_ops *const pool_kinds[] = { ALL_KINDS(OPS_OF) NULL };
 
 /* ---- the driver table ---- */
 

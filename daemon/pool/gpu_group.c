@@ -24,7 +24,7 @@
 
 static bool is_on_gpu(const struct pool *pool)
 {
-	return pool->config.kind == POOL_VMM || pool->config.kind == POOL_MEMPOOL;
+	return kind_of(pool->config.kind)->on_gpu;
 }
 
 /* A device that an earlier daemon had and this one has not found has no list of pools. */

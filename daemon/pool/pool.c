@@ -10,7 +10,6 @@
 #include "daemon/pool/pool_internal.h"
 #include "daemon/util/log.h"
 #include "daemon/util/memfd.h"
-#include "proto/words.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -25,14 +24,9 @@ static const struct pool_ops *find_ops(enum pool_kind kind)
 	return NULL;
 }
 
-static bool lives_on_device(enum pool_kind kind)
-{
-	return kind == POOL_VMM || kind == POOL_MEMPOOL;
-}
-
 static uint64_t find_physical(const struct pool *pool)
 {
-	if (!lives_on_device(pool->config.kind))
+	if (!kind_of(pool->config.kind)->on_gpu)
 		return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	return pool->device ? pool->device->bytes : 0;
 }
@@ -47,7 +41,7 @@ static uint64_t find_size(const struct pool *pool)
 
 	if (asked->percent > 0)
 		size = (uint64_t)((double)physical * (asked->percent / 100));
-	if (lives_on_device(pool->config.kind) && pool->device && size > physical)
+	if (kind_of(pool->config.kind)->on_gpu && pool->device && size > physical)
 		size = physical;
 	return size;
 }
@@ -148,12 +142,12 @@ static void on_opened(struct job *job)
 
 static void find_fault(struct pool *pool, const char *why)
 {
-	const char *kind = kind_word(pool->config.kind);
+	const struct kind *kind = kind_of(pool->config.kind);
 
 	if (!pool->ops)
 		snprintf(pool->why, sizeof(pool->why),
-			 "built without the CUDA Toolkit: no %s pools", kind);
-	else if (pool->ops->needs_device && !pool->device)
+			 "built without the CUDA Toolkit: no %s pools", kind->word);
+	else if (kind->by_driver && !pool->device)
 		snprintf(pool->why, sizeof(pool->why), "%s", why && *why ? why : "no GPU");
 }
 

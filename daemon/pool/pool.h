@@ -46,7 +46,6 @@ struct pool_opened {
 /* What a kind must do. open, alloc, free, close and verify run on the pool's worker. */
 struct pool_ops {
 	enum pool_kind kind;
-	bool needs_device;
 	bool reuses_pending; /* a freed block may serve the same uid's next CREATE of its size */
 	const char *max_block_why; /* why pool::max_block is less than the pool, and what to do */
 

@@ -24,10 +24,8 @@ struct pending {
 
 /* ---- backend_*.c: the kinds, for the table pool_kinds in cuda.c and nocuda.c ---- */
 
-extern const struct pool_ops host_ops;	  /* sealed memfds */
-extern const struct pool_ops vmm_ops;	  /* memory of a GPU, one driver allocation a block */
-extern const struct pool_ops pinned_ops;  /* the same of a NUMA node of the host */
-extern const struct pool_ops mempool_ops; /* a driver's pool, which sub-allocates */
+#define DECLARE_OPS(name, ...) extern const struct pool_ops name##_ops;
+ALL_KINDS(DECLARE_OPS)
 
 /* ---- pool.c ---- */
 

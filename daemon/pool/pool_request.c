@@ -77,7 +77,6 @@ static int refuse_full(const struct pool_request *r, struct fault *f)
 static void prefix_fault(const struct pool_request *r, struct fault *f)
 {
 	struct fault driver = *f;
-	bool host = r->pool->config.kind == POOL_HOST;
 	char others[96];
 
 	if (driver.code != CODE_POOL_FULL) {
@@ -90,7 +89,7 @@ static void prefix_fault(const struct pool_request *r, struct fault *f)
 	      "pool \"%s\": %s asked: %.100s; the pool has room, but other pools or programs hold "
 	      "the memory (%s%s shows programs)",
 	      r->pool->config.name, size_format(r->asked).text, driver.text, others,
-	      host ? "top" : "nvidia-smi");
+	      kind_of(r->pool->config.kind)->by_driver ? "nvidia-smi" : "top");
 }
 
 static int check_open(const struct pool_request *r, struct fault *f)

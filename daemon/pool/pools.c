@@ -126,9 +126,9 @@ static void make(struct pools *p, const struct pool_config *config)
 	char why[320] = "";
 	int r;
 
-	if (config->kind != POOL_HOST)
+	if (kind_of(config->kind)->by_driver)
 		device = devices_find(&p->devices, config->device);
-	if (config->kind != POOL_HOST && !device)
+	if (kind_of(config->kind)->by_driver && !device)
 		snprintf(why, sizeof(why), "%s",
 			 p->devices.n ? "no GPU fits its device= (gpushmctl doctor lists them)"
 				      : p->devices.why_none);
@@ -181,9 +181,9 @@ static bool need_devices(const struct pools *p)
 	const struct pool *it;
 
 	for (size_t i = 0; i < p->config->n_pools; i++)
-		needed = needed || p->config->pools[i].kind != POOL_HOST;
+		needed = needed || kind_of(p->config->pools[i].kind)->by_driver;
 	list_foreach (it, &p->all, link)
-		needed = needed || it->config.kind != POOL_HOST;
+		needed = needed || kind_of(it->config.kind)->by_driver;
 	return needed;
 }
 
@@ -221,7 +221,7 @@ int pools_adopt(struct pools *p, const struct pool_config *config, uint32_t id, 
 	r = insert(p, pool);
 	if (r < 0)
 		return r;
-	if (!pool->ops || config->kind == POOL_MEMPOOL)
+	if (!pool->ops || kind_opens_pool(config->kind))
 		pool_retire(pool, "it is of an earlier gpushmd: its allocator ended with that");
 	*ret = pool;
 	return 0;

@@ -10,7 +10,7 @@
 #include "daemon/state/replay.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
-#include "proto/words.h"
+#include "proto/kind.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -82,7 +82,7 @@ static int adopt_pool(const struct target *t, const Gpushm__Journal__Pool *m)
 	struct pool *pool = NULL;
 	int r;
 
-	if (m->kind == 0 || m->kind >= KINDS || m->granularity == 0)
+	if (m->kind == 0 || m->kind >= KIND_END || m->granularity == 0)
 		return 0;
 	pool_config_default((enum pool_kind)m->kind, &config);
 	copy_text(config.name, sizeof(config.name), m->name);
@@ -129,15 +129,15 @@ static int adopt_block(const struct target *t, struct buffer *b, const Gpushm__J
 {
 	_cleanup_(close_fd) int memory = take(t, 'm', m->slot);
 	_cleanup_(close_fd) int table = take(t, 't', m->slot);
-	bool mempool = b->pool->config.kind == POOL_MEMPOOL;
+	bool of_pool = kind_opens_pool(b->pool->config.kind);
 	struct block block;
 	int r;
 
-	if ((!mempool && memory < 0) || (mempool && b->pool->pool_fd < 0) ||
-	    (m->table && table < 0) || (mempool && m->record.len != RECORD_BYTES))
+	if ((!of_pool && memory < 0) || (of_pool && b->pool->pool_fd < 0) ||
+	    (m->table && table < 0) || (of_pool && m->record.len != RECORD_BYTES))
 		return -EBADF;
 	r = pool_adopt_block(b->pool, m->allocated_bytes, memory, b->state == BUFFER_SEALED,
-			     mempool ? m->record.data : NULL, &block);
+			     of_pool ? m->record.data : NULL, &block);
 	if (r < 0)
 		return r;
 	buffer_take_block(b, &block);

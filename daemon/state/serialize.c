@@ -132,7 +132,7 @@ int serialize_restarts(struct serializer *s, const struct restarts *restarts)
 
 void serialize_forget_pool(struct fdstore *store, const struct pool *p)
 {
-	if (p->config.kind == POOL_MEMPOOL)
+	if (kind_opens_pool(p->config.kind))
 		forget(store, 'p', p->id);
 }
 

@@ -41,9 +41,9 @@ static int check_writable(const struct gpushm_buffer *b)
 /* The GPU that does the copy; -1: the CPU does it. */
 static int device_of(const struct copy *c)
 {
-	return gpushm_buffer_kind(c->buffer) != GPUSHM_HOST ? c->buffer->device
-	       : c->on_device				    ? c->device
-							    : -1;
+	return kind_of(gpushm_buffer_kind(c->buffer))->by_driver ? c->buffer->device
+	       : c->on_device					 ? c->device
+								 : -1;
 }
 
 /* Through memory of its own, where both sides overlap. */
@@ -300,7 +300,7 @@ static int queue(const struct gpushm_copy *one, void *stream, struct queued *q)
 	c.buffer = one->array->buffer;
 	device = device_of(&c) < 0 ? 0 : (uint64_t)1 << device_of(&c);
 	q->devices |= device;
-	if (gpushm_buffer_kind(c.buffer) == GPUSHM_HOST)
+	if (!kind_of(gpushm_buffer_kind(c.buffer))->by_driver)
 		q->by_host |= device;
 	return copy_array(one->array, one->strides, &c);
 }

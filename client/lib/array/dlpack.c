@@ -54,12 +54,12 @@ void gpushm_array_dlpack_device(const struct gpushm_array *a, int *ret_type, int
 	if (error_null(a, "array") < 0)
 		return;
 	kind = gpushm_buffer_kind(a->buffer);
-	on_gpu = kind == GPUSHM_VMM || kind == GPUSHM_MEMPOOL;
+	on_gpu = kind_of(kind)->on_gpu;
 	/* A consumer launches its kernels on this device: the one that has access, which is another
 	 * one than the memory's where the buffer is mapped for a peer. The specification wants id 0
 	 * for pinned memory. */
 	*ret_id = on_gpu ? a->buffer->device : 0;
-	*ret_type = on_gpu ? DLPACK_CUDA : kind == GPUSHM_PINNED ? DLPACK_CUDA_HOST : DLPACK_CPU;
+	*ret_type = on_gpu ? DLPACK_CUDA : kind_of(kind)->by_driver ? DLPACK_CUDA_HOST : DLPACK_CPU;
 }
 
 /* Whether the tensor gets strides of C order: those of an array without elements mean nothing, and

@@ -95,7 +95,7 @@ int buffer_check_memory(const struct gpushm_buffer *b)
 {
 	int r = error_null(b, "buffer");
 
-	if (r < 0 || !buffer_is_inherited(b) || gpushm_buffer_kind(b) == GPUSHM_HOST)
+	if (r < 0 || !buffer_is_inherited(b) || !kind_of(b->pool->map.kind)->by_driver)
 		return r;
 	return buffer_error(b, ECHILD,
 			    "it was opened before fork(), which memory of the driver does not "

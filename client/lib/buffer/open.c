@@ -156,14 +156,14 @@ static int find_pool(struct gpushm *c, uint32_t id, struct pool_info **ret)
  * already. */
 static int take_memory(struct attach *a, struct pool_info *pool)
 {
-	bool mempool = pool->map.kind == GPUSHM_MEMPOOL;
+	bool of_pool = kind_opens_pool(pool->map.kind);
 
-	if (mempool ? !a->has_record || (a->fd >= 0 && !a->is_pool_fd) : a->fd < 0 || a->is_pool_fd)
+	if (of_pool ? !a->has_record || (a->fd >= 0 && !a->is_pool_fd) : a->fd < 0 || a->is_pool_fd)
 		return nonsense("it lacks the memory's handle, or has a wrong one");
-	if (mempool && pool->pool_fd < 0)
+	if (of_pool && pool->pool_fd < 0)
 		pool->pool_fd = take_fd(&a->fd);
 	a->map.pool = &pool->map;
-	a->map.fd = mempool ? pool->pool_fd : a->fd;
+	a->map.fd = of_pool ? pool->pool_fd : a->fd;
 	return 0;
 }
 
@@ -268,7 +268,7 @@ static int map_attach(struct gpushm_buffer *b, struct attach *a,
 	b->device = -1;
 	if (r == 0 && !(o->flags & TABLE_ALONE))
 		r = map(b, &a->map);
-	if (r == 0 && b->state == GPUSHM_FILLING && b->pool->map.kind == GPUSHM_HOST &&
+	if (r == 0 && b->state == GPUSHM_FILLING && !kind_of(b->pool->map.kind)->by_driver &&
 	    b->bytes >= MEMORY_FD_MIN)
 		b->memory = take_fd(&a->fd);
 	if (r == 0 && a->map.copy_on_write) {

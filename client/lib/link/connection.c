@@ -512,7 +512,7 @@ static void give_back(struct gpushm *c, const Gpushm__Proto__Attach *a)
 {
 	struct pool_info *pool = connection_pool(c, a->pool);
 
-	if (a->pool_fd && c->frame.n_fds > 0 && pool && pool->map.kind == GPUSHM_MEMPOOL &&
+	if (a->pool_fd && c->frame.n_fds > 0 && pool && kind_opens_pool(pool->map.kind) &&
 	    pool->pool_fd < 0)
 		pool->pool_fd = take_fd(&c->frame.fds[0]);
 	else if (a->pool_fd)
@@ -656,5 +656,5 @@ int decode_access(protobuf_c_boolean has, int from, enum gpushm_access *ret)
 
 bool decode_kind_known(const Gpushm__Proto__Pool *from)
 {
-	return from->has_kind && from->kind > 0 && from->kind < KINDS;
+	return from->has_kind && (unsigned)from->kind - 1 < KIND_END - 1u;
 }

@@ -102,6 +102,11 @@ enum gpushm_kind gpushm_private_pool_kind(struct gpushm *c, const char *pool)
 	return kind;
 }
 
+#define IS_ONE_NUMBER(name, NAME, number, ...)                                                    \
+	_Static_assert(GPUSHM_##NAME == (number) && GPUSHM__PROTO__KIND__KIND_##NAME == (number), \
+		       "proto/kind.h, gpushm.h and gpushm.proto have the kind's number");
+ALL_KINDS(IS_ONE_NUMBER)
+
 static int keep_pools(struct gpushm *c, Gpushm__Proto__Pool *const *pools, size_t n)
 {
 	if (n > POOLS_MAX)

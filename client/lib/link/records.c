@@ -76,7 +76,7 @@ static unsigned last_of(enum record_type type)
 	case RECORD_STREAM_STATE:
 		return GPUSHM_STREAM_ORPHANED;
 	case RECORD_KIND:
-		return KINDS - 1;
+		return KIND_END - 1;
 	default:
 		return 0;
 	}

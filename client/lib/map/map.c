@@ -18,15 +18,8 @@
 
 #include <string.h>
 
-static const struct map_kind *kind_of(enum gpushm_kind kind)
-{
-	static const struct map_kind *const kinds[] = { [GPUSHM_HOST] = &map_host,
-							[GPUSHM_PINNED] = &map_pinned,
-							[GPUSHM_VMM] = &map_vmm,
-							[GPUSHM_MEMPOOL] = &map_mempool };
-
-	return kinds[kind];
-}
+#define MAP_OF(name, NAME, number, ...) [number] = &map_##name,
+static const struct map_kind *const map_kinds[] = { ALL_KINDS(MAP_OF) };
 
 static struct map_private *entry_new(const struct map_kind *kind, const struct map_request *r,
 				     int owner, int device)
@@ -120,7 +113,7 @@ static void settle(struct process *self, struct map_private *p, bool mapped)
 
 int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 {
-	const struct map_kind *kind = kind_of(r->pool->kind);
+	const struct map_kind *kind = map_kinds[r->pool->kind];
 	struct map_private *fresh, *p;
 	struct process *self = process();
 	int owner = -1, device, result;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "client/gpushm.h"
+#include "proto/kind.h"
 #include "proto/limits.h"
 
 #include <stdbool.h>
@@ -161,4 +162,5 @@ struct map_kind {
 	int (*protect)(struct map_private *p);
 };
 
-extern const struct map_kind map_host, map_pinned, map_vmm, map_mempool;
+#define DECLARE_MAP(name, ...) extern const struct map_kind map_##name;
+ALL_KINDS(DECLARE_MAP)

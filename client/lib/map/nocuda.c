@@ -22,9 +22,8 @@ static int refuse_prepare(const struct map_request *r, int *ret_owner, int *ret_
 }
 
 /* prepare() comes first and fails: no other function of these kinds is ever called. */
-const struct map_kind map_pinned = { .prepare = refuse_prepare };
-const struct map_kind map_vmm = { .prepare = refuse_prepare };
-const struct map_kind map_mempool = { .prepare = refuse_prepare };
+#define REFUSE_MAP(name, ...) const struct map_kind map_##name = { .prepare = refuse_prepare };
+DRIVER_KINDS(REFUSE_MAP)
 
 int context_synchronize(int device)
 {

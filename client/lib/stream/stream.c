@@ -119,7 +119,7 @@ struct gpushm_stream *client_stream_new(struct gpushm_buffer *b)
 	s->buffer = b;
 	b->of_stream = true;
 	buffer_get(b);
-	s->on_gpu = b->pool->map.kind != GPUSHM_HOST;
+	s->on_gpu = kind_of(b->pool->map.kind)->by_driver;
 	s->device = b->device;
 	s->spin_ns = WAIT_SPIN_NS;
 	pthread_mutex_init(&s->lock, NULL);
@@ -146,11 +146,11 @@ void stream_set_spin(struct gpushm_stream *s, uint64_t spin_us)
 
 int stream_check_pool(const struct gpushm_buffer *b)
 {
-	if (b->pool->map.kind == GPUSHM_MEMPOOL)
+	if (!kind_of(b->pool->map.kind)->read_only)
 		return error_of("stream", b->name, ENOTSUP,
-				"pool \"%s\" is a mempool, whose memory readers could write to: "
+				"pool \"%s\" is a %s, whose memory readers could write to: "
 				"use a pool of another kind",
-				b->pool->name);
+				b->pool->name, kind_word(b->pool->map.kind));
 	return b->device < 0 ? 0 : order_check(b->device);
 }
 

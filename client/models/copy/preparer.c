@@ -4,6 +4,7 @@
 #include "client/gpushm_private.h"
 #include "client/gpushm_query.h"
 #include "proto/base/thread.h"
+#include "proto/kind.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +65,7 @@ static int pool_device(const struct preparer *p)
 		const struct gpushm_pool *pool = p->pools[i];
 		bool is_it = p->pool ? strcmp(pool->name, p->pool) == 0 : pool->is_default;
 
-		if (is_it && (pool->kind == GPUSHM_VMM || pool->kind == GPUSHM_MEMPOOL))
+		if (is_it && kind_of(pool->kind)->on_gpu)
 			device = p->device == ANY_DEVICE ? pool->device : p->device;
 	}
 	return device;
@@ -97,8 +98,10 @@ static void *prepare(void *arg)
 
 void preparer_start(struct preparer *p)
 {
+	enum gpushm_kind kind = gpushm_private_pool_kind(p->c, p->pool);
+
 	/* Host memory needs no transport. */
-	if (gpushm_private_pool_kind(p->c, p->pool) == GPUSHM_HOST)
+	if (kind && !kind_of(kind)->by_driver)
 		return;
 	p->running = thread_start(&p->thread, prepare, p) == 0;
 }

@@ -6,6 +6,7 @@
 
 #include "client/gpushm_array.h"
 #include "client/gpushm_private.h"
+#include "proto/kind.h"
 
 #include <stdlib.h>
 
@@ -93,10 +94,9 @@ int arrays_plan(const struct arrays *a, struct plan *ret)
 
 int arrays_device(const struct arrays *a, const struct gpushm_buffer *b)
 {
-	enum gpushm_kind kind = gpushm_buffer_kind(b);
 	int type, id;
 
-	if (kind != GPUSHM_VMM && kind != GPUSHM_MEMPOOL)
+	if (!kind_of(gpushm_buffer_kind(b))->on_gpu)
 		return -1;
 	if (a->n == 0)
 		return gpushm_buffer_device(b);

@@ -13,6 +13,7 @@
 #include "client/gpushm_private.h"
 #include "client/python/core/unpublished.h"
 #include "client/python/core/write_fault.h"
+#include "proto/kind.h"
 
 #include <stdio.h>
 
@@ -675,7 +676,7 @@ int array_queued(struct array *self, const struct stream *stream)
 	/* Copies by the CPU are done already. And a stream that may be destroyed must not be waited
 	 * for later: a driver crashes then. */
 	if (!stream->given || !stream->lasts ||
-	    gpushm_buffer_kind(self->buffer->buffer) == GPUSHM_HOST)
+	    !kind_of(gpushm_buffer_kind(self->buffer->buffer))->by_driver)
 		return 0;
 	return order_add(array_order(self), stream);
 }

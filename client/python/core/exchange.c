@@ -373,7 +373,7 @@ static PyObject *constant(PyObject **kept, const char *format, const char *one, 
  * The question takes a microsecond in Python, which is as much as the rest of a tensor. */
 static bool nothing_to_warn_of(const struct array *self)
 {
-	static PyObject *attribute, *cupy, *torch_said[KINDS], *cupy_said[KINDS];
+	static PyObject *attribute, *cupy, *torch_said[KIND_END], *cupy_said[KIND_END];
 	unsigned kind = gpushm_buffer_kind(self->buffer->buffer);
 	PyObject *name = constant(&attribute, "s", "_said", NULL),
 		 *module = constant(&cupy, "s", "cupy", NULL),
@@ -594,7 +594,7 @@ PyObject *exchange_cai(PyObject *o, void *unused)
 	if (!array_is_open(self))
 		return NULL;
 	if (!gpushm_array_device_ptr(self->array) &&
-	    gpushm_buffer_kind(self->buffer->buffer) != GPUSHM_HOST)
+	    kind_of(gpushm_buffer_kind(self->buffer->buffer))->by_driver)
 		return refuse_child(self);
 	if (!gpushm_array_device_ptr(self->array))
 		return PyErr_Format(PyExc_AttributeError,

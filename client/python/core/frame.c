@@ -12,6 +12,7 @@
 #include "client/python/core/frame.h"
 
 #include "client/python/core/array.h"
+#include "proto/kind.h"
 
 static PyTypeObject *frame_type; /* owned, for as long as the process lives */
 
@@ -60,7 +61,7 @@ struct frame *pyframe_new(struct side *side, struct gpushm_frame *f, const struc
 	self->filling = filling;
 	read_frame(self);
 	enter_slot(self);
-	if (!on || !on->given || gpushm_buffer_kind(side->buffer->buffer) == GPUSHM_HOST ||
+	if (!on || !on->given || !kind_of(gpushm_buffer_kind(side->buffer->buffer))->by_driver ||
 	    order_add(&self->slot.order, &self->on) == 0)
 		return self;
 	Py_DECREF((PyObject *)self);

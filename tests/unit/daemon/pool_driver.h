@@ -85,7 +85,6 @@ static inline int limited_open(struct pool *pool, struct pool_opened *ret, struc
 
 static const struct pool_ops gpu_ops = {
 	.kind = POOL_MEMPOOL,
-	.needs_device = true,
 	.max_block_why = "use another pool",
 	.open = limited_open,
 	.alloc = test_alloc,
