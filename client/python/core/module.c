@@ -13,6 +13,7 @@
 #include "client/python/core/graph.h"
 #include "client/python/core/record.h"
 #include "client/python/core/unpublished.h"
+#include "proto/kind.h"
 
 #include "client/gpushm_private.h"
 
@@ -217,6 +218,22 @@ static int is_interrupted(void)
 	return r;
 }
 
+/* The words of the kinds of pools for which that bool of struct kind is true. */
+static int add_kinds(PyObject *module, const char *name, size_t member)
+{
+	_cleanup_(drop_object) PyObject *list = PyList_New(0), *words = NULL;
+	int r = list ? 0 : -1;
+
+	for (unsigned i = 1; i < KIND_END && r == 0; i++) {
+		_cleanup_(drop_object) PyObject *word = PyUnicode_FromString(kind_word(i));
+
+		if (!word || *(const bool *)((const char *)kind_of(i) + member))
+			r = word ? PyList_Append(list, word) : -1;
+	}
+	words = r == 0 ? PyList_AsTuple(list) : NULL;
+	return words ? PyModule_AddObjectRef(module, name, words) : -1;
+}
+
 static int module_exec(PyObject *module)
 {
 	if (types.array)
@@ -226,7 +243,10 @@ static int module_exec(PyObject *module)
 	    record_init(module) < 0 || call_init(module) < 0 || watch_init(module) < 0 ||
 	    buffer_type_init(module) < 0 || array_type_init(module) < 0 || side_init(module) < 0 ||
 	    frame_init(module) < 0 || graph_init(module) < 0 || producer_init(module) < 0 ||
-	    pyreader_init(module) < 0 || add_functions(module) < 0)
+	    pyreader_init(module) < 0 || add_functions(module) < 0 ||
+	    add_kinds(module, "_ON_GPU", offsetof(struct kind, on_gpu)) < 0 ||
+	    add_kinds(module, "_BY_DRIVER", offsetof(struct kind, by_driver)) < 0 ||
+	    add_kinds(module, "_READ_ONLY", offsetof(struct kind, read_only)) < 0)
 		return -1;
 	gpushm_private_on_interrupt(is_interrupted);
 	types.array_made = types.array;

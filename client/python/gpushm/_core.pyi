@@ -50,6 +50,9 @@ from ._typing import GraphExec as _GraphExec
 _T = TypeVar("_T")
 
 library_version: Final[str]
+_ON_GPU: Final[tuple[Kind, ...]]
+_BY_DRIVER: Final[tuple[Kind, ...]]
+_READ_ONLY: Final[tuple[Kind, ...]]
 
 class Error(OSError):
     code: str

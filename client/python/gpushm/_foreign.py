@@ -202,7 +202,7 @@ def _as_numpy(obj: Any) -> NDArray | None:
 
 
 def _from_array(array: _core.Array, stream: CudaStream | None) -> Memory:
-    on_gpu = array.kind in ("vmm", "mempool")
+    on_gpu = array.kind in _core._ON_GPU
     address, device = (array.device_ptr, array.device) if on_gpu else (array.host_ptr, None)
     if array.device_ptr is not None:
         array._wait_for_others(_core._stream(stream) or _LEGACY_STREAM)
@@ -401,9 +401,6 @@ def tensors_of(buffer: Any, from_dlpack: Any, names: list[str]) -> list[Any]:
 
 
 # ---- pools and buffers for other libraries ----
-
-
-ON_GPU = ("vmm", "mempool")
 
 
 def pool_for(kinds: tuple[str, ...], name: str | None, **wanted: int | None) -> _core.PoolInfo:

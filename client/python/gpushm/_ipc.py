@@ -283,7 +283,7 @@ def _copied_to(device: int | None, there: Array) -> Array:
     memory = memory_of(there)
     pool = there.pool
     if device not in (None, there.device):
-        pool = _foreign.pool_for(_foreign.ON_GPU, None, device=device).name
+        pool = _foreign.pool_for(_core._ON_GPU, None, device=device).name
     staged, copy = bytearray(memory.size), _core.create(None, memory.size, pool=pool)
     with there.buffer.array(memory.size, "uint8", offset=memory.offset) as source:
         source._read_into(staged)

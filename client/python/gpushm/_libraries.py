@@ -29,20 +29,6 @@ class DeviceWarning(UserWarning):
     __module__ = "gpushm.errors"
 
 
-# What a write does, and what to do instead, for each kind of pool.
-_FATES = {
-    "host": ("ends this process with SIGSEGV", 'write to a copy, or open the buffer with access "c" (copy-on-write)'),
-    "pinned": ("ends this process with SIGSEGV", "write to a copy"),
-    "vmm": ("is an illegal memory access, after which this process can't use the GPU any more", "write to a copy"),
-    "mempool": ("changes the buffer for all processes", "write to a copy"),
-}
-
-
-def fate(kind: str) -> str:
-    """What a write to a sealed buffer in a pool of that kind does."""
-    return _FATES[kind][0]
-
-
 # What has been said: once in a process is enough. The core looks here before it calls warn_read_only().
 _said: set[tuple[object, ...]] = set()
 
@@ -72,10 +58,20 @@ def warn_shared(library: str, array: Any) -> None:
     _say_read_only(library, array, level)
 
 
+def fate(kind: str) -> tuple[str, str]:
+    """What a write to a sealed buffer does, and what to do instead, in a pool of that kind."""
+    if kind not in _core._READ_ONLY:
+        return "changes the buffer for all processes", "write to a copy"
+    if kind in _core._ON_GPU:
+        return "is an illegal memory access, after which this process can't use the GPU any more", "write to a copy"
+    or_open = "" if kind in _core._BY_DRIVER else ', or open the buffer with access "c" (copy-on-write)'
+    return "ends this process with SIGSEGV", "write to a copy" + or_open
+
+
 def _say_read_only(library: str, array: Any, level: int) -> None:
     """level: how many frames the program is above the caller."""
-    fate, instead = _FATES[array.kind]
-    text = f'{library} ignores that buffer "{array.name}" is read-only: a write to its tensor {fate}; {instead}.'
+    does, instead = fate(array.kind)
+    text = f'{library} ignores that buffer "{array.name}" is read-only: a write to its tensor {does}; {instead}.'
     say((library, array.kind), text, ReadOnlyWarning, level + 1)
 
 
@@ -146,7 +142,7 @@ def before_publish(buffer: _core.Buffer) -> None:
     """Waits for work that libgpushm's publish does not know: it waits for the GPU that has the memory mapped, and host
     memory has none.
     """
-    if buffer.kind == "host":
+    if buffer.kind not in _core._BY_DRIVER:
         if id(buffer) in registered:
             _driver.synchronize_all()
     elif _core._current_device() is not None:

@@ -64,20 +64,20 @@ def reopened(name: str, id: int, access: Access, gpu: int | None) -> Buffer | No
 
 
 def access_to(kind: str) -> Access:
-    """Programs write to tensors on the CPU: they get pages of their own, which other kinds of memory do not have."""
-    return "c" if kind == "host" else "r"
+    """Programs write to tensors on the CPU: they get pages of their own, which the driver's memory does not have."""
+    return "r" if kind in _core._BY_DRIVER else "c"
 
 
 def pool_of(gpu: int | None, host: str = "host") -> str:
     """The pool of a GPU that has most free memory; None: the host's."""
     if gpu is None:
         return host
-    found = [p for p in _core.pools() if p.device == gpu and p.kind in ("vmm", "mempool") and p.allowed]
+    found = [p for p in _core.pools() if p.device == gpu and p.kind in _core._ON_GPU and p.allowed]
     if not found:
         raise _core.NotFound(
             errno.ENOENT, f"no pool of GPU {gpu} that this user may create in: gpushmctl pools shows the pools"
         )
-    best = max(found, key=lambda p: (not p.failed, p.kind == "vmm", p.nbytes - p.used))
+    best = max(found, key=lambda p: (not p.failed, p.kind in _core._READ_ONLY, p.nbytes - p.used))
     return best.name
 
 

@@ -21,7 +21,7 @@ from . import _core, _dtype
 
 def on_host(array: _core.Array) -> bool:
     """Whether the CPU reaches the array's memory."""
-    return array.kind in ("host", "pinned")
+    return array.kind not in _core._ON_GPU
 
 
 # ---- the library ----

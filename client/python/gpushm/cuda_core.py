@@ -34,7 +34,7 @@ except ImportError as e:
     raise ImportError(f"gpushm.cuda_core needs cuda.core 0.5 or newer (pip install cuda-core): {e}") from e
 
 from . import _core, _driver
-from ._foreign import ON_GPU, pool_for
+from ._foreign import pool_for
 from ._handle import Handle
 
 # This process's resources, so that one that arrives twice is one.
@@ -163,7 +163,7 @@ class DeviceMemoryResource(_Resource):
 
     def __init__(self, device_id: Any, options: Any = None, *, pool: str | None = None) -> None:
         device = int(getattr(device_id, "device_id", device_id))
-        found = pool_for(ON_GPU, pool or os.environ.get("GPUSHM_CUDA_CORE_POOL"), device=device)
+        found = pool_for(_core._ON_GPU, pool or os.environ.get("GPUSHM_CUDA_CORE_POOL"), device=device)
         self._begin(found, device, _options(DeviceMemoryResourceOptions, options))
 
     @classmethod
@@ -212,8 +212,8 @@ def _arrived(pinned: bool, name: str, device: int | None, ipc_enabled: bool, max
     id = uuid.UUID(bytes=known)
     if (found := _known.get(id)) is not None:
         return found
-    cls, kinds = (PinnedMemoryResource, ("pinned",)) if pinned else (DeviceMemoryResource, ON_GPU)
-    pool = pool_for(kinds, name)
+    cls = PinnedMemoryResource if pinned else DeviceMemoryResource
+    pool = pool_for(_core._BY_DRIVER, name)
     options = DeviceMemoryResourceOptions(ipc_enabled=ipc_enabled, max_size=max_size)
     return cls.__new__(cls)._begin(pool, pool.device if device is None and not pinned else device, options, id)
 

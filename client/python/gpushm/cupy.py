@@ -58,7 +58,7 @@ class Allocator:
         return buffer, used
 
     def _new(self, nbytes: int, device: int) -> Buffer:
-        pool = _foreign.pool_for(_foreign.ON_GPU, self._pool, device=device).name
+        pool = _foreign.pool_for(_core._ON_GPU, self._pool, device=device).name
         return _core.create_many(None, {}, nbytes=nbytes, pool=pool, device=device)
 
 

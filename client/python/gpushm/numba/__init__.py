@@ -73,10 +73,10 @@ def to_device(obj: Source, stream: CudaStream = 0, copy: bool = True, to: Array 
     """
     if to is None:
         # Arrays in pinned memory are the host's.
-        if obj.kind in ("vmm", "mempool") if isinstance(obj, _core.Array) else is_cuda_array(obj):
+        if obj.kind in _core._ON_GPU if isinstance(obj, _core.Array) else is_cuda_array(obj):
             return as_cuda_array(obj)
         _limit_cleanup()
-        to = _foreign.create_like(None, obj, pool=_pool("vmm", "mempool"))
+        to = _foreign.create_like(None, obj, pool=_pool(*_core._ON_GPU))
     if copy:
         to.copy_to_device(obj, stream)
     return to
@@ -86,7 +86,7 @@ def device_array(
     shape: Shape, dtype: DTypeLike = float64, strides: Shape | None = None, order: Order = "C", stream: CudaStream = 0
 ) -> Array:
     """A new Array on a GPU, with arbitrary elements. strides: in bytes, instead of order."""
-    return _made(_pool("vmm", "mempool"), shape, dtype, strides, order)
+    return _made(_pool(*_core._ON_GPU), shape, dtype, strides, order)
 
 
 def device_array_like(ary: HasShapeAndDType, stream: CudaStream = 0) -> Array:
@@ -169,7 +169,7 @@ def _limit_cleanup() -> None:
 
 def _pool(*kinds: str) -> str | None:
     """The name of a pool of those kinds, on the thread's current GPU if that has one. None: there is no such pool."""
-    if "vmm" in kinds and os.environ.get("GPUSHM_NUMBA_POOL"):
+    if kinds == _core._ON_GPU and os.environ.get("GPUSHM_NUMBA_POOL"):
         return os.environ["GPUSHM_NUMBA_POOL"]
     here = _core._current_device() or 0
     pools = [p for p in _core.pools() if p.kind in kinds and p.allowed and not p.failed]

@@ -96,7 +96,7 @@ class MemoryManager(_numba.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
         if arenas is None:
             device = self.context.device.id
             chosen = self.pool or os.environ.get("GPUSHM_NUMBA_POOL")
-            pool = _foreign.pool_for(_foreign.ON_GPU, chosen, device=device).name
+            pool = _foreign.pool_for(_core._ON_GPU, chosen, device=device).name
             # The garbage collector's thread may have no context.
             arenas = self._arenas = Arenas(pool, lambda: _driver.synchronize_all(device))
         block = arenas.take(size)

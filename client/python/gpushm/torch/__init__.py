@@ -123,5 +123,5 @@ def _device_of_pool(pool: str | None) -> int:
     """The ordinal of the GPU that has the pool; -1: none, or one that this process can't see."""
     for found in _core.pools():
         if found.is_default if pool is None else found.name == pool:
-            return -1 if found.device is None or found.kind in ("host", "pinned") else int(found.device)
+            return int(found.device) if found.device is not None and found.kind in _core._ON_GPU else -1
     return -1

@@ -188,7 +188,7 @@ def _attach(
 def _writes(slot: Slot, buffer: Buffer) -> str:
     return (
         f"{slot.name!r} and others of buffer {buffer.name!r} are in training mode, in which a module may write to "
-        f"them, as BatchNorm does: that {_libraries.fate(buffer.kind)}. Call eval() in the function that makes the "
+        f"them, as BatchNorm does: that {_libraries.fate(buffer.kind)[0]}. Call eval() in the function that makes the "
         "module, or attach(writable=[...]) what it changes."
     )
 

@@ -246,13 +246,12 @@ def pool_of(tensors: list[Placed]) -> str | None:
         )
     if devices:
         return pool_on(devices[0])
-    return _pool(lambda pool: pool.kind == "host")
+    return _pool(lambda pool: pool.kind not in _core._BY_DRIVER)
 
 
 def pool_on(device: int) -> str:
     """A pool on that GPU. NotFound: that GPU has no pool."""
-    found = _pool(lambda pool: pool.kind == "vmm" and pool.device == device)
-    found = found or _pool(lambda pool: pool.kind == "mempool" and pool.device == device)
+    found = _pool(lambda pool: pool.kind in _core._ON_GPU and pool.device == device)
     if found is None:
         raise _core.NotFound(2, f"the daemon has no pool on GPU {device} that this process may use: pool= chooses one")
     return found
@@ -260,5 +259,5 @@ def pool_on(device: int) -> str:
 
 def _pool(fits: Callable[[Any], bool]) -> str | None:
     found = [pool for pool in _core.pools() if pool.allowed and not pool.failed and fits(pool)]
-    found.sort(key=lambda pool: not pool.is_default)
+    found.sort(key=lambda pool: (pool.kind not in _core._READ_ONLY, not pool.is_default))
     return str(found[0].name) if found else None

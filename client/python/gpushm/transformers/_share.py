@@ -173,7 +173,7 @@ class Share:
                 self._check_place(f'pool "{pool.name}" is of kind {pool.kind}', pool.kind)
 
     def _check_place(self, what: str, kind: str) -> None:
-        if (kind in ("host", "pinned")) != (self._gpu is None):
+        if (kind in _core._ON_GPU) == (self._gpu is None):
             where = "the CPU, its default" if self._gpu is None else f"GPU {self._gpu}"
             raise _core.LayoutError(errno.EINVAL, f"{what}, and device_map asks for {where}")
 
