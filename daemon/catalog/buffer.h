@@ -98,6 +98,12 @@ struct buffer_spec {
 	uint64_t wait_ms; /* for space in the pool; UINT64_MAX: for ever */
 };
 
+/* Its name, or the last one that it had; "": it never had one. */
+static inline const char *buffer_name(const struct buffer *b)
+{
+	return b->key ? b->key : b->last_key ? b->last_key : "";
+}
+
 /* A buffer with a key of len bytes and nothing else. NULL without memory. */
 struct buffer *buffer_alloc(const char *key, size_t len);
 

@@ -54,11 +54,6 @@ void catalog_done(struct catalog *c)
 	accounts_done(&c->accounts);
 }
 
-static const char *name_of(const struct buffer *b)
-{
-	return b->key ? b->key : b->last_key ? b->last_key : "";
-}
-
 /* ---- pools ---- */
 
 /* An adopted pool will be ready in a moment; a CREATE in it waits for that. */
@@ -136,13 +131,6 @@ struct buffer *catalog_by_key(const struct catalog *c, const char *key)
 		if (strcmp(b->key, key) == 0)
 			return b;
 	return NULL;
-}
-
-uint64_t catalog_id_of(const struct catalog *c, const char *key)
-{
-	const struct buffer *b = catalog_by_key(c, key);
-
-	return b ? b->id : 0;
 }
 
 struct buffer *catalog_by_id(const struct catalog *c, uint64_t id)
@@ -255,33 +243,10 @@ int catalog_lookup_lease(struct catalog *c, const struct process *p, uint64_t id
 
 /* ---- reporting: first the journal, then the status page, then requests that wait ---- */
 
-static void record(struct catalog *c, struct buffer *b, enum buffer_event event)
+int catalog_refuse_unwritten(int error, struct fault *f)
 {
-	struct catalog_observer *o;
-
-	list_foreach (o, &c->observers, link)
-		if (o->record_buffer)
-			o->record_buffer(o, b, event);
-}
-
-static int record_lease(struct catalog *c, const struct lease *l, enum lease_event event)
-{
-	struct catalog_observer *o;
-	int r = 0;
-
-	list_foreach (o, &c->observers, link)
-		if (r == 0 && o->record_lease)
-			r = o->record_lease(o, l, event);
-	return r;
-}
-
-void catalog_forget_process(struct catalog *c, struct process *p)
-{
-	struct catalog_observer *o;
-
-	list_foreach (o, &c->observers, link)
-		if (o->record_process_end)
-			o->record_process_end(o, p);
+	return fault(f, CODE_NO_MEMORY, "the daemon's journal can't be written: %s",
+		     strerror(-error));
 }
 
 static uint32_t flags_of(const struct buffer *b)
@@ -298,25 +263,16 @@ uint32_t catalog_status_word(const struct catalog *c, const struct buffer *b)
 		       : flags_of(b);
 }
 
-static void notify(struct catalog *c, struct buffer *b, const char *key, enum buffer_event event)
-{
-	struct catalog_observer *o;
-
-	list_foreach (o, &c->observers, link)
-		if (o->on_buffer)
-			o->on_buffer(o, b, key, event);
-}
-
 void catalog_tell(struct catalog *c, struct buffer *b, const char *key, enum buffer_event event)
 {
 	if (c->page)
 		status_page_write(c->page, b->cell, flags_of(b));
-	notify(c, b, key, event);
+	catalog_notify(c, on_buffer, b, key, event);
 }
 
 static void report(struct catalog *c, struct buffer *b, const char *key, enum buffer_event event)
 {
-	record(c, b, event);
+	catalog_notify(c, record_buffer, b, event);
 	catalog_tell(c, b, key, event);
 }
 
@@ -358,7 +314,7 @@ static void end_if_unused(struct catalog *c, struct buffer *b)
 		unlink_name(c, b, NULL, "it is transient, and no process has it open");
 	if (b->key)
 		return;
-	record(c, b, BUFFER_FREED);
+	catalog_notify(c, record_buffer, b, BUFFER_FREED);
 	if (was_made(c, b))
 		event_log_add(&c->events, .type = EVENT_FREED, .buffer = b);
 	log_write(LOG_DEBUG, &(struct log_about){ .pool = b->pool->config.name, .buffer = b->id },
@@ -369,7 +325,7 @@ static void end_if_unused(struct catalog *c, struct buffer *b)
 	c->n_states[b->pool->index][b->state]--;
 	if (c->page)
 		status_page_give(c->page, b->cell);
-	notify(c, b, NULL, BUFFER_FREED);
+	catalog_notify(c, on_buffer, b, NULL, BUFFER_FREED);
 	catalog_free_stream(c, b);
 	if (c->ending || b->keep_memory || !buffer_withdraw(b)) {
 		buffer_free(b);
@@ -525,12 +481,11 @@ int catalog_grant(struct catalog *c, struct process *p, struct buffer *b, enum a
 		return r;
 	c->next_lease++;
 	if (b->foreign != foreign)
-		record(c, b, BUFFER_MAPPED);
-	r = record_lease(c, l, LEASE_GRANTED);
+		catalog_notify(c, record_buffer, b, BUFFER_MAPPED);
+	r = catalog_record(c, record_lease, l, LEASE_GRANTED);
 	if (r < 0) {
 		catalog_end_lease(c, l);
-		return fault(f, CODE_NO_MEMORY, "the daemon's journal can't be written: %s",
-			     strerror(-r));
+		return catalog_refuse_unwritten(r, f);
 	}
 	event_log_add(&c->events, .type = b->state == BUFFER_FILLING ? EVENT_CREATED : EVENT_OPENED,
 		      .who = p, .buffer = b, .access = b->state == BUFFER_FILLING ? 0 : access);
@@ -544,7 +499,7 @@ int catalog_move_lease(struct catalog *c, struct lease *l, struct process *p)
 	int r;
 
 	l->process = p;
-	r = record_lease(c, l, LEASE_MOVED);
+	r = catalog_record(c, record_lease, l, LEASE_MOVED);
 	l->process = former;
 	if (r < 0)
 		return r;
@@ -559,13 +514,13 @@ void catalog_end_lease(struct catalog *c, struct lease *l)
 	struct buffer *b = l->buffer;
 
 	catalog_leave_stream(c, l, false);
-	record_lease(c, l, LEASE_ENDED);
+	catalog_record(c, record_lease, l, LEASE_ENDED);
 	hashtable_drop(&c->leases, &l->link);
 	c->n_leases--;
 	c->n_write_leases -= l->access == ACCESS_WRITE;
 	lease_free(l);
 	if (!b->key)
-		notify(c, b, NULL, BUFFER_LEASE_OVER);
+		catalog_notify(c, on_buffer, b, NULL, BUFFER_LEASE_OVER);
 	end_if_unused(c, b);
 }
 
@@ -603,11 +558,11 @@ void catalog_mark_dirty(struct catalog *c, struct buffer *b, const struct proces
 	memcpy(b->death.command, p->command, sizeof(b->death.command));
 	if (ratelimit_pass(&c->death_lines, &cause, p->uid, clock_monotonic_ns()))
 		log_write(LOG_WARNING,
-			  &(struct log_about){ LOG_ID_DIRTY, .name = name_of(b), .pid = p->pid,
+			  &(struct log_about){ LOG_ID_DIRTY, .name = buffer_name(b), .pid = p->pid,
 					       .uid = p->uid, .of_user = true, .buffer = b->id },
 			  "buffer \"%s\" is dirty: process %d (%s) has gone while it held it for "
 			  "writing",
-			  name_of(b), p->pid, p->command);
+			  buffer_name(b), p->pid, p->command);
 	report(c, b, b->key, BUFFER_DIRTIED);
 	event_log_add(&c->events, .type = EVENT_DIRTY, .who = p, .buffer = b);
 }
@@ -619,7 +574,7 @@ int catalog_refuse_dirty(const struct buffer *b, struct fault *f)
 	return fault(f, CODE_DIRTY,
 		     "buffer \"%s\" is dirty: process %d (%s) of uid %u died at %s while it held "
 		     "it for writing; its owner should check it and run gpushmctl clean",
-		     name_of(b), b->death.pid, b->death.command, b->death.uid,
+		     buffer_name(b), b->death.pid, b->death.command, b->death.uid,
 		     clock_format(b->death.ns).text);
 }
 

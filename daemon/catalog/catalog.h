@@ -64,6 +64,25 @@ struct catalog_observer {
 			  enum buffer_event event);
 };
 
+/* Calls that function of all observers that have it, until one returns an error. Returns that, or
+ * 0; the second is for functions that return nothing. */
+#define catalog_record(c, function, ...)                            \
+	({                                                          \
+		int r_ = 0;                                         \
+		struct catalog_observer *o_;                        \
+		list_foreach (o_, &(c)->observers, link)            \
+			if (r_ == 0 && o_->function)                \
+				r_ = o_->function(o_, __VA_ARGS__); \
+		r_;                                                 \
+	})
+#define catalog_notify(c, function, ...)                       \
+	do {                                                   \
+		struct catalog_observer *o_;                   \
+		list_foreach (o_, &(c)->observers, link)       \
+			if (o_->function)                      \
+				o_->function(o_, __VA_ARGS__); \
+	} while (0)
+
 /* Of this daemon and those before it. */
 struct restarts {
 	uint64_t n;	   /* daemons that took over from an earlier one */
@@ -118,7 +137,6 @@ int catalog_refuse_pool(const struct pool *pool, const struct process *p, struct
 /* Without a check of rights; NULL if there is none. */
 struct buffer *catalog_by_key(const struct catalog *c, const char *key);
 struct buffer *catalog_by_id(const struct catalog *c, uint64_t id);
-uint64_t catalog_id_of(const struct catalog *c, const char *key); /* 0: the name is free */
 struct lease *catalog_lease_by_id(const struct catalog *c, uint64_t id);
 
 /* The first buffer with an id above `after`, in list order; NULL at the end. */
@@ -144,6 +162,9 @@ bool catalog_visible(const struct buffer *b, const struct process *p);
 /* A lease of this process. -EBADF. */
 int catalog_lookup_lease(struct catalog *c, const struct process *p, uint64_t id,
 			 struct lease **ret, struct fault *f);
+
+/* CODE_NO_MEMORY: an observer could not record what was asked for. */
+int catalog_refuse_unwritten(int error, struct fault *f);
 
 /* The event is recorded: writes the buffer's word and calls on_buffer() of all observers. */
 void catalog_tell(struct catalog *c, struct buffer *b, const char *key, enum buffer_event event);
@@ -215,9 +236,6 @@ void catalog_holder_died(struct catalog *c, struct lease *l);
 
 /* The process died and held the buffer for writing: a shared buffer is dirty from now on. */
 void catalog_mark_dirty(struct catalog *c, struct buffer *b, const struct process *p);
-
-/* Tells the observers that the process has no lease any more. */
-void catalog_forget_process(struct catalog *c, struct process *p);
 
 /* The buffer's memory is gone although nobody freed it: frees the name, ends the leases and frees
  * the buffer. Until the name is created again its clients are told why. */

@@ -235,9 +235,7 @@ static void copy_process(struct event *e, const struct process *p)
 
 static const char *key_of(const struct happening *h)
 {
-	const struct buffer *b = h->buffer;
-
-	return h->key ? h->key : b && b->key ? b->key : b && b->last_key ? b->last_key : "";
+	return h->key ? h->key : h->buffer ? buffer_name(h->buffer) : "";
 }
 
 static void keep(struct event_log *e, const struct happening *h, const char *key)

@@ -60,18 +60,6 @@ static int new_name(const struct catalog *c, const struct process *p, const char
 
 /* ---- the step ---- */
 
-static int record(const struct catalog *c, struct buffer *b, enum buffer_event event,
-		  const struct buffer *replaced)
-{
-	struct catalog_observer *o;
-	int r = 0;
-
-	list_foreach (o, &c->observers, link)
-		if (r == 0 && o->record_name)
-			r = o->record_name(o, b, event, replaced);
-	return r;
-}
-
 static void tell_replaced(struct catalog *c, struct buffer *b, const struct process *who)
 {
 	b->last_key = take_ptr(b->key);
@@ -104,7 +92,7 @@ static int take_name(struct catalog *c, struct buffer *b, struct new_name *n,
 	int r;
 
 	b->key = n->key;
-	r = record(c, b, event, n->replaced);
+	r = catalog_record(c, record_name, b, event, n->replaced);
 	if (r < 0) {
 		b->key = former;
 		return r;
@@ -165,7 +153,7 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 	if (other) {
 		take_name(c, b, &name, BUFFER_PUBLISHED, l->process);
 	} else {
-		record(c, b, BUFFER_PUBLISHED, NULL);
+		catalog_record(c, record_name, b, BUFFER_PUBLISHED, NULL);
 		catalog_tell(c, b, b->key, BUFFER_PUBLISHED);
 		event_log_add(&c->events, .type = EVENT_PUBLISHED, .who = l->process, .buffer = b);
 	}
@@ -217,7 +205,5 @@ int catalog_rename(struct catalog *c, const struct process *p, const char *from,
 	if (r < 0)
 		return r;
 	r = take_name(c, b, &name, BUFFER_RENAMED, p);
-	return r < 0 ? fault(f, CODE_NO_MEMORY, "the daemon's journal can't be written: %s",
-			     strerror(-r))
-		     : 0;
+	return r < 0 ? catalog_refuse_unwritten(r, f) : 0;
 }

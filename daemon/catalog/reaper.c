@@ -34,7 +34,7 @@ static void drop(struct process *p)
 	p->reaper->deaths[p->role]++;
 	if (pidfd && pidfd->watched && list_empty(&pidfd->suspects))
 		uv_poll_stop(&pidfd->poll);
-	catalog_forget_process(p->reaper->catalog, p);
+	catalog_notify(p->reaper->catalog, record_process_end, p);
 	process_free(p);
 }
 
@@ -147,7 +147,7 @@ void reaper_adopt(struct reaper *r, struct process *p)
 void reaper_take(struct reaper *r, struct process *p)
 {
 	if (list_empty(&p->leases)) {
-		catalog_forget_process(r->catalog, p);
+		catalog_notify(r->catalog, record_process_end, p);
 		process_free(p);
 		return;
 	}

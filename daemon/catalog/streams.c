@@ -17,44 +17,16 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *name_of(const struct buffer *b)
-{
-	return b->key ? b->key : b->last_key ? b->last_key : "";
-}
-
 static int refuse_other(const struct buffer *b, struct fault *f)
 {
-	return fault(f, CODE_UNSUPPORTED, "buffer \"%s\" is no stream", name_of(b));
+	return fault(f, CODE_UNSUPPORTED, "buffer \"%s\" is no stream", buffer_name(b));
 }
 
 /* ---- recording ---- */
 
 static int record_stream(struct catalog *c, struct buffer *b)
 {
-	struct catalog_observer *o;
-	int r = 0;
-
-	list_foreach (o, &c->observers, link)
-		if (r == 0 && b->state != BUFFER_FILLING && o->record_stream)
-			r = o->record_stream(o, b);
-	return r;
-}
-
-static int record_reader(struct catalog *c, const struct lease *l, enum reader_event event)
-{
-	struct catalog_observer *o;
-	int r = 0;
-
-	list_foreach (o, &c->observers, link)
-		if (r == 0 && o->record_reader)
-			r = o->record_reader(o, l, event);
-	return r;
-}
-
-static int refuse_unwritten(int error, struct fault *f)
-{
-	return fault(f, CODE_NO_MEMORY, "the daemon's journal can't be written: %s",
-		     strerror(-error));
+	return b->state == BUFFER_FILLING ? 0 : catalog_record(c, record_stream, b);
 }
 
 /* ---- STREAM ---- */
@@ -88,7 +60,7 @@ int catalog_make_stream(struct catalog *c, struct lease *l, const struct stream_
 		return fault(f, CODE_STATE,
 			     "STREAM: buffer \"%s\" is %s already; a buffer becomes a stream once, "
 			     "before it is published",
-			     name_of(b), b->stream ? "a stream" : "published");
+			     buffer_name(b), b->stream ? "a stream" : "published");
 	if (!kind_of(b->pool->config.kind)->read_only)
 		return fault(f, CODE_UNSUPPORTED,
 			     "STREAM: pool \"%s\" is a %s, whose memory can't be mapped for "
@@ -126,25 +98,25 @@ int catalog_check_writer(const struct buffer *b, bool produce, struct fault *f)
 	if (!s)
 		return produce ? fault(f, CODE_EXISTS,
 				       "name \"%s\" is taken by a buffer that is no stream",
-				       name_of(b))
+				       buffer_name(b))
 			       : 0;
 	if (!produce)
 		return fault(f, CODE_STATE,
 			     "buffer \"%s\" is a stream, which its producer alone writes; another "
 			     "one may continue it with GPUSHM_ADOPT when that has died",
-			     name_of(b));
+			     buffer_name(b));
 	if (s->producer)
 		return fault(f, CODE_STATE,
 			     "the producer of stream \"%s\"%s: wait for its end, or unlink the "
 			     "stream",
-			     name_of(b),
+			     buffer_name(b),
 			     s->producer->process->suspect_ns ? " closed its connection and still "
 								"runs"
 							      : " lives");
 	if (s->state == STREAM_ENDED)
 		return fault(f, CODE_EXISTS,
 			     "stream \"%s\" has ended: unlink it, or choose another name",
-			     name_of(b));
+			     buffer_name(b));
 	return 0;
 }
 
@@ -158,7 +130,7 @@ int catalog_produce(struct catalog *c, struct lease *l, struct fault *f)
 	r = record_stream(c, b);
 	if (r < 0) {
 		stream_refuse_producer(s);
-		return refuse_unwritten(r, f);
+		return catalog_refuse_unwritten(r, f);
 	}
 	stream_begin(s);
 	event_log_add(&c->events, .type = EVENT_CONTINUED, .who = l->process, .buffer = b,
@@ -181,7 +153,7 @@ static int check_joined(const struct lease *l, const struct stream_reader *as, s
 	if (r && r->follow == as->follow && r->max_held == as->max_held && !r->dropped)
 		return 0;
 	return fault(f, CODE_STATE, "JOIN: this lease %s stream \"%s\": open it anew",
-		     r && !r->dropped ? "follows" : "has left", name_of(l->buffer));
+		     r && !r->dropped ? "follows" : "has left", buffer_name(l->buffer));
 }
 
 static int check_join(const struct lease *l, const struct stream_reader *as, struct fault *f)
@@ -209,7 +181,7 @@ static void free_seat(struct catalog *c, struct lease *l)
 	struct stream *s = l->buffer->stream;
 	uint32_t index = (uint32_t)l->reader;
 
-	record_reader(c, l, READER_GONE);
+	catalog_record(c, record_reader, l, READER_GONE);
 	stream_free_seat(s, index, &c->retired_pages);
 	lease_follow(l, -1);
 	l->left = true;
@@ -255,11 +227,11 @@ int catalog_join(struct catalog *c, struct lease *l, const struct stream_reader 
 	if (r < 0)
 		return r;
 	lease_follow(l, (int)index);
-	r = record_reader(c, l, READER_JOINED);
+	r = catalog_record(c, record_reader, l, READER_JOINED);
 	if (r < 0) {
 		free_seat(c, l);
 		l->left = false;
-		return refuse_unwritten(r, f);
+		return catalog_refuse_unwritten(r, f);
 	}
 	stream_page_drop_original(s->readers[index].page);
 	stream_join(s, index, l->process->pid);
@@ -273,17 +245,17 @@ static void drop_reader(struct catalog *c, struct stream *s, uint32_t index, con
 						      "readers of streams that were dropped" };
 	struct stream_reader *r = &s->readers[index];
 	const struct process *p = r->lease->process;
-	struct log_about about = { LOG_ID_DROPPED,  .name = name_of(s->buffer),
+	struct log_about about = { LOG_ID_DROPPED,  .name = buffer_name(s->buffer),
 				   .pid = p->pid,   .uid = p->uid,
 				   .of_user = true, .buffer = s->buffer->id };
 
 	stream_drop(s, index);
-	record_reader(c, r->lease, READER_JOINED);
+	catalog_record(c, record_reader, r->lease, READER_JOINED);
 	record_stream(c, s->buffer);
 	if (ratelimit_pass(&c->death_lines, &cause, p->uid, clock_monotonic_ns()))
 		log_write(LOG_NOTICE, &about,
 			  "process %d (%s) does not follow stream \"%s\" any more: %s", p->pid,
-			  p->command, name_of(s->buffer), why);
+			  p->command, buffer_name(s->buffer), why);
 	event_log_add(&c->events, .type = EVENT_DROPPED, .who = p, .buffer = s->buffer,
 		      .text = why);
 }
@@ -299,7 +271,7 @@ int catalog_drop_reader(struct catalog *c, struct lease *l, uint32_t index, uint
 	if (s->producer != l)
 		return fault(f, CODE_ACCESS,
 			     "DROP: only the producer of stream \"%s\" may drop its readers",
-			     name_of(l->buffer));
+			     buffer_name(l->buffer));
 	if (index >= s->words.shape.readers)
 		return fault(f, CODE_BAD_REQUEST, "DROP: the stream has no seat %" PRIu32, index);
 	r = &s->readers[index];
@@ -314,7 +286,7 @@ static int refuse_page(const struct lease *l, uint32_t page, struct fault *f)
 {
 	return fault(f, CODE_ACCESS,
 		     "PAGE: page %" PRIu32 " of stream \"%s\" is not for this lease", page,
-		     name_of(l->buffer));
+		     buffer_name(l->buffer));
 }
 
 static int page_of_reader(const struct stream *s, uint32_t page, const struct stream_reader **ret,
@@ -349,7 +321,7 @@ int catalog_lend_page(const struct lease *l, uint32_t page, struct stream_lent *
 		return refuse_other(l->buffer, f);
 	if (!produces && !own)
 		return fault(f, CODE_STATE, "PAGE: this lease %s stream \"%s\"",
-			     l->left ? "has left" : "has not joined", name_of(l->buffer));
+			     l->left ? "has left" : "has not joined", buffer_name(l->buffer));
 	if (page == STREAM_PAGE_HEAD) {
 		lend(s->head, produces, 0, ret);
 		return 0;
@@ -400,21 +372,21 @@ static void orphan(struct catalog *c, struct buffer *b, const struct process *p)
 {
 	static const struct ratelimit_cause cause = { LOG_ID_ORPHANED,
 						      "streams whose producer died" };
-	struct log_about about = { LOG_ID_ORPHANED, .name = name_of(b), .pid = p->pid,
-				   .uid = p->uid,   .of_user = true,	.buffer = b->id };
+	struct log_about about = { LOG_ID_ORPHANED, .name = buffer_name(b), .pid = p->pid,
+				   .uid = p->uid,   .of_user = true,	    .buffer = b->id };
 
 	stream_orphan(b->stream);
 	if (record_stream(c, b) < 0)
 		log_error_id(LOG_ID_STATE_NOT_WRITTEN,
 			     "the journal can't be written; a restart finds out again that the "
 			     "producer of stream \"%s\" died",
-			     name_of(b));
+			     buffer_name(b));
 	if (b->state == BUFFER_FILLING)
 		return;
 	if (ratelimit_pass(&c->death_lines, &cause, p->uid, clock_monotonic_ns()))
 		log_write(LOG_NOTICE, &about,
 			  "stream \"%s\" has lost its producer: process %d (%s) did not close it",
-			  name_of(b), p->pid, p->command);
+			  buffer_name(b), p->pid, p->command);
 	event_log_add(&c->events, .type = EVENT_ORPHANED, .who = p, .buffer = b);
 	c->producer_deaths++;
 }
@@ -426,7 +398,7 @@ static void end_stream(struct catalog *c, struct buffer *b)
 		log_error_id(LOG_ID_STATE_NOT_WRITTEN,
 			     "the journal can't be written; a restart would not know that stream "
 			     "\"%s\" has ended",
-			     name_of(b));
+			     buffer_name(b));
 }
 
 void catalog_producer_left(struct catalog *c, struct buffer *b, const struct process *p,
