@@ -23,10 +23,7 @@ static int change_buffer(struct session *s, const char *request, bool has_name,
 
 	if (r == 0)
 		r = change(&s->service->catalog, s->process, key, id, f);
-	if (r < 0)
-		return r;
-	reply_done(reply);
-	return 0;
+	return reply_result(reply, r);
 }
 
 int request_unlink(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
@@ -55,14 +52,9 @@ int request_rename(struct session *s, const Gpushm__Proto__Request *q, struct re
 
 	if (r == 0)
 		r = request_key(s, "RENAME", m->has_to, m->to, to, f);
-	if (r < 0)
-		return r;
-	r = catalog_rename(&s->service->catalog, s->process, from, to, m->has_replace && m->replace,
-			   f);
-	if (r < 0)
-		return r;
-	reply_done(reply);
-	return 0;
+	if (r == 0)
+		r = catalog_rename(&s->service->catalog, s->process, from, to, m->replace, f);
+	return reply_result(reply, r);
 }
 
 /* ---- FLUSH ---- */
@@ -177,9 +169,7 @@ int request_flush(struct session *s, const Gpushm__Proto__Request *q, struct rep
 	r = *pool ? flush_one(s, pool, f) : flush_all(s);
 	if (r == 0)
 		r = check_late(s, f);
-	if (r == 0)
-		reply_done(reply);
-	return r;
+	return reply_result(reply, r);
 }
 
 /* ---- RESTART ---- */

@@ -27,19 +27,14 @@ static int fill_names(Gpushm__Proto__Event *m, struct session *s, const struct e
 {
 	const char *key = e->strings, *former = e->strings + e->former;
 	bool renamed = type == EVENT_RENAMED || (all && type == EVENT_PUBLISHED);
-	char *name = reply_alloc(s->service, KEY_MAX + 1);
-	char *old = reply_alloc(s->service, KEY_MAX + 1);
 
-	if (!name || !old)
-		return -ENOMEM;
 	if (type == EVENT_UNLINKED && e->type == EVENT_RENAMED)
 		key = former;
-	if (*key)
-		SET_BYTES(m, name, reply_bytes(name, private_names_shown(s->process, key, name)));
-	if (renamed && *former)
-		SET_BYTES(m, former,
-			  reply_bytes(old, private_names_shown(s->process, former, old)));
-	return 0;
+	m->has_name = *key != '\0';
+	m->has_former = renamed && *former;
+	if (m->has_name && reply_name(s, key, &m->name) < 0)
+		return -ENOMEM;
+	return m->has_former ? reply_name(s, former, &m->former) : 0;
 }
 
 static void fill_process(Gpushm__Proto__Event *m, const struct event *e)
@@ -56,7 +51,6 @@ static int fill(Gpushm__Proto__Event *m, struct session *s, const struct event *
 {
 	bool all = event_may_see_process(e, s->process);
 
-	gpushm__proto__event__init(m);
 	SET(m, number, e->number);
 	SET(m, type, (uint32_t)type);
 	SET(m, time_ns, e->ns);
@@ -102,11 +96,10 @@ static int add_events(struct session *s, Gpushm__Proto__EventsReply *m)
 			SET(m, more, true);
 			return 0;
 		}
-		item = reply_alloc(s->service, sizeof(*item));
+		item = reply_append(s->service, m, events, event);
 		if (!item || fill(item, s, e, type) < 0)
 			return -ENOMEM;
 		bytes += gpushm__proto__event__get_packed_size(item) + 4;
-		m->events[m->n_events++] = item;
 	}
 	at->after = all->next - 1;
 	return 0;
@@ -120,8 +113,8 @@ static int collect(struct session *s, struct reply *reply, struct fault *f)
 	uint64_t before = at->after;
 
 	reply_reset_arena(s->service);
-	m->events = reply_alloc(s->service, REPLY_EVENTS_MAX * sizeof(*m->events));
-	if (!m->events || add_events(s, m) < 0)
+	reply_list(s->service, m, events, REPLY_EVENTS_MAX);
+	if (add_events(s, m) < 0)
 		return reply_no_memory(f);
 	at->lost += event_log_lost(all, before, at->after);
 	SET(m, last, at->after);

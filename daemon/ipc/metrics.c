@@ -12,14 +12,6 @@
 
 #include <string.h>
 
-static const char *verb_name(unsigned verb)
-{
-	const ProtobufCFieldDescriptor *field =
-		protobuf_c_message_descriptor_get_field(&gpushm__proto__request__descriptor, verb);
-
-	return field ? field->name : "unknown";
-}
-
 static bool was_used(const struct verb_counts *v)
 {
 	uint64_t all = 0;
@@ -32,8 +24,7 @@ static bool was_used(const struct verb_counts *v)
 /* The counts stay where they are: the reply is packed before anything changes them. */
 static void fill_verb(Gpushm__Proto__VerbMetrics *m, unsigned verb, struct verb_counts *v)
 {
-	gpushm__proto__verb_metrics__init(m);
-	SET_BYTES(m, verb, reply_text(verb_name(verb)));
+	SET_BYTES(m, verb, reply_text(verb ? request_verb(verb) : "unknown"));
 	m->n_results = CODE_COUNT;
 	m->results = v->results;
 	m->n_buckets = array_size(v->buckets);
@@ -47,60 +38,56 @@ static int fill_verbs(Gpushm__Proto__MetricsReply *m, struct service *s)
 {
 	m->n_bounds_ns = LATENCY_BOUNDS;
 	m->bounds_ns = (uint64_t *)latency_bounds;
-	m->verbs = reply_alloc(s, VERBS_MAX * sizeof(*m->verbs));
-	for (unsigned i = 0; m->verbs && i < VERBS_MAX; i++) {
+	reply_list(s, m, verbs, VERBS_MAX);
+	for (unsigned i = 0; i < VERBS_MAX; i++) {
+		Gpushm__Proto__VerbMetrics *it;
+
 		if (!was_used(&s->verbs[i]))
 			continue;
-		m->verbs[m->n_verbs] = reply_alloc(s, sizeof(**m->verbs));
-		if (!m->verbs[m->n_verbs])
+		it = reply_append(s, m, verbs, verb_metrics);
+		if (!it)
 			return -ENOMEM;
-		fill_verb(m->verbs[m->n_verbs++], i, &s->verbs[i]);
+		fill_verb(it, i, &s->verbs[i]);
 	}
-	return m->verbs ? 0 : -ENOMEM;
+	return 0;
 }
 
 static int fill_driver_calls(Gpushm__Proto__MetricsReply *m, struct service *s)
 {
 	struct driver_call *calls = reply_alloc(s, DRIVER_CALLS_MAX * sizeof(*calls));
-	Gpushm__Proto__DriverCall *items;
 	size_t n = calls ? driver_calls(calls) : 0;
 
-	m->driver_calls = reply_alloc(s, n * sizeof(*m->driver_calls));
-	items = reply_alloc(s, n * sizeof(*items));
-	if (!calls || !m->driver_calls || !items)
-		return -ENOMEM;
+	reply_list(s, m, driver_calls, n);
 	for (size_t i = 0; i < n; i++) {
-		Gpushm__Proto__DriverCall *it = m->driver_calls[m->n_driver_calls++] = &items[i];
+		Gpushm__Proto__DriverCall *it = reply_append(s, m, driver_calls, driver_call);
 
-		gpushm__proto__driver_call__init(it);
+		if (!it)
+			return -ENOMEM;
 		SET_BYTES(it, call, reply_text(calls[i].name));
 		SET(it, count, calls[i].count);
 		SET(it, failed, calls[i].failed);
 		SET(it, ns, calls[i].ns);
 	}
-	return 0;
+	return calls ? 0 : -ENOMEM;
 }
 
 /* Both lists are in the order of the pools. */
 static int fill_pools(Gpushm__Proto__MetricsReply *m, struct session *s, struct fault *f)
 {
-	Gpushm__Proto__PoolMetrics *items;
 	Gpushm__Proto__Pool **pools = NULL;
 	const struct pool *pool;
 	size_t n;
 
 	if (query_pools(s, &n, &pools, f) < 0)
 		return -ENOMEM;
-	items = reply_alloc(s->service, n * sizeof(*items));
-	m->pools = reply_alloc(s->service, n * sizeof(*m->pools));
-	if (!items || !m->pools)
-		return reply_no_memory(f);
+	reply_list(s->service, m, pools, n);
 	list_foreach (pool, s->service->catalog.pools, link) {
 		const uint32_t *states = s->service->catalog.n_states[pool->index];
-		Gpushm__Proto__PoolMetrics *it = m->pools[m->n_pools] = &items[m->n_pools];
+		Gpushm__Proto__PoolMetrics *it = reply_append(s->service, m, pools, pool_metrics);
 
-		gpushm__proto__pool_metrics__init(it);
-		it->pool = pools[m->n_pools++];
+		if (!it)
+			return reply_no_memory(f);
+		it->pool = pools[m->n_pools - 1];
 		it->pool->has_why = false; /* so that it fits a frame */
 		SET(it, filling, states[BUFFER_FILLING]);
 		SET(it, sealed, states[BUFFER_SEALED]);
@@ -127,14 +114,14 @@ static void fill_lives(Gpushm__Proto__MetricsReply *m, const struct service *s)
 
 static int fill_streams(Gpushm__Proto__MetricsReply *m, struct service *service)
 {
-	Gpushm__Proto__StreamMetrics *it = reply_alloc(service, sizeof(*it));
+	Gpushm__Proto__StreamMetrics *it =
+		reply_message(service, &gpushm__proto__stream_metrics__descriptor);
 	const struct catalog *c = &service->catalog;
 	const struct stream_counts counts = catalog_stream_counts(c);
 	const struct stream_states states = catalog_stream_states(c, clock_monotonic_ns());
 
 	if (!it)
 		return -ENOMEM;
-	gpushm__proto__stream_metrics__init(it);
 	m->streams = it;
 	SET(it, running, states.streams[STREAM_RUNNING]);
 	SET(it, ended, states.streams[STREAM_ENDED]);

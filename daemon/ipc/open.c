@@ -80,9 +80,7 @@ int request_close(struct session *s, const Gpushm__Proto__Request *q, struct rep
 	int r = request_lease(s, "CLOSE", q->close->has_lease, q->close->lease, &l, f);
 
 	reply->silent = q->close->has_quiet && q->close->quiet;
-	if (r < 0)
-		return r;
-	catalog_close_lease(&s->service->catalog, l, q->close->has_discard && q->close->discard);
-	reply_done(reply);
-	return 0;
+	if (r == 0)
+		catalog_close_lease(&s->service->catalog, l, q->close->discard);
+	return reply_result(reply, r);
 }

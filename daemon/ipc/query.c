@@ -23,19 +23,16 @@
 static int fill_holders(Gpushm__Proto__Buffer *m, struct service *s, const struct buffer *b)
 {
 	const struct lease *l;
-	Gpushm__Proto__Holder **list = reply_alloc(s, HOLDERS_MAX * sizeof(*list));
 
-	if (!list)
-		return -ENOMEM;
-	m->holders = list;
+	reply_list(s, m, holders, HOLDERS_MAX);
 	list_foreach (l, &b->leases, buffer_link) {
-		Gpushm__Proto__Holder *h = reply_alloc(s, sizeof(*h));
+		Gpushm__Proto__Holder *h;
 
 		if (m->n_holders == HOLDERS_MAX)
 			break;
+		h = reply_append(s, m, holders, holder);
 		if (!h)
 			return -ENOMEM;
-		gpushm__proto__holder__init(h);
 		SET(h, lease, l->id);
 		SET(h, pid, l->process->pid);
 		SET(h, uid, l->process->uid);
@@ -43,7 +40,6 @@ static int fill_holders(Gpushm__Proto__Buffer *m, struct service *s, const struc
 		SET(h, access, (Gpushm__Proto__Access)l->access);
 		SET(h, since_ns, l->since_ns);
 		SET(h, suspect, l->process->suspect_ns != 0);
-		list[m->n_holders++] = h;
 	}
 	return 0;
 }
@@ -58,16 +54,6 @@ static uint32_t count_suspects(const struct buffer *b)
 	return n;
 }
 
-static int fill_name(Gpushm__Proto__Buffer *m, struct session *s, const struct buffer *b)
-{
-	char *name = reply_alloc(s->service, KEY_MAX + 1);
-
-	if (!name)
-		return -ENOMEM;
-	SET_BYTES(m, name, reply_bytes(name, private_names_shown(s->process, b->key, name)));
-	return 0;
-}
-
 static void fill_dirty(Gpushm__Proto__Buffer *m, const struct death *d)
 {
 	SET(m, dirty_pid, d->pid);
@@ -79,7 +65,6 @@ static void fill_dirty(Gpushm__Proto__Buffer *m, const struct death *d)
 static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct buffer *b,
 		       bool holders)
 {
-	gpushm__proto__buffer__init(m);
 	SET(m, id, b->id);
 	SET(m, pool, b->pool->id);
 	SET(m, size_bytes, b->bytes);
@@ -103,7 +88,8 @@ static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct
 	SET_BYTES(m, pool_name, reply_text(b->pool->config.name));
 	if (b->dirty)
 		fill_dirty(m, &b->death);
-	if (b->key && fill_name(m, s, b) < 0)
+	m->has_name = b->key != NULL;
+	if (b->key && reply_name(s, b->key, &m->name) < 0)
 		return -ENOMEM;
 	if (!holders || !buffer_owned_by(b, s->process))
 		return 0;
@@ -112,28 +98,24 @@ static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct
 
 static int copy_attrs(Gpushm__Proto__Buffer *m, struct service *s, const struct table_view *v)
 {
-	uint32_t n = v->attrs;
-	Gpushm__Proto__Attr **list = reply_alloc(s, n * sizeof(*list));
-
-	for (uint32_t i = 0; list && i < n; i++) {
+	reply_list(s, m, attrs, v->attrs);
+	for (uint32_t i = 0; i < v->attrs; i++) {
 		struct table_attr attr;
+		Gpushm__Proto__Attr *item;
 		unsigned char *copy;
 
 		if (table_view_attr_at(v, i, &attr) < 0)
 			return -EBADMSG;
-		list[i] = reply_alloc(s, sizeof(**list));
 		copy = reply_alloc(s, attr.key_len + attr.value_len);
-		if (!list[i] || !copy)
+		item = copy ? reply_append(s, m, attrs, attr) : NULL;
+		if (!item)
 			return -ENOMEM;
-		gpushm__proto__attr__init(list[i]);
 		memcpy(copy, attr.key, attr.key_len);
 		memcpy(copy + attr.key_len, attr.value, attr.value_len);
-		SET_BYTES(list[i], key, reply_bytes(copy, attr.key_len));
-		SET_BYTES(list[i], value, reply_bytes(copy + attr.key_len, attr.value_len));
+		SET_BYTES(item, key, reply_bytes(copy, attr.key_len));
+		SET_BYTES(item, value, reply_bytes(copy + attr.key_len, attr.value_len));
 	}
-	m->attrs = list;
-	m->n_attrs = list ? n : 0;
-	return list ? 0 : -ENOMEM;
+	return m->attrs ? 0 : -ENOMEM;
 }
 
 /* The daemon keeps no second copy of the attributes. It reads them back from the table that it
@@ -211,14 +193,14 @@ int request_list(struct session *s, const Gpushm__Proto__Request *q, struct repl
 	size_t bytes = 0;
 
 	reply_reset_arena(s->service);
-	m->buffers = reply_alloc(s->service, LIST_MAX * sizeof(*m->buffers));
+	reply_list(s->service, m, buffers, LIST_MAX);
 	for (at = b ? &b->all_link : end; m->buffers && at != end; at = at->next) {
 		Gpushm__Proto__Buffer *item;
 
 		b = container_of(at, struct buffer, all_link);
 		if (!request_lists(s, b, asked->prefix))
 			continue;
-		item = reply_alloc(s->service, sizeof(*item));
+		item = reply_message(s->service, &gpushm__proto__buffer__descriptor);
 		if (!item || fill_buffer(item, s, b, asked->has_holders && asked->holders) < 0)
 			break;
 		bytes += gpushm__proto__buffer__get_packed_size(item) + 8;
@@ -253,7 +235,6 @@ static void fill_pool(Gpushm__Proto__Pool *m, struct session *s, const struct po
 	const struct device *d = pool->device;
 	uint64_t share;
 
-	gpushm__proto__pool__init(m);
 	SET_BYTES(m, name, reply_text(pool->config.name));
 	SET(m, id, pool->id);
 	SET(m, kind, (Gpushm__Proto__Kind)pool->config.kind);
@@ -294,7 +275,7 @@ int query_pools(struct session *s, size_t *ret_n, Gpushm__Proto__Pool ***ret, st
 		return reply_no_memory(f);
 	catalog_lookup_pool(&s->service->catalog, "", &standard, &ignored);
 	list_foreach (pool, s->service->catalog.pools, link) {
-		list[n] = reply_alloc(s->service, sizeof(**list));
+		list[n] = reply_message(s->service, &gpushm__proto__pool__descriptor);
 		if (!list[n])
 			return reply_no_memory(f);
 		fill_pool(list[n++], s, pool, standard, suspect_bytes[pool->index]);
@@ -326,7 +307,6 @@ static void fill_usage(Gpushm__Proto__Usage *m, const struct account *account)
 {
 	const struct accounts *all = account->accounts;
 
-	gpushm__proto__usage__init(m);
 	SET(m, uid, account->uid);
 	SET(m, bytes, account->used[ACCOUNT_BYTES]);
 	SET(m, buffers, (uint32_t)account->used[ACCOUNT_BUFFERS]);
@@ -351,45 +331,39 @@ static int fill_usages(Gpushm__Proto__StatusReply *m, struct session *s, struct 
 {
 	const struct account *account;
 
-	m->usage = reply_alloc(s->service, USAGE_MAX * sizeof(*m->usage));
+	reply_list(s->service, m, usage, USAGE_MAX);
 	list_foreach (account, &s->service->catalog.accounts.all, all_link) {
+		Gpushm__Proto__Usage *it;
+
 		if (!s->process->admin && account->uid != s->process->uid)
 			continue;
 		if (!has_usage(account))
 			continue;
 		if (m->n_usage == USAGE_MAX)
 			break;
-		m->usage[m->n_usage] = reply_alloc(s->service, sizeof(**m->usage));
-		if (!m->usage[m->n_usage])
+		it = reply_append(s->service, m, usage, usage);
+		if (!it)
 			return reply_no_memory(f);
-		fill_usage(m->usage[m->n_usage++], account);
+		fill_usage(it, account);
 	}
 	return 0;
-}
-
-static void fill_fds(Gpushm__Proto__StatusReply *m)
-{
-	SET(m, fds, fds_open());
-	SET(m, fds_max, fds_limit());
 }
 
 static int fill_refusals(Gpushm__Proto__StatusReply *m, struct session *s, struct fault *f)
 {
 	const uint64_t *counts = s->service->refusals.counts;
 
-	m->refusals = reply_alloc(s->service, CODE_COUNT * sizeof(*m->refusals));
+	reply_list(s->service, m, refusals, CODE_COUNT);
 	for (int code = 0; code < CODE_COUNT; code++) {
 		Gpushm__Proto__Refusal *it;
 
 		if (counts[code] == 0)
 			continue;
-		it = m->refusals ? reply_alloc(s->service, sizeof(*it)) : NULL;
+		it = reply_append(s->service, m, refusals, refusal);
 		if (!it)
 			return reply_no_memory(f);
-		gpushm__proto__refusal__init(it);
 		SET(it, code, (uint32_t)code);
 		SET(it, count, counts[code]);
-		m->refusals[m->n_refusals++] = it;
 	}
 	return 0;
 }
@@ -428,6 +402,7 @@ int request_status(struct session *s, const Gpushm__Proto__Request *q, struct re
 	SET(m, retained_bytes,
 	    service->catalog.retained_bytes + service->catalog.retired_pages.bytes);
 	SET_BYTES(m, needs_restart, reply_text(service->needs_restart));
-	fill_fds(m);
+	SET(m, fds, fds_open());
+	SET(m, fds_max, fds_limit());
 	return fill_refusals(m, s, f) < 0 ? -ENOMEM : fill_usages(m, s, f);
 }

@@ -31,6 +31,25 @@ void *reply_alloc(struct service *service, size_t bytes)
 	return allocator->alloc(allocator->allocator_data, bytes ? bytes : 1);
 }
 
+void *reply_message(struct service *service, const ProtobufCMessageDescriptor *type)
+{
+	void *m = reply_alloc(service, type->sizeof_message);
+
+	if (m)
+		protobuf_c_message_init(type, m);
+	return m;
+}
+
+int reply_name(struct session *s, const char *key, ProtobufCBinaryData *ret)
+{
+	char *name = reply_alloc(s->service, KEY_MAX + 1);
+
+	if (!name)
+		return -ENOMEM;
+	*ret = reply_bytes(name, private_names_shown(s->process, key, name));
+	return 0;
+}
+
 void reply_reset_arena(struct service *service)
 {
 	arena_reset(&service->build);
@@ -59,6 +78,13 @@ void reply_done(struct reply *reply)
 {
 	reply_begin(reply, done, DONE, done);
 	reply->small = true;
+}
+
+int reply_result(struct reply *reply, int r)
+{
+	if (r == 0)
+		reply_done(reply);
+	return r;
 }
 
 /* The attach law: exactly as many fds as the reply counts; the memory's or the pool's first, the

@@ -75,6 +75,8 @@ int reply_send(struct reply *reply, int socket);
 
 void reply_fault(struct reply *reply, const struct fault *f);
 void reply_done(struct reply *reply);
+/* reply_done(), unless r is an error. Returns r. */
+int reply_result(struct reply *reply, int r);
 void reply_attach(struct reply *reply, struct session *s, struct lease *l);
 
 /* Bytes that outlive the reply. */
@@ -85,4 +87,19 @@ ProtobufCBinaryData reply_text(const char *text);
  * that uses it calls reply_reset_arena() first. */
 void *reply_alloc(struct service *service, size_t bytes);
 void reply_reset_arena(struct service *service);
+
+/* reply_list(service, m, holders, HOLDERS_MAX): a list for so many messages, empty so far.
+ * reply_append(service, m, holders, holder): a Gpushm__Proto__Holder at its end, initialised; NULL,
+ * and the list as before, if the arena is full. */
+#define reply_list(service, m, list, max) \
+	((m)->list = reply_alloc(service, (max) * sizeof(*(m)->list)))
+#define reply_append(service, m, list, type)                                                 \
+	((m)->list && ((m)->list[(m)->n_##list] =                                            \
+			       reply_message(service, &gpushm__proto__##type##__descriptor)) \
+		 ? (m)->list[(m)->n_##list++]                                                \
+		 : NULL)
+void *reply_message(struct service *service, const ProtobufCMessageDescriptor *type);
+
+/* The name of a key, as the session's client says it. 0 or -ENOMEM. */
+int reply_name(struct session *s, const char *key, ProtobufCBinaryData *ret);
 int reply_no_memory(struct fault *f);

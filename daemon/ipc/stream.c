@@ -37,10 +37,7 @@ int request_stream(struct session *s, const Gpushm__Proto__Request *q, struct re
 
 	if (r == 0)
 		r = catalog_make_stream(&s->service->catalog, l, &shape, f);
-	if (r < 0)
-		return r;
-	reply_done(reply);
-	return 0;
+	return reply_result(reply, r);
 }
 
 int request_join(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
@@ -98,10 +95,7 @@ int request_drop(struct session *s, const Gpushm__Proto__Request *q, struct repl
 		r = catalog_drop_reader(c, l, m->reader, m->generation, f);
 	else if (r == 0)
 		r = catalog_give_up(c, l, f);
-	if (r < 0)
-		return r;
-	reply_done(reply);
-	return 0;
+	return reply_result(reply, r);
 }
 
 /* ---- STREAMS ---- */
@@ -118,7 +112,6 @@ static void fill_reader(Gpushm__Proto__StreamReader *m, const struct stream *s, 
 	const struct stream_reader_page *page = stream_reader_page(r);
 	const struct process *p = r->lease->process;
 
-	gpushm__proto__stream_reader__init(m);
 	SET(m, reader, index);
 	SET(m, generation, r->generation);
 	SET(m, follow, (Gpushm__Proto__Follow)r->follow);
@@ -145,19 +138,16 @@ static void fill_reader(Gpushm__Proto__StreamReader *m, const struct stream *s, 
 static int fill_readers(Gpushm__Proto__StreamInfo *m, struct session *session,
 			const struct stream *s, bool owner)
 {
-	m->readers = reply_alloc(session->service, s->n_readers * sizeof(*m->readers));
-	if (!m->readers)
-		return -ENOMEM;
+	reply_list(session->service, m, readers, s->n_readers);
 	for (uint32_t i = 0; i < s->words.shape.readers; i++) {
 		Gpushm__Proto__StreamReader *it;
 
 		if (!s->readers[i].page)
 			continue;
-		it = reply_alloc(session->service, sizeof(*it));
+		it = reply_append(session->service, m, readers, stream_reader);
 		if (!it)
 			return -ENOMEM;
 		fill_reader(it, s, i, owner, m->now_ns);
-		m->readers[m->n_readers++] = it;
 	}
 	return 0;
 }
@@ -188,22 +178,11 @@ static void fill_words(Gpushm__Proto__StreamInfo *m, const struct stream *s)
 	SET(m, dropped, (uint32_t)counts.drops);
 }
 
-static int fill_name(Gpushm__Proto__StreamInfo *m, struct session *session, const struct buffer *b)
-{
-	char *name = reply_alloc(session->service, KEY_MAX + 1);
-
-	if (!name)
-		return -ENOMEM;
-	SET_BYTES(m, name, reply_bytes(name, private_names_shown(session->process, b->key, name)));
-	return 0;
-}
-
 static int fill_info(Gpushm__Proto__StreamInfo *m, struct session *session, const struct stream *s)
 {
 	const struct buffer *b = s->buffer;
 	bool owner = buffer_owned_by(b, session->process);
 
-	gpushm__proto__stream_info__init(m);
 	SET(m, buffer, b->id);
 	m->has_uid = 1;
 	m->uid = b->uid;
@@ -217,7 +196,8 @@ static int fill_info(Gpushm__Proto__StreamInfo *m, struct session *session, cons
 	}
 	fill_shape(m, &s->words.shape);
 	fill_words(m, s);
-	if (b->key && fill_name(m, session, b) < 0)
+	m->has_name = b->key != NULL;
+	if (b->key && reply_name(session, b->key, &m->name) < 0)
 		return -ENOMEM;
 	return fill_readers(m, session, s, owner);
 }
@@ -231,8 +211,7 @@ int request_streams(struct session *session, const Gpushm__Proto__Request *q, st
 	size_t bytes = 0;
 
 	reply_reset_arena(session->service);
-	m->streams = reply_alloc(session->service, STREAMS_MAX * sizeof(*m->streams));
-	if (!m->streams)
+	if (!reply_list(session->service, m, streams, STREAMS_MAX))
 		return reply_no_memory(f);
 	list_foreach (s, &session->service->catalog.streams, link) {
 		Gpushm__Proto__StreamInfo *item;
@@ -240,7 +219,7 @@ int request_streams(struct session *session, const Gpushm__Proto__Request *q, st
 		if (s->buffer->id <= asked->after || s->buffer->state == BUFFER_FILLING ||
 		    !request_lists(session, s->buffer, asked->prefix))
 			continue;
-		item = reply_alloc(session->service, sizeof(*item));
+		item = reply_message(session->service, &gpushm__proto__stream_info__descriptor);
 		if (!item || fill_info(item, session, s) < 0)
 			return m->n_streams ? (SET(m, more, true), 0) : reply_no_memory(f);
 		bytes += gpushm__proto__stream_info__get_packed_size(item) + 8;

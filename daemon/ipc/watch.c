@@ -125,8 +125,8 @@ static int report_changes(struct session *s, struct reply *reply, struct fault *
 	struct sight seen[WATCHED_MAX];
 
 	reply_reset_arena(s->service);
-	m->changed = reply_alloc(s->service, w->n_watched * sizeof(*m->changed));
-	for (size_t i = 0; m->changed && i < w->n_watched; i++) {
+	reply_list(s->service, m, changed, w->n_watched);
+	for (size_t i = 0; i < w->n_watched; i++) {
 		Gpushm__Proto__Changed *told;
 
 		/* Once for each name and id: a look may walk all of the buffer's leases. */
@@ -134,14 +134,12 @@ static int report_changes(struct session *s, struct reply *reply, struct fault *
 						  : look(s, &w->watched[i]);
 		if (!differs(&seen[i], &w->watched[i]))
 			continue;
-		told = reply_alloc(s->service, sizeof(*told));
+		told = reply_append(s->service, m, changed, changed);
 		if (!told)
 			return reply_no_memory(f);
-		gpushm__proto__changed__init(told);
 		SET(told, index, (uint32_t)i);
 		SET(told, buffer, seen[i].id);
 		SET(told, word, seen[i].word);
-		m->changed[m->n_changed++] = told;
 	}
 	return m->changed ? 0 : reply_no_memory(f);
 }
