@@ -7,6 +7,7 @@
 #include "daemon/state/deserialize.h"
 
 #include "daemon/catalog/private_names.h"
+#include "daemon/state/fields.h"
 #include "daemon/state/replay.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
@@ -16,6 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* For the lists of fields.h: from a message to the struct. */
+#define READ(field) to->field = m->field;
 
 /* What the functions below work on. */
 struct target {
@@ -102,27 +106,14 @@ static int adopt_pool(const struct target *t, const Gpushm__Journal__Pool *m)
 
 /* ---- buffers ---- */
 
-static void fill(struct buffer *b, const Gpushm__Journal__Buffer *m)
+static void fill(struct buffer *to, const Gpushm__Journal__Buffer *m)
 {
-	b->id = m->id;
+	BUFFER_FIELDS(READ)
 	if (!m->has_key)
-		b->key = NULL;
-	b->state = (enum buffer_state)m->state;
-	b->uid = m->uid;
-	b->gid = m->gid;
-	b->mode = m->mode;
-	b->transient = m->transient;
-	b->foreign = m->foreign;
-	b->bytes = m->bytes;
-	b->table_bytes = m->table_bytes;
-	b->digest = m->digest;
-	b->arrays = m->arrays;
-	b->created_ns = m->created_ns;
-	b->published_ns = m->published_ns;
-	b->fd_index = m->slot;
-	b->dirty = m->dirty;
-	b->death = (struct death){ .ns = m->dirty_ns, .pid = m->dirty_pid, .uid = m->dirty_uid };
-	copy_text(b->death.command, sizeof(b->death.command), m->dirty_command);
+		to->key = NULL;
+	to->fd_index = m->slot;
+	to->death = (struct death){ .ns = m->dirty_ns, .pid = m->dirty_pid, .uid = m->dirty_uid };
+	copy_text(to->death.command, sizeof(to->death.command), m->dirty_command);
 }
 
 static int adopt_block(const struct target *t, struct buffer *b, const Gpushm__Journal__Buffer *m)
@@ -201,26 +192,19 @@ static int adopt_buffer(struct target *t, const Gpushm__Journal__Buffer *m)
 
 /* ---- streams ---- */
 
-static struct stream_shape shape_of(const Gpushm__Journal__Stream *m)
+static void fill_shape(struct stream_shape *to, const Gpushm__Journal__Stream *m)
 {
-	return (struct stream_shape){ .slots = m->slots,
-				      .readers = m->readers,
-				      .delivery = (enum stream_delivery)m->delivery,
-				      .keep_queue = m->keep_queue,
-				      .slot_bytes = m->slot_bytes,
-				      .limit_ms = m->limit_ms };
+	SHAPE_FIELDS(READ)
 }
 
-static void fill_stream(struct stream *s, const Gpushm__Journal__Stream *m)
+static void fill_stream(struct stream *to, const Gpushm__Journal__Stream *m)
 {
-	s->head->fd_index = m->head;
-	s->group->fd_index = m->group;
+	STREAM_FIELDS(READ)
+	to->head->fd_index = m->head;
+	to->group->fd_index = m->group;
 	/* RUNNING only with its producer: adopt_producer(). */
-	s->state = m->state == STREAM_ENDED ? STREAM_ENDED : STREAM_ORPHANED;
-	s->producers = m->producers;
-	s->drops = m->drops;
-	s->joins = m->joins;
-	s->before = stream_counts(s);
+	to->state = m->state == STREAM_ENDED ? STREAM_ENDED : STREAM_ORPHANED;
+	to->before = stream_counts(to);
 }
 
 /* Without its pages it is a shared buffer. */
@@ -237,13 +221,14 @@ static void tell_no_stream(const struct buffer *b, int error)
 static int adopt_stream(const struct target *t, const Gpushm__Journal__Stream *m)
 {
 	struct buffer *b = catalog_by_id(t->catalog, m->buffer);
-	const struct stream_shape shape = shape_of(m);
+	struct stream_shape shape;
 	struct stream *s = NULL;
 	struct fault f;
 	int r;
 
 	if (!b || b->stream)
 		return 0;
+	fill_shape(&shape, m);
 	r = b->state == BUFFER_SHARED ? stream_check_shape(&shape, b->bytes, &f) : -EBADMSG;
 	if (r == 0)
 		r = stream_adopt(&t->catalog->accounts, b->uid, &shape, take(t, 's', m->head),
@@ -265,12 +250,9 @@ static int adopt_stream(const struct target *t, const Gpushm__Journal__Stream *m
 
 static struct process holder_of(const Gpushm__Journal__Lease *m)
 {
-	struct process holder = { .pid = m->pid,
-				  .uid = m->uid,
-				  .gid = m->gid,
-				  .session = m->session,
-				  .start_time = m->start_time };
+	struct process holder = { 0 }, *to = &holder;
 
+	PROCESS_FIELDS(READ)
 	copy_text(holder.command, sizeof(holder.command), m->command);
 	return holder;
 }
@@ -419,21 +401,16 @@ static void adopt_producer(struct replay *r, const struct target *t,
 static int adopt_seat(const struct target *t, struct stream *s, const Gpushm__Journal__Reader *m,
 		      struct lease *l)
 {
-	const struct stream_reader reader = { .lease = l,
-					      .generation = m->generation,
-					      .joined_ns = m->joined_ns,
-					      .follow = (enum stream_follow)m->follow,
-					      .max_held = m->max_held,
-					      .dropped = m->dropped };
+	struct stream_reader reader = { .lease = l }, *to = &reader;
 	/* The page is charged to its reader; to the stream's owner while it is taken away. */
 	uid_t uid = l ? l->process->uid : s->buffer->uid;
 	int r;
 
 	if (m->follow < STREAM_EVERY || m->follow > STREAM_SHARE)
 		return -EBADMSG;
+	READER_FIELDS(READ)
 	r = stream_adopt_seat(&t->catalog->accounts, s, uid, &reader, m->reader,
 			      take(t, 's', m->page));
-
 	if (r < 0)
 		return r;
 	s->readers[m->reader].page->fd_index = m->page;

@@ -63,39 +63,15 @@ static void rise(uint64_t *next, uint64_t id)
 		*next = id + 1;
 }
 
-static int on_daemon(struct replay *r, const void *body, size_t len)
+static int take_daemon(struct replay *r, Gpushm__Journal__Daemon *m)
 {
-	Gpushm__Journal__Daemon *m = gpushm__journal__daemon__unpack(NULL, len, body);
-
-	if (!m || r->daemon || m->id.len != DAEMON_ID_BYTES) {
+	if (r->daemon || m->id.len != DAEMON_ID_BYTES) {
 		gpushm__journal__daemon__free_unpacked(m, NULL);
 		return -EBADMSG;
 	}
 	r->daemon = m;
 	r->next_buffer = m->next_buffer;
 	r->next_lease = m->next_lease;
-	return 0;
-}
-
-static int on_refusals(struct replay *r, const void *body, size_t len)
-{
-	Gpushm__Journal__Refusals *m = gpushm__journal__refusals__unpack(NULL, len, body);
-
-	if (!m)
-		return -EBADMSG;
-	gpushm__journal__refusals__free_unpacked(r->refusals, NULL);
-	r->refusals = m;
-	return 0;
-}
-
-static int on_restarts(struct replay *r, const void *body, size_t len)
-{
-	Gpushm__Journal__Restarts *m = gpushm__journal__restarts__unpack(NULL, len, body);
-
-	if (!m)
-		return -EBADMSG;
-	gpushm__journal__restarts__free_unpacked(r->restarts, NULL);
-	r->restarts = m;
 	return 0;
 }
 
@@ -107,12 +83,8 @@ static void unlink_buffer(struct replay *r, uint64_t id)
 		((Gpushm__Journal__Buffer *)it->message)->has_key = 0;
 }
 
-static int on_buffer(struct replay *r, const void *body, size_t len)
+static int take_buffer(struct replay *r, Gpushm__Journal__Buffer *m)
 {
-	Gpushm__Journal__Buffer *m = gpushm__journal__buffer__unpack(NULL, len, body);
-
-	if (!m)
-		return -EBADMSG;
 	rise(&r->next_buffer, m->id);
 	if (m->has_replaces)
 		unlink_buffer(r, m->replaces);
@@ -128,53 +100,20 @@ static void rise_joins(struct replay *r, uint64_t buffer, uint64_t generation)
 		m->joins = generation;
 }
 
-static int on_stream(struct replay *r, const void *body, size_t len)
+static int take_reader(struct replay *r, Gpushm__Journal__Reader *m)
 {
-	Gpushm__Journal__Stream *m = gpushm__journal__stream__unpack(NULL, len, body);
-
-	return m ? add(r, &r->streams, GPUSHM__JOURNAL__TYPE__TYPE_STREAM, m->buffer, &m->base)
-		 : -EBADMSG;
-}
-
-static int on_reader(struct replay *r, const void *body, size_t len)
-{
-	Gpushm__Journal__Reader *m = gpushm__journal__reader__unpack(NULL, len, body);
-
-	if (!m)
-		return -EBADMSG;
 	rise_joins(r, m->buffer, m->generation);
 	return add(r, &r->readers, GPUSHM__JOURNAL__TYPE__TYPE_READER, m->lease, &m->base);
 }
 
-static int on_thing(struct replay *r, uint16_t type, const void *body, size_t len)
+static int take_lease(struct replay *r, Gpushm__Journal__Lease *m)
 {
-	if (type == GPUSHM__JOURNAL__TYPE__TYPE_POOL) {
-		Gpushm__Journal__Pool *m = gpushm__journal__pool__unpack(NULL, len, body);
-
-		return m ? add(r, &r->pools, type, m->id, &m->base) : -EBADMSG;
-	}
-	if (type == GPUSHM__JOURNAL__TYPE__TYPE_BUFFER)
-		return on_buffer(r, body, len);
-	if (type == GPUSHM__JOURNAL__TYPE__TYPE_LEASE) {
-		Gpushm__Journal__Lease *m = gpushm__journal__lease__unpack(NULL, len, body);
-
-		if (m)
-			rise(&r->next_lease, m->id);
-		return m ? add(r, &r->leases, type, m->id, &m->base) : -EBADMSG;
-	}
-	if (type == GPUSHM__JOURNAL__TYPE__TYPE_STREAM)
-		return on_stream(r, body, len);
-	if (type == GPUSHM__JOURNAL__TYPE__TYPE_READER)
-		return on_reader(r, body, len);
-	return 0;
+	rise(&r->next_lease, m->id);
+	return add(r, &r->leases, GPUSHM__JOURNAL__TYPE__TYPE_LEASE, m->id, &m->base);
 }
 
-static int on_end(struct replay *r, uint16_t type, const void *body, size_t len)
+static int take_end(struct replay *r, uint16_t type, Gpushm__Journal__Id *m)
 {
-	Gpushm__Journal__Id *m = gpushm__journal__id__unpack(NULL, len, body);
-
-	if (!m)
-		return -EBADMSG;
 	if (type == GPUSHM__JOURNAL__TYPE__TYPE_UNLINK)
 		unlink_buffer(r, m->id);
 	if (type == GPUSHM__JOURNAL__TYPE__TYPE_GONE) {
@@ -189,28 +128,57 @@ static int on_end(struct replay *r, uint16_t type, const void *body, size_t len)
 	return 0;
 }
 
-static int on_record(uint16_t type, const void *body, size_t len, void *arg)
-{
-	struct replay *r = arg;
+#define MESSAGE(TYPE, name) \
+	[GPUSHM__JOURNAL__TYPE__TYPE_##TYPE] = &gpushm__journal__##name##__descriptor
+static const ProtobufCMessageDescriptor *const messages[] = {
+	MESSAGE(DAEMON, daemon),     MESSAGE(COMPLETE, complete), MESSAGE(POOL, pool),
+	MESSAGE(BUFFER, buffer),     MESSAGE(UNLINK, id),	  MESSAGE(GONE, id),
+	MESSAGE(LEASE, lease),	     MESSAGE(CLOSE, id),	  MESSAGE(REFUSALS, refusals),
+	MESSAGE(RESTARTS, restarts), MESSAGE(STREAM, stream),	  MESSAGE(READER, reader),
+	MESSAGE(LEFT, id),
+};
 
+/* Owns the message, which is what `messages` has for that type. */
+static int take(struct replay *r, uint16_t type, void *m)
+{
 	switch (type) {
 	case GPUSHM__JOURNAL__TYPE__TYPE_DAEMON:
-		return on_daemon(r, body, len);
+		return take_daemon(r, m);
 	case GPUSHM__JOURNAL__TYPE__TYPE_REFUSALS:
-		return on_refusals(r, body, len);
+		gpushm__journal__refusals__free_unpacked(r->refusals, NULL);
+		r->refusals = m;
+		return 0;
 	case GPUSHM__JOURNAL__TYPE__TYPE_RESTARTS:
-		return on_restarts(r, body, len);
+		gpushm__journal__restarts__free_unpacked(r->restarts, NULL);
+		r->restarts = m;
+		return 0;
 	case GPUSHM__JOURNAL__TYPE__TYPE_COMPLETE:
 		r->complete = true;
+		gpushm__journal__complete__free_unpacked(m, NULL);
 		return 0;
-	case GPUSHM__JOURNAL__TYPE__TYPE_UNLINK:
-	case GPUSHM__JOURNAL__TYPE__TYPE_GONE:
-	case GPUSHM__JOURNAL__TYPE__TYPE_CLOSE:
-	case GPUSHM__JOURNAL__TYPE__TYPE_LEFT:
-		return on_end(r, type, body, len);
+	case GPUSHM__JOURNAL__TYPE__TYPE_POOL:
+		return add(r, &r->pools, type, ((Gpushm__Journal__Pool *)m)->id, m);
+	case GPUSHM__JOURNAL__TYPE__TYPE_STREAM:
+		return add(r, &r->streams, type, ((Gpushm__Journal__Stream *)m)->buffer, m);
+	case GPUSHM__JOURNAL__TYPE__TYPE_BUFFER:
+		return take_buffer(r, m);
+	case GPUSHM__JOURNAL__TYPE__TYPE_LEASE:
+		return take_lease(r, m);
+	case GPUSHM__JOURNAL__TYPE__TYPE_READER:
+		return take_reader(r, m);
 	default:
-		return on_thing(r, type, body, len);
+		return take_end(r, type, m);
 	}
+}
+
+static int on_record(uint16_t type, const void *body, size_t len, void *arg)
+{
+	void *m = NULL;
+
+	if (type >= array_size(messages) || !messages[type])
+		return 0;
+	m = protobuf_c_message_unpack(messages[type], NULL, len, body);
+	return m ? take(arg, type, m) : -EBADMSG;
 }
 
 static void drop_all(struct replay *r, struct list *list)

@@ -9,6 +9,7 @@
  */
 #include "daemon/state/serialize.h"
 
+#include "daemon/state/fields.h"
 #include "daemon/util/log.h"
 #include "journal.pb-c.h"
 #include "proto/base/own.h"
@@ -21,6 +22,8 @@
 _Static_assert(BUFFER_NOT_KEPT == FD_INDEX_NONE, "buffer::fd_index");
 
 #define SET(m, field, value) ((m)->has_##field = 1, (m)->field = (value))
+/* For the lists of fields.h: from a struct to the message. */
+#define WRITE(field) SET(&m, field, from->field);
 
 static ProtobufCBinaryData bytes_of(const void *data, size_t len)
 {
@@ -173,35 +176,23 @@ static void fill_death(Gpushm__Journal__Buffer *m, const struct death *d)
 /* replaced: NULL, or the buffer that had its name before. */
 static int write_buffer(struct serializer *s, const struct buffer *b, const struct buffer *replaced)
 {
-	Gpushm__Journal__Buffer message = GPUSHM__JOURNAL__BUFFER__INIT, *m = &message;
+	Gpushm__Journal__Buffer m = GPUSHM__JOURNAL__BUFFER__INIT;
+	const struct buffer *from = b;
 
-	SET(m, id, b->id);
+	BUFFER_FIELDS(WRITE)
 	if (b->key)
-		SET(m, key, bytes_of(b->key, strlen(b->key)));
-	SET(m, pool, b->pool->id);
-	SET(m, state, b->state);
-	SET(m, uid, b->uid);
-	SET(m, gid, b->gid);
-	SET(m, mode, b->mode);
-	SET(m, transient, b->transient);
-	SET(m, foreign, b->foreign);
-	SET(m, bytes, b->bytes);
-	SET(m, allocated_bytes, b->block.bytes);
+		SET(&m, key, bytes_of(b->key, strlen(b->key)));
+	SET(&m, pool, b->pool->id);
+	SET(&m, allocated_bytes, b->block.bytes);
 	if (b->block.pointer)
-		SET(m, record, bytes_of(b->block.pointer->record, RECORD_BYTES));
-	SET(m, table, b->table_fd >= 0);
-	SET(m, table_bytes, b->table_bytes);
-	SET(m, digest, b->digest);
-	SET(m, arrays, b->arrays);
-	SET(m, created_ns, b->created_ns);
-	SET(m, published_ns, b->published_ns);
-	SET(m, slot, b->fd_index);
-	m->has_dirty = m->dirty = b->dirty;
+		SET(&m, record, bytes_of(b->block.pointer->record, RECORD_BYTES));
+	SET(&m, table, b->table_fd >= 0);
+	SET(&m, slot, b->fd_index);
 	if (b->dirty)
-		fill_death(m, &b->death);
+		fill_death(&m, &b->death);
 	if (replaced)
-		SET(m, replaces, replaced->id);
-	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, &m->base);
+		SET(&m, replaces, replaced->id);
+	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, &m.base);
 }
 
 static int keep_and_write(struct serializer *s, struct buffer *b, const struct buffer *replaced)
@@ -244,43 +235,37 @@ static void forget_page(struct serializer *s, struct stream_page *p)
 	p->fd_index = STREAM_PAGE_NOT_KEPT;
 }
 
+#define WRITE_SHAPE(field) SET(m, field, from->field);
+static void fill_shape(Gpushm__Journal__Stream *m, const struct stream_shape *from)
+{
+	SHAPE_FIELDS(WRITE_SHAPE)
+}
+
 static int write_stream(struct serializer *s, const struct buffer *b)
 {
 	Gpushm__Journal__Stream m = GPUSHM__JOURNAL__STREAM__INIT;
-	const struct stream *stream = b->stream;
-	const struct stream_shape *shape = &stream->words.shape;
+	const struct stream *from = b->stream;
 
+	STREAM_FIELDS(WRITE)
+	fill_shape(&m, &from->words.shape);
 	SET(&m, buffer, b->id);
-	SET(&m, slots, shape->slots);
-	SET(&m, slot_bytes, shape->slot_bytes);
-	SET(&m, readers, shape->readers);
-	SET(&m, delivery, shape->delivery);
-	SET(&m, keep_queue, shape->keep_queue);
-	SET(&m, limit_ms, shape->limit_ms);
-	SET(&m, state, stream->state);
-	SET(&m, producer, stream->producer ? stream->producer->id : 0);
-	SET(&m, producers, stream->producers);
-	SET(&m, drops, stream->drops);
-	SET(&m, joins, stream->joins);
-	SET(&m, head, stream->head->fd_index);
-	SET(&m, group, stream->group->fd_index);
+	SET(&m, state, from->state);
+	SET(&m, producer, from->producer ? from->producer->id : 0);
+	SET(&m, head, from->head->fd_index);
+	SET(&m, group, from->group->fd_index);
 	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_STREAM, &m.base);
 }
 
 static int write_reader(struct serializer *s, const struct buffer *b, uint32_t index)
 {
 	Gpushm__Journal__Reader m = GPUSHM__JOURNAL__READER__INIT;
-	const struct stream_reader *r = &b->stream->readers[index];
+	const struct stream_reader *from = &b->stream->readers[index];
 
-	SET(&m, lease, r->lease->id);
+	READER_FIELDS(WRITE)
+	SET(&m, lease, from->lease->id);
 	SET(&m, buffer, b->id);
 	SET(&m, reader, index);
-	SET(&m, generation, r->generation);
-	SET(&m, follow, r->follow);
-	SET(&m, max_held, r->max_held);
-	SET(&m, dropped, r->dropped);
-	SET(&m, joined_ns, r->joined_ns);
-	SET(&m, page, r->page->fd_index);
+	SET(&m, page, from->page->fd_index);
 	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_READER, &m.base);
 }
 
@@ -349,23 +334,19 @@ static int keep_process(struct serializer *s, const struct process *p)
 static int write_lease(struct serializer *s, const struct lease *l)
 {
 	Gpushm__Journal__Lease m = GPUSHM__JOURNAL__LEASE__INIT;
-	const struct process *p = l->process;
-	int r = keep_process(s, l->process);
+	const struct process *from = l->process;
+	int r = keep_process(s, from);
 
 	if (r < 0)
 		return r;
+	PROCESS_FIELDS(WRITE)
 	SET(&m, id, l->id);
 	SET(&m, buffer, l->buffer->id);
 	SET(&m, access, l->access);
 	SET(&m, since_ns, l->since_ns);
-	SET(&m, session, p->session);
-	SET(&m, pid, p->pid);
-	SET(&m, start_time, p->start_time);
-	if (process_needs_pidfd(p))
-		SET(&m, pidfd, p->pidfd->session);
-	SET(&m, uid, p->uid);
-	SET(&m, gid, p->gid);
-	SET(&m, command, bytes_of(p->command, strlen(p->command)));
+	if (process_needs_pidfd(from))
+		SET(&m, pidfd, from->pidfd->session);
+	SET(&m, command, bytes_of(from->command, strlen(from->command)));
 	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_LEASE, &m.base);
 }
 
