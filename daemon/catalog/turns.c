@@ -119,12 +119,3 @@ void turns_add(struct turns *t, struct account *a, struct work *w)
 	else
 		list_insert(&t->users, &a->turn_link);
 }
-
-void turns_charge(struct turns *t, struct account *a, uint64_t ns)
-{
-	if (a->served_ns < t->floor)
-		a->served_ns = t->floor;
-	a->served_ns += ns;
-	if (!list_empty(&a->turn_link))
-		place(t, a);
-}

@@ -54,6 +54,3 @@ static inline void work_drop(struct work *w)
 {
 	list_drop(&w->link);
 }
-
-/* Adds time that was spent for a user elsewhere. */
-void turns_charge(struct turns *t, struct account *a, uint64_t ns);

@@ -150,20 +150,6 @@ START_TEST(the_loop_rests_after_an_account_left_before_its_turn)
 }
 END_TEST
 
-START_TEST(time_charged_elsewhere_counts_in_the_turns)
-{
-	struct job of_a[2], of_b[2];
-
-	add(&of_a[0], 'a', &a);
-	add(&of_b[0], 'b', &b);
-	turns_charge(&turns, b.account, 100 * LONG_NS);
-	add(&of_a[1], 'a', &a);
-	add(&of_b[1], 'b', &b);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	ck_assert_str_eq(order, "aabb");
-}
-END_TEST
-
 int main(void)
 {
 	TCase *t = tcase_create("turns");
@@ -174,6 +160,5 @@ int main(void)
 	tcase_add_test(t, a_work_is_finished_before_its_users_next_one);
 	tcase_add_test(t, an_account_can_end_in_its_own_turn);
 	tcase_add_test(t, the_loop_rests_after_an_account_left_before_its_turn);
-	tcase_add_test(t, time_charged_elsewhere_counts_in_the_turns);
 	return suite_run("turns", t, NULL);
 }
