@@ -11,14 +11,13 @@
  */
 #include "daemon/catalog/status_page.h"
 
+#include "daemon/util/memfd.h"
 #include "proto/base/own.h"
 
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <stdio.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
@@ -46,13 +45,12 @@ static int back(struct status_page *p, uint32_t cells)
 
 static int open_both(struct status_page *p)
 {
-	char path[32];
 	void *map;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", p->fd);
-	p->fd_read_only = open(path, O_RDONLY | O_CLOEXEC);
 	if (p->fd_read_only < 0)
-		return -errno;
+		p->fd_read_only = memfd_reopen(p->fd, O_RDONLY);
+	if (p->fd_read_only < 0)
+		return p->fd_read_only;
 	p->free = malloc(STATUS_PAGE_CELLS * sizeof(*p->free));
 	if (!p->free)
 		return -ENOMEM;
@@ -66,13 +64,15 @@ static int open_both(struct status_page *p)
 int status_page_new(struct status_page *ret)
 {
 	_cleanup_(status_page_done) struct status_page p = STATUS_PAGE_CLOSED;
-	int r;
+	struct memfd m = MEMFD_NONE;
+	const char *call;
+	int r = memfd_make("gpushm-board", STATUS_PAGE_BYTES, SEALS, &m, &call);
 
-	p.fd = memfd_create("gpushm-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (p.fd < 0 || ftruncate(p.fd, STATUS_PAGE_BYTES) < 0 || fchmod(p.fd, 0400) < 0 ||
-	    fcntl(p.fd, F_ADD_SEALS, SEALS) < 0)
-		return -errno;
-	r = back(&p, 1);
+	p.fd = m.fd;
+	p.fd_read_only = m.fd_read_only;
+	close_fd(&m.fd_original);
+	if (r == 0)
+		r = back(&p, 1);
 	if (r == 0)
 		r = open_both(&p);
 	if (r < 0)
@@ -94,12 +94,9 @@ static int check(struct status_page *p)
 int status_page_adopt(int *fd, struct status_page *ret)
 {
 	_cleanup_(status_page_done) struct status_page p = STATUS_PAGE_CLOSED;
-	struct stat st;
-	int seals = fcntl(*fd, F_GET_SEALS), r;
+	int r;
 
-	if (fstat(*fd, &st) < 0)
-		return -errno;
-	if (seals < 0 || (seals & SEALS) != SEALS || st.st_size != STATUS_PAGE_BYTES)
+	if (!memfd_fits(*fd, STATUS_PAGE_BYTES, SEALS))
 		return -EBADMSG;
 	p.fd = *fd;
 	r = back(&p, 1);

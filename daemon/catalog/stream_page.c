@@ -15,15 +15,12 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
 #define FDS 2u /* that stay open, and one more: the original */
 
-static int fail(struct fault *f, const char *call)
+static int fail(struct fault *f, const char *call, int e)
 {
-	int e = errno;
-
 	return fault(f,
 		     e == EMFILE || e == ENFILE	  ? CODE_NO_FDS
 		     : e == ENOMEM || e == ENOSPC ? CODE_NO_MEMORY
@@ -79,27 +76,19 @@ static int map_page(struct stream_page *p)
 
 static int make_memory(struct stream_page *p, struct fault *f)
 {
-	int fd = memfd_create("gpushm-stream", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	struct memfd m = MEMFD_NONE;
+	const char *call;
+	int r = memfd_make("gpushm-stream", p->bytes, SEALS, &m, &call);
 
-	if (fd < 0)
-		return fail(f, "memfd_create");
-	p->fd_original = fd;
-	if (ftruncate(fd, (off_t)p->bytes) < 0)
-		return fail(f, "ftruncate");
-	if (fallocate(fd, 0, 0, (off_t)p->bytes) < 0)
-		return fail(f, "fallocate");
-	/* Before the file's mode forbids it. */
-	p->fd = memfd_reopen(fd, O_RDWR);
-	if (p->fd < 0)
-		return fail(f, "/proc/self/fd");
-	if (fchmod(fd, 0400) < 0)
-		return fail(f, "fchmod");
-	if (fcntl(fd, F_ADD_SEALS, SEALS) < 0)
-		return fail(f, "F_ADD_SEALS");
-	p->fd_read_only = memfd_reopen(fd, O_RDONLY);
-	if (p->fd_read_only < 0)
-		return fail(f, "/proc/self/fd");
-	return map_page(p) < 0 ? fail(f, "mmap") : 0;
+	if (r < 0)
+		return fail(f, call, -r);
+	p->fd = m.fd;
+	p->fd_read_only = m.fd_read_only;
+	p->fd_original = m.fd_original;
+	if (fallocate(p->fd, 0, 0, (off_t)p->bytes) < 0)
+		return fail(f, "fallocate", errno);
+	r = map_page(p);
+	return r < 0 ? fail(f, "mmap", -r) : 0;
 }
 
 int stream_page_new(struct accounts *a, uid_t uid, size_t bytes, struct stream_page **ret,
@@ -116,15 +105,6 @@ int stream_page_new(struct accounts *a, uid_t uid, size_t bytes, struct stream_p
 	return r;
 }
 
-static bool is_page(int fd, size_t bytes)
-{
-	int seals = fcntl(fd, F_GET_SEALS);
-	struct stat st;
-
-	return seals >= 0 && (seals & SEALS) == SEALS && fstat(fd, &st) == 0 &&
-	       st.st_size == (off_t)bytes;
-}
-
 int stream_page_adopt(struct accounts *a, uid_t uid, size_t bytes, int fd, struct stream_page **ret)
 {
 	_cleanup_(close_fd) int kept = fd;
@@ -132,7 +112,7 @@ int stream_page_adopt(struct accounts *a, uid_t uid, size_t bytes, int fd, struc
 	struct fault ignored;
 	int r;
 
-	if (fd < 0 || !is_page(fd, bytes))
+	if (fd < 0 || !memfd_fits(fd, bytes, SEALS))
 		return -EBADF;
 	p = alloc_page(bytes);
 	if (!p)

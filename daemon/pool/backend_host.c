@@ -25,8 +25,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
@@ -62,50 +60,23 @@ static int host_open(struct pool *pool, struct pool_opened *ret, struct fault *f
 	return 0;
 }
 
-static int seal(int fd, uint64_t bytes, struct fault *f)
-{
-	if (ftruncate(fd, bytes) < 0)
-		return fail(f, "ftruncate", errno);
-
-	if (fchmod(fd, 0400) < 0)
-		return fail(f, "fchmod", errno);
-
-	if (fcntl(fd, F_ADD_SEALS, SEALS) < 0)
-		return fail(f, "F_ADD_SEALS", errno);
-
-	return 0;
-}
-
 static int host_alloc(struct pool *pool, uint64_t bytes, struct block *ret, struct fault *f)
 {
-	_cleanup_(close_fd) int fd = -1, fd_read_only = -1, fd_writable = -1;
-	struct block block = BLOCK_NONE;
+	struct memfd m = MEMFD_NONE;
+	const char *call;
 	char text[96];
 	int err;
 
 	snprintf(text, sizeof(text), "gpushm:%s", pool->config.name); /* for /proc/PID/maps */
-	fd = memfd_create(text, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0)
-		return fail(f, "memfd_create", errno);
-
-	/* Before the file's mode forbids it. */
-	fd_writable = memfd_reopen(fd, O_RDWR);
-	if (fd_writable < 0)
-		return fail(f, "/proc/self/fd", -fd_writable);
-
-	err = seal(fd, bytes, f);
+	err = memfd_make(text, bytes, SEALS, &m, &call);
 	if (err < 0)
-		return err;
+		return fail(f, call, -err);
 
-	fd_read_only = memfd_reopen(fd, O_RDONLY);
-	if (fd_read_only < 0)
-		return fail(f, "/proc/self/fd", -fd_read_only);
-
-	block.bytes = bytes;
-	block.fd = take_fd(&fd_writable);
-	block.fd_read_only = take_fd(&fd_read_only);
-	block.fd_original = take_fd(&fd);
-	*ret = block;
+	*ret = BLOCK_NONE;
+	ret->bytes = bytes;
+	ret->fd = m.fd;
+	ret->fd_read_only = m.fd_read_only;
+	ret->fd_original = m.fd_original;
 	return 0;
 }
 

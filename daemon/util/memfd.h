@@ -1,10 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files in memory that are lent to clients: opening one again, and whether a client still has it.
+ * Files in memory that are lent to clients: making one, opening it again, and whether a client
+ * still has it.
  */
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
+
+/* A file of fixed size and mode 0400, which nobody who gets one of its fds can open for writing.
+ * The first two were opened anew, and are lent; fd_original is memfd_create()'s. -1: closed. */
+struct memfd {
+	int fd, fd_read_only, fd_original;
+};
+#define MEMFD_NONE ((struct memfd){ -1, -1, -1 })
+
+/* Zeros, with these seals. 0; -errno, and *ret_failed is the call. */
+int memfd_make(const char *name, uint64_t bytes, int seals, struct memfd *ret,
+	       const char **ret_failed);
+void memfd_close(struct memfd *m);
+
+/* Whether it is such a file. */
+bool memfd_fits(int fd, uint64_t bytes, int seals);
 
 /* Opens the file of a memfd anew. The caller owns the fd. -errno. */
 int memfd_reopen(int fd, int flags);
