@@ -12,6 +12,7 @@
 #include "daemon/ipc/listener.h"
 #include "daemon/ipc/service.h"
 #include "daemon/pool/pools.h"
+#include "daemon/state/deserialize.h"
 #include "daemon/state/handover.h"
 #include "daemon/util/log.h"
 #include "proto/base/clock.h"
@@ -411,7 +412,7 @@ static void on_pools_ready(void *arg)
 		  s->endpoint.path ? s->endpoint.path : "systemd's socket");
 	tell_pools(s);
 	notify_ready(s);
-	handover_verify(&s->handover);
+	verify_start(&s->pools, &s->service.catalog);
 	if (s->reload_due)
 		reload(s);
 }
@@ -440,7 +441,7 @@ static int service_init(struct server *s)
 	if (r == 0)
 		r = arena_init(&service->build, 2 * UNPACK_MAX);
 	if (r == 0)
-		r = groups_table_init(&service->groups);
+		r = hashtable_init(&service->groups.by_uid);
 	if (r == 0 && getrandom(service->id, sizeof(service->id), 0) != sizeof(service->id))
 		r = -EIO;
 	find_unmapped(service);
@@ -535,7 +536,7 @@ int server_run(const char *config_path, const char *socket_path, char *const *ar
 	uv_run(&s->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&s->loop);
 	catalog_done(&s->service.catalog);
-	groups_table_done(&s->service.groups);
+	hashtable_done(&s->service.groups.by_uid);
 	handover_close(&s->handover);
 	arena_done(&s->service.unpack);
 	arena_done(&s->service.build);

@@ -234,6 +234,16 @@ bool buffer_owned_by(const struct buffer *b, const struct process *p)
 	return p->admin || p->uid == b->uid;
 }
 
+int buffer_check_owner(const struct buffer *b, const struct process *p, const char *what,
+		       struct fault *f)
+{
+	if (buffer_owned_by(b, p))
+		return 0;
+	return fault(f, CODE_ACCESS,
+		     "buffer \"%s\" belongs to uid %u: only its owner and admins may %s", b->key,
+		     b->uid, what);
+}
+
 bool rights_allow(const struct rights *r, const struct process *p, enum access access)
 {
 	/* As for a file: the first class that fits decides, even if a later one allows more. */

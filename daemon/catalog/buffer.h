@@ -166,7 +166,11 @@ struct rights buffer_rights(const struct buffer *b);
 /* Whether the mode allows the process that access. Admins may do everything. */
 bool rights_allow(const struct rights *r, const struct process *p, enum access access);
 bool buffer_allows(const struct buffer *b, const struct process *p, enum access access);
-bool buffer_owned_by(const struct buffer *b, const struct process *p); /* also true for admins */
+bool buffer_owned_by(const struct buffer *b, const struct process *p);
+
+/* 0 for such a process; else CODE_ACCESS, which says that only they may do `what`. */
+int buffer_check_owner(const struct buffer *b, const struct process *p, const char *what,
+		       struct fault *f); /* also true for admins */
 
 /* Makes space for n more arrays in a buffer that is being filled. -ERESTART: a part is done; call
  * it again, after other users. */

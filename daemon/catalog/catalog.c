@@ -375,17 +375,15 @@ int catalog_unlink(struct catalog *c, const struct process *p, const char *key, 
 		   struct fault *f)
 {
 	struct buffer *b = catalog_by_key(c, key);
+	int r;
 
 	if (!b || (id && b->id != id))
 		return refuse_missing(c, p, key, f);
-	if (!buffer_owned_by(b, p))
-		return fault(
-			f, CODE_ACCESS,
-			"buffer \"%s\" belongs to uid %u: only its owner and admins may unlink it",
-			key, b->uid);
+	r = buffer_check_owner(b, p, "unlink it", f);
 	/* The creator still gets the memory if it is being allocated, and keeps it until CLOSE. */
-	unlink_buffer(c, b, p);
-	return 0;
+	if (r == 0)
+		unlink_buffer(c, b, p);
+	return r;
 }
 
 bool catalog_unlink_unpublished(struct catalog *c, struct process *p, unsigned max)
@@ -588,13 +586,9 @@ int catalog_clean(struct catalog *c, const struct process *p, const char *key, u
 		return r;
 	if (id && b->id != id)
 		return fault(f, CODE_NOT_FOUND, "buffer \"%s\" is another one by now", key);
-	if (!buffer_owned_by(b, p))
-		return fault(f, CODE_ACCESS,
-			     "buffer \"%s\" belongs to uid %u: only its owner and admins may say "
-			     "that it is clean",
-			     key, b->uid);
-	if (!b->dirty)
-		return 0;
+	r = buffer_check_owner(b, p, "say that it is clean", f);
+	if (r < 0 || !b->dirty)
+		return r;
 	b->dirty = false;
 	b->death = (struct death){ 0 };
 	report(c, b, b->key, BUFFER_CLEANED);

@@ -11,22 +11,10 @@
 
 #include "proto/base/own.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-
-int groups_table_init(struct groups_table *t)
-{
-	return hashtable_init(&t->by_uid);
-}
-
-void groups_table_done(struct groups_table *t)
-{
-	assert(t->by_uid.n == 0);
-	hashtable_done(&t->by_uid);
-}
 
 static int compare(const void *x, const void *y)
 {

@@ -13,7 +13,7 @@
 #define GROUPS_BYTES_MAX (1u << 20) /* of the different sets of one user */
 
 struct groups_table {
-	struct hashtable by_uid; /* groups::link */
+	struct hashtable by_uid; /* groups::link; the server makes and ends it */
 };
 
 struct groups {
@@ -24,11 +24,6 @@ struct groups {
 	size_t n;
 	gid_t ids[]; /* sorted */
 };
-
-/* 0 or -ENOMEM. */
-int groups_table_init(struct groups_table *t);
-/* No process may have groups any more. Also allowed after a failed init. */
-void groups_table_done(struct groups_table *t);
 
 /* The groups of the process at the other end of a socket: gid, its primary one, and the
  * supplementary ones. `unmapped` (userns_unmapped_gid()) is left out. 0; -EDQUOT (CODE_LIMIT),

@@ -10,6 +10,7 @@
 #include "daemon/catalog/private_names.h"
 #include "proto/base/own.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* A name that a buffer is about to get. */
@@ -23,7 +24,22 @@ static void new_name_done(struct new_name *n)
 	free(n->key);
 }
 
-/* ---- what may be replaced ---- */
+/* ---- what may be renamed or replaced ---- */
+
+static int check_movable(const struct buffer *b, const struct process *p, const char *verb,
+			 struct fault *f)
+{
+	char what[16];
+	int r;
+
+	snprintf(what, sizeof(what), "%s it", verb);
+	r = buffer_check_owner(b, p, what, f);
+	if (r < 0 || b->state != BUFFER_FILLING)
+		return r;
+	return fault(f, CODE_NOT_PUBLISHED,
+		     "buffer \"%s\" is still being filled: it can be %sd once it is published",
+		     b->key, verb);
+}
 
 static int check_replaced(const struct buffer *b, const struct process *p, bool replace,
 			  struct fault *f)
@@ -32,17 +48,7 @@ static int check_replaced(const struct buffer *b, const struct process *p, bool 
 		return fault(f, CODE_EXISTS,
 			     "name \"%s\" is taken: unlink it first, replace it, or choose another",
 			     b->key);
-	if (!buffer_owned_by(b, p))
-		return fault(f, CODE_ACCESS,
-			     "buffer \"%s\" belongs to uid %u: only its owner and admins may "
-			     "replace it",
-			     b->key, b->uid);
-	if (b->state == BUFFER_FILLING)
-		return fault(f, CODE_NOT_PUBLISHED,
-			     "buffer \"%s\" is still being filled: it can be replaced once it is "
-			     "published",
-			     b->key);
-	return 0;
+	return check_movable(b, p, "replace", f);
 }
 
 static int new_name(const struct catalog *c, const struct process *p, const char *key, bool replace,
@@ -169,17 +175,10 @@ static int check_renamed(const struct buffer *b, const struct process *p, const 
 			 struct fault *f)
 {
 	const struct process owner = { .uid = b->uid };
+	int r = check_movable(b, p, "rename", f);
 
-	if (!buffer_owned_by(b, p))
-		return fault(
-			f, CODE_ACCESS,
-			"buffer \"%s\" belongs to uid %u: only its owner and admins may rename it",
-			b->key, b->uid);
-	if (b->state == BUFFER_FILLING)
-		return fault(f, CODE_NOT_PUBLISHED,
-			     "buffer \"%s\" is still being filled: it can be renamed once it is "
-			     "published",
-			     b->key);
+	if (r < 0)
+		return r;
 	/* An admin may say all private names; but the owner must be able to say this one. */
 	if (p->uid != b->uid && !private_names_may_say(&owner, to))
 		return fault(

@@ -172,11 +172,6 @@ void handover_add_pool(struct handover *h, const struct pool *pool)
 			     pool->config.name);
 }
 
-void handover_verify(struct handover *h)
-{
-	verify_start(h->pools, h->catalog);
-}
-
 static void write_counts(struct handover *h)
 {
 	const struct restarts *restarts = &h->catalog->restarts;

@@ -36,9 +36,6 @@ int handover_adopt(struct handover *h);
 /* A pool has been opened: writes it into the journal. */
 void handover_add_pool(struct handover *h, const struct pool *pool);
 
-/* Every pool is ready or has failed: looks whether the memory of adopted buffers is still there. */
-void handover_verify(struct handover *h);
-
 /* Call it periodically (each second): writes the counts of refusals and of lost buffers if they
  * have changed, and a new journal when most of the old one is dead. */
 void handover_tidy(struct handover *h);
