@@ -15,7 +15,7 @@ struct pools {
 	struct worker *worker; /* owned; serves pools without a GPU */
 	struct worker *prober; /* owned; looks for GPUs; a hanging driver may keep it */
 	struct devices found;  /* by the prober */
-	bool needs_devices;    /* a pool has its memory on a GPU */
+	bool needs_devices;    /* the driver makes a pool's memory */
 	uv_timer_t patience;   /* how long the daemon waits for the prober */
 	struct job probe;
 	unsigned opening, open;
