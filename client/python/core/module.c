@@ -153,9 +153,14 @@ static PyMethodDef own_functions[] = {
 	  "_tensors($module, buffer, names, api, /)\n--\n\n"
 	  "A list of tensors of a library that has DLPack's exchange API." },
 	{ "_load_key", load_key, METH_O,
-	  "_load_key($module, sources, /)\n--\n\n"
+	  "_load_key($module, source, /)\n--\n\n"
 	  "The key of these files' headers, inodes and times: 64 hexadecimal digits." },
-	{ "pull_wait", KEYWORDS(pull_wait), METH_VARARGS | METH_KEYWORDS, pull_wait_doc },
+	{ "_pull_wait", load_pull_wait, METH_VARARGS, NULL },
+	{ "_save", load_save, METH_VARARGS, NULL },
+	{ "_verify", load_verify, METH_VARARGS, NULL },
+	{ "_digest", load_digest, METH_VARARGS,
+	  "_digest($module, buffer, /)\n--\n\n"
+	  "Leaves the digest of a buffer that is being filled, for verify(), and returns it." },
 	{ "_arena_new", arena_new, METH_VARARGS,
 	  "_arena_new($module, address, nbytes, device, /)\n--\n\n"
 	  "Makes an arena over a buffer's memory on a GPU, and returns its id." },
@@ -188,10 +193,17 @@ static PyMethodDef own_functions[] = {
 
 static int add_functions(PyObject *module)
 {
-	PyMethodDef *const tables[] = { create_functions, open_functions,	query_functions,
-					call_functions,	  watch_functions,	events_functions,
-					load_functions,	  pull_functions,	stream_functions,
-					follow_functions, connection_functions, NULL };
+	PyMethodDef *const tables[] = { create_functions,
+					open_functions,
+					query_functions,
+					call_functions,
+					watch_functions,
+					events_functions,
+					load_functions,
+					stream_functions,
+					follow_functions,
+					connection_functions,
+					NULL };
 
 	if (connection_init(module, tables) < 0 || PyModule_AddFunctions(module, own_functions) < 0)
 		return -1;
@@ -251,6 +263,8 @@ static int module_exec(PyObject *module)
 	gpushm_private_on_interrupt(is_interrupted);
 	types.array_made = types.array;
 	types.buffer_made = types.buffer;
+	if (PyModule_AddObjectRef(module, "_common", (PyObject *)connection_of(module)) < 0)
+		return -1;
 	return PyModule_AddStringConstant(module, "library_version", gpushm_version());
 }
 

@@ -14,8 +14,7 @@ extern PyMethodDef query_functions[];  /* wait, unlink, clean, flush, ls, stat, 
 extern PyMethodDef events_functions[]; /* _events */
 extern PyMethodDef call_functions[];   /* _send_wait */
 extern PyMethodDef watch_functions[];  /* watch */
-extern PyMethodDef load_functions[];   /* load, save, verify */
-extern PyMethodDef pull_functions[];   /* pull */
+extern PyMethodDef load_functions[];   /* _load */
 extern PyMethodDef stream_functions[]; /* stream */
 extern PyMethodDef follow_functions[]; /* follow */
 
@@ -26,8 +25,12 @@ int watch_init(PyObject *module);
 int producer_init(PyObject *module);
 int pyreader_init(PyObject *module);
 
-/* _load_key(sources): the key of these files' headers, inodes and times. */
+/* What gpushm._load calls of its functions' names. */
 PyObject *load_key(PyObject *module, PyObject *sources);
+PyObject *load_pull_wait(PyObject *module, PyObject *args);
+PyObject *load_save(PyObject *module, PyObject *args);
+PyObject *load_verify(PyObject *module, PyObject *args);
+PyObject *load_digest(PyObject *module, PyObject *args);
 
 /* _handle_bytes(thing): the handle of an Array or a Buffer. _read_handle(bytes): (name, id, access,
  * socket or None, size, the owner's uid, layout); the layout is None for a whole buffer, or (name
@@ -36,7 +39,3 @@ PyObject *load_key(PyObject *module, PyObject *sources);
 PyObject *handle_make(PyObject *module, PyObject *o);
 PyObject *handle_read(PyObject *module, PyObject *o);
 PyObject *handle_pin(PyObject *module, PyObject *args);
-
-/* pull_wait(source, content=None, *, ...) */
-extern const char pull_wait_doc[];
-PyObject *pull_wait(PyObject *module, PyObject *args, PyObject *kwargs);

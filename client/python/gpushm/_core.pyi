@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The types of the extension; its docstrings describe it. What does not change is Final, as nobody can set it.
 
-from collections.abc import Awaitable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterator, Mapping
 from os import PathLike
 from types import ModuleType
 from typing import Any, Final, Self, SupportsIndex, TypeVar, Unpack, final, overload
@@ -10,6 +10,7 @@ from _typeshed import ReadableBuffer, WriteableBuffer
 from typing_extensions import Buffer as SupportsBuffer
 from typing_extensions import CapsuleType, disjoint_base
 
+from . import _load as _files
 from ._array import Array as _Array
 from ._array import Buffer as _Buffer
 from ._records import BufferInfo as BufferInfo
@@ -22,7 +23,6 @@ from ._records import StreamInfo as StreamInfo
 from ._records import StreamReader as StreamReader
 from ._records import StreamStats as StreamStats
 from ._records import Usage as Usage
-from ._transport import Transport as _Transport
 from ._typing import (
     Access,
     Attrs,
@@ -41,7 +41,6 @@ from ._typing import (
     Published,
     Shape,
     Source,
-    Sources,
     State,
 )
 from ._typing import CudaStream as _CudaStream
@@ -411,58 +410,11 @@ class Connection:
     def _events(
         self, after: int, types: str | None, timeout: float | None, /
     ) -> tuple[list[LoggedEvent], int, int]: ...
-    def load(
-        self,
-        sources: Sources,
-        name: str,
-        *,
-        pool: str | None = None,
-        mode: int = 0o600,
-        transient: bool = False,
-        attrs: Attrs | None = None,
-        wait: float | None = 0,
-        gid: int | None = None,
-        device: Device | None = None,
-        only: str | Sequence[str] | None = None,
-        strip: str | None = None,
-        sha256: Path | None = None,
-        verify: bool = False,
-        if_missing: bool = False,
-        replace: bool = False,
-        timeout: float | None = None,
-        progress: Progress | None = None,
-        transport: _Transport | None = None,
-    ) -> _Buffer: ...
-    def pull(
-        self,
-        source: str,
-        name: str | None = None,
-        *,
-        pool: str | None = None,
-        mode: int = 0o600,
-        transient: bool = False,
-        attrs: Attrs | None = None,
-        wait: float | None = 0,
-        gid: int | None = None,
-        device: Device | None = None,
-        verify: bool = False,
-        if_missing: bool = False,
-        replace: bool = False,
-        timeout: float | None = None,
-        progress: Progress | None = None,
-        transport: _Transport | None = None,
-    ) -> _Buffer: ...
-    def save(
-        self,
-        buffer: str | Array | Buffer,
-        path: Path,
-        *,
-        metadata: Mapping[str, str] | None = None,
-        threads: int = 0,
-        progress: Progress | None = None,
-        shard_size: int = 0,
-    ) -> None: ...
-    def verify(self, buffer: str | Array | Buffer, *, progress: Progress | None = None) -> str: ...
+    def _load(self, *arguments: Any) -> _Buffer: ...
+    load = _files.load
+    pull = _files.pull
+    save = _files.save
+    verify = _files.verify
 
 # The functions of the module are the methods of the common connection of the process.
 _common: Connection
@@ -492,11 +444,6 @@ load = _common.load
 pull = _common.pull
 save = _common.save
 verify = _common.verify
-
-def pull_wait(
-    source: str, content: str | bytes | None = None, *, timeout: float | None = None,
-    transport: _Transport | None = None,
-) -> None: ...
 def flush_cleanup() -> None: ...
 def set_cleanup_limits(max_count: int, max_ratio: float) -> None: ...
 def pending_cleanup() -> tuple[int, int]: ...
@@ -506,8 +453,15 @@ def _disconnect() -> None: ...
 def _close_streams() -> None: ...
 def _report_unpublished() -> None: ...
 def _opened() -> list[_Buffer]: ...
-def _load_key(sources: Sources, /) -> str: ...
-def _digest(buffer: Buffer, *, progress: Progress | None = None) -> str: ...
+def _load_key(source: Path, /) -> str: ...
+def _pull_wait(
+    source: bytes, content: bytes | None, timeout: float | None, remote: tuple[Any, ...], /
+) -> None: ...
+def _save(
+    buffer: Buffer, path: bytes, metadata: bytes | None, threads: int, progress: Progress | None, shard_size: int, /
+) -> None: ...
+def _verify(buffer: Buffer, progress: Progress | None, /) -> str: ...
+def _digest(buffer: Buffer, /) -> str: ...
 def _stream(stream: _CudaStream | None, /) -> int | None: ...
 def _register(
     array: type[Array],

@@ -44,7 +44,7 @@ static int expect_finding(const char *finding, const struct fact *f)
 	char line[64];
 	int n = 0;
 
-	for (unsigned int kind = 0; kind < KINDS; kind++) {
+	for (unsigned int kind = 0; kind < KIND_END; kind++) {
 		if (!(f->kinds & FACT_OF(kind)))
 			continue;
 		snprintf(line, sizeof(line), "%-4s  %s-%s ", finding, kind_word(kind), f->name);
