@@ -136,20 +136,6 @@ int deadline_arg(PyObject *seconds, void *ret)
 	return 1;
 }
 
-int spin_arg(PyObject *seconds, void *ret)
-{
-	double s = PyFloat_AsDouble(seconds);
-
-	if (s == -1.0 && PyErr_Occurred())
-		return 0;
-	if (!(s >= 0 && s <= 1)) {
-		PyErr_SetString(PyExc_ValueError, "spin is a number of seconds from 0 to 1");
-		return 0;
-	}
-	*(uint64_t *)ret = s > 0 && s < 1e-6 ? 1 : (uint64_t)(s * 1e6 + 0.5);
-	return 1;
-}
-
 uint64_t deadline_left(const struct deadline *d)
 {
 	uint64_t now;
@@ -428,4 +414,15 @@ int options_from(const struct options_args *args, struct options *ret)
 		.device = (int)device,
 	};
 	return args->attrs && args->attrs != Py_None ? attrs_from(args->attrs, ret) : 0;
+}
+
+int options_arg(PyObject *o, void *ret)
+{
+	struct options_args given = { 0 };
+	struct options *options = ret;
+
+	return PyArg_ParseTuple(o, "zO&pOO&OO|p:options", &given.pool, mode_arg, &given.mode,
+				&given.transient, &given.attrs, deadline_arg, &options->wait,
+				&given.gid, &given.device, &given.refuse_dirty) &&
+	       options_from(&given, options) == 0;
 }

@@ -51,8 +51,6 @@ struct deadline {
 
 /* Seconds as a number from 0, or None for ever. */
 int deadline_arg(PyObject *seconds, void *ret);
-/* Another one: seconds up to 1 become microseconds, a uint64_t; 0 only from 0. */
-int spin_arg(PyObject *seconds, void *ret);
 
 /* Whether a timeout was given; its time may be over by now. */
 static inline bool deadline_waits(const struct deadline *d)
@@ -133,4 +131,6 @@ int mode_arg(PyObject *o, void *ret);
 
 /* Leaves ret->wait as it is. The caller ends it with options_done(), also after a failure. */
 int options_from(const struct options_args *args, struct options *ret);
+/* The same for a tuple: pool, mode, transient, attrs, wait, gid, device, perhaps refuse_dirty. */
+int options_arg(PyObject *o, void *ret);
 void options_done(struct options *o);

@@ -6,7 +6,7 @@
  */
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
-#include "client/python/core/describe.h"
+#include "client/python/core/layouts.h"
 #include "client/python/core/module.h"
 #include "proto/words.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The arrays of a new buffer, or of a new stream's frames, as a dict describes them.
+ * The arrays of a new buffer, of a new stream's frames, or of Buffer.describe(). All layouts are
+ * read first, so that a wrong argument raises before the daemon is asked.
  */
 #include "client/python/core/layouts.h"
 
@@ -12,65 +13,71 @@ void layouts_done(struct layouts *l)
 	PyMem_Free(l->specs);
 }
 
-/* Replaces a list or a number, the value of the i-th item, by an array that has a shape and a
- * dtype. Returns it borrowed. */
-static PyObject *describe_value(PyObject *items, Py_ssize_t i, PyObject *value)
+static int read_one(const char *name, PyObject *value, struct layout *ret)
 {
-	PyObject *name = PyTuple_GetItem(PyList_GetItem(items, i), 0), *array, *item;
+	PyObject *shape, *dtype, *strides;
+	const char *word = "C";
+	uint64_t offset;
+	char order;
 
-	if (PyObject_HasAttrString(value, "shape") && PyObject_HasAttrString(value, "dtype"))
-		return value;
-	array = PyObject_CallMethod((PyObject *)types.buffer_made, "_described", "OO", name, value);
-	item = array ? Py_BuildValue("(ON)", name, array) : NULL;
-	/* PyList_SetItem() takes the item over, even where it fails. */
-	return item && PyList_SetItem(items, i, item) == 0 ? array : NULL;
+	if (!PyTuple_Check(value))
+		return error_python(PyExc_TypeError,
+				    "array \"%s\": (shape, dtype, strides, offset) is wanted, not "
+				    "%R",
+				    name, value);
+	if (!PyArg_ParseTuple(value, "OOOO&|s;an array is (shape, dtype, strides, offset)", &shape,
+			      &dtype, &strides, u64_arg, &offset, &word))
+		return -1;
+	order = order_from(word);
+	if (!order || layout_from(dtype, shape, strides, order, ret) < 0)
+		return -1;
+	ret->spec.offset = offset;
+	ret->spec.name = name;
+	return 0;
 }
 
-/* o is (shape, dtype), or an object that has both. */
-static int layout_from_object(PyObject *o, struct layout *ret)
+int layouts_arg(PyObject *items, void *ret)
 {
-	_cleanup_(drop_object) PyObject *shape = NULL, *dtype = NULL;
-
-	if (PyTuple_Check(o) && PyTuple_Size(o) == 2) {
-		shape = Py_NewRef(PyTuple_GetItem(o, 0));
-		dtype = Py_NewRef(PyTuple_GetItem(o, 1));
-	} else {
-		shape = PyObject_GetAttrString(o, "shape");
-		dtype = shape ? PyObject_GetAttrString(o, "dtype") : NULL;
-	}
-	return dtype ? layout_from(dtype, shape, Py_None, 'C', ret) : -1;
-}
-
-int layout_from_value(PyObject *items, Py_ssize_t i, const char *name, PyObject *value,
-		      struct layout *ret)
-{
-	(void)name;
-	if (!PyTuple_Check(value) || PyTuple_Size(value) != 2)
-		value = describe_value(items, i, value);
-	return value ? layout_from_object(value, ret) : -1;
-}
-
-int layouts_from(PyObject *items, layout_fn *read, struct layouts *ret)
-{
+	struct layouts *l = ret;
 	size_t n = (size_t)PyList_Size(items);
 
-	ret->layouts = PyMem_Calloc(n + 1, sizeof(*ret->layouts));
-	ret->specs = PyMem_Calloc(n + 1, sizeof(*ret->specs));
-	if (!ret->layouts || !ret->specs) {
+	if (PyErr_Occurred())
+		return 0;
+	l->layouts = PyMem_Calloc(n + 1, sizeof(*l->layouts));
+	l->specs = PyMem_Calloc(n + 1, sizeof(*l->specs));
+	if (!l->layouts || !l->specs) {
 		PyErr_NoMemory();
-		return -1;
+		return 0;
 	}
 	for (size_t i = 0; i < n; i++) {
 		PyObject *value;
 		const char *name;
 
-		ret->n = i + 1;
+		l->n = i + 1;
 		if (!PyArg_ParseTuple(PyList_GetItem(items, (Py_ssize_t)i),
 				      "sO;arrays are a dict, and its keys str", &name, &value) ||
-		    read(items, (Py_ssize_t)i, name, value, &ret->layouts[i]) < 0)
-			return -1;
-		ret->layouts[i].spec.name = name;
-		ret->specs[i] = ret->layouts[i].spec;
+		    read_one(name, value, &l->layouts[i]) < 0)
+			return 0;
+		l->specs[i] = l->layouts[i].spec;
 	}
-	return 0;
+	return 1;
+}
+
+PyObject *pybuffer_describe(struct buffer *self, PyObject *arrays)
+{
+	_cleanup_(layouts_done) struct layouts l = { 0 };
+	_cleanup_(drop_object) PyObject *items = PyMapping_Items(arrays);
+	int r;
+
+	if (!items || !layouts_arg(items, &l) || !buffer_is_open(self))
+		return NULL;
+	self->calls++;
+	Py_BEGIN_ALLOW_THREADS
+	r = gpushm_describe(self->buffer, l.specs, l.n);
+	Py_END_ALLOW_THREADS
+	self->calls--;
+	if (r < 0)
+		error_raise(r);
+	buffer_settle(self);
+	return r < 0 ? NULL : Py_NewRef(Py_None);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Layouts of many arrays: what create_many() and stream() get as a dict.
+ * Layouts of many arrays: what create_many(), stream() and Buffer.describe() get as a dict.
  */
 #pragma once
 
 #include "client/python/core/args.h"
+#include "client/python/core/buffer.h"
 
 struct layouts {
 	size_t n;
@@ -12,15 +13,10 @@ struct layouts {
 	struct gpushm_array_spec *specs; /* theirs, in a row; owned */
 };
 
-/* Reads the value of the i-th item. The layout's name is set afterwards. */
-typedef int layout_fn(PyObject *items, Py_ssize_t i, const char *name, PyObject *value,
-		      struct layout *ret);
-
-/* A value is (shape, dtype), or an object that has both; a list or a number is replaced by an
- * array. */
-layout_fn layout_from_value;
-
-/* `items` is a list of (name, value), and keeps the names. The caller ends *ret with
- * layouts_done(), also after a failure. */
-int layouts_from(PyObject *items, layout_fn *read, struct layouts *ret);
+/* For "O&": a list of (name, (shape, dtype, strides or None, offset, order if not C)), which keeps
+ * the names. The caller ends *ret with layouts_done(), also after a failure. */
+int layouts_arg(PyObject *items, void *ret);
 void layouts_done(struct layouts *l);
+
+/* The method describe(arrays): arrays that are added to a buffer after it was created. */
+PyObject *pybuffer_describe(struct buffer *self, PyObject *arrays);

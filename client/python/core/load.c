@@ -250,18 +250,14 @@ static PyObject *load(PyObject *self, PyObject *args)
 						       .load = { .struct_size = sizeof(a.load),
 								 .progress = on_progress,
 								 .remote = &a.remote } };
-	struct options_args given = { 0 };
 	PyObject *name;
 
-	if (!PyArg_ParseTuple(args, "pO&O(zO&pOO&OO)O&O&OO&O&O&zO&:load", &a.pulls, texts_arg,
-			      &a.sources, &name, &given.pool, mode_arg, &given.mode,
-			      &given.transient, &given.attrs, deadline_arg, &a.options.wait,
-			      &given.gid, &given.device, flags_arg, &a.load.flags, deadline_arg,
-			      &a.timeout, &a.load.user, u32_arg, &a.load.threads, remote_arg,
-			      &a.remote, texts_arg, &a.only, &a.load.strip, bytes_arg,
+	if (!PyArg_ParseTuple(args, "pO&OO&O&O&OO&O&O&zO&:load", &a.pulls, texts_arg, &a.sources,
+			      &name, options_arg, &a.options, flags_arg, &a.load.flags,
+			      deadline_arg, &a.timeout, &a.load.user, u32_arg, &a.load.threads,
+			      remote_arg, &a.remote, texts_arg, &a.only, &a.load.strip, bytes_arg,
 			      &a.load.sha256) ||
-	    ((name != Py_None || !a.pulls) && args_text(name, "name", &a.name) < 0) ||
-	    options_from(&given, &a.options) < 0)
+	    ((name != Py_None || !a.pulls) && args_text(name, "name", &a.name) < 0))
 		return NULL;
 	a.load.only = a.only.text;
 	a.load.n_only = a.only.n;

@@ -26,55 +26,6 @@ static int run_create(struct gpushm *c, struct ask *ask)
 	return gpushm_stream_create(c, a->name, &a->spec, &a->options.o, &a->ret);
 }
 
-/* Seconds above 0, or None for no limit. */
-static int limit_arg(PyObject *o, void *ret)
-{
-	uint64_t *ms = ret;
-	double s;
-
-	*ms = GPUSHM_WAIT_FOREVER;
-	if (o == Py_None)
-		return 1;
-	s = PyFloat_AsDouble(o);
-	if (s == -1.0 && PyErr_Occurred())
-		return 0;
-	if (!(s > 0)) {
-		PyErr_SetString(PyExc_ValueError,
-				"limit is a number of seconds above 0, or None for no limit");
-		return 0;
-	}
-	if (s < 1e9)
-		*ms = s < 1e-3 ? 1 : (uint64_t)(s * 1e3);
-	return 1;
-}
-
-/* libgpushm takes 0 as "the default". */
-static int count_arg(PyObject *o, void *ret)
-{
-	if (!u32_arg(o, ret))
-		return 0;
-	if (*(uint32_t *)ret > 0)
-		return 1;
-	PyErr_SetString(PyExc_ValueError, "0 slots or readers are too few");
-	return 0;
-}
-
-static int delivery_arg(PyObject *o, void *ret)
-{
-	const char *word;
-
-	if (args_text(o, "delivery", &word) < 0)
-		return 0;
-	*(enum gpushm_delivery *)ret = strcmp(word, "at-least-once") == 0  ? GPUSHM_AT_LEAST_ONCE
-				       : strcmp(word, "at-most-once") == 0 ? GPUSHM_AT_MOST_ONCE
-									   : 0;
-	if (*(enum gpushm_delivery *)ret)
-		return 1;
-	PyErr_Format(PyExc_ValueError,
-		     "delivery is \"at-least-once\" or \"at-most-once\", not \"%s\"", word);
-	return 0;
-}
-
 static PyObject *make(PyObject *self, PyObject *name, struct stream_ask *a)
 {
 	struct connection *c = connection_of(self);
@@ -99,58 +50,31 @@ static PyObject *make(PyObject *self, PyObject *name, struct stream_ask *a)
 	return NULL;
 }
 
-struct stream_args {
-	PyObject *name, *arrays;
-	int adopt, keep, keep_queue;
-	struct options_args options;
-};
-
-static int read_args(PyObject *args, PyObject *kwargs, struct stream_ask *a,
-		     struct stream_args *ret)
-{
-	static const char *const names[] = { "name",	 "arrays",     "slots", "readers", "limit",
-					     "delivery", "keep_queue", "adopt", "keep",	   "pool",
-					     "mode",	 "attrs",      "wait",	"gid",	   "device",
-					     "spin",	 NULL };
-	struct gpushm_stream_spec *s = &a->spec;
-
-	*ret = (struct stream_args){ .options.mode = 0600 };
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$O&O&O&O&pppzO&OO&OOO&:stream",
-					 (char **)names, &ret->name, &ret->arrays, count_arg,
-					 &s->slots, count_arg, &s->readers, limit_arg, &s->limit_ms,
-					 delivery_arg, &s->delivery, &ret->keep_queue, &ret->adopt,
-					 &ret->keep, &ret->options.pool, mode_arg,
-					 &ret->options.mode, &ret->options.attrs, deadline_arg,
-					 &a->options.wait, &ret->options.gid, &ret->options.device,
-					 spin_arg, &s->spin_us) ||
-	    args_text(ret->name, "name", &a->name) < 0)
-		return -1;
-	s->flags = (ret->adopt ? GPUSHM_ADOPT : 0) | (ret->keep ? GPUSHM_KEEP_STREAM : 0) |
-		   (ret->keep_queue ? GPUSHM_KEEP_QUEUE : 0);
-	return options_from(&ret->options, &a->options);
-}
-
 static void stream_ask_done(struct stream_ask *a)
 {
 	options_done(&a->options);
 }
 
-static PyObject *stream(PyObject *self, PyObject *args, PyObject *kwargs)
+static PyObject *stream(PyObject *self, PyObject *args)
 {
 	_cleanup_(stream_ask_done) struct stream_ask a = { .ask.run = run_create,
 							   .spec.struct_size = sizeof(a.spec) };
 	_cleanup_(layouts_done) struct layouts layouts = { 0 };
-	_cleanup_(drop_object) PyObject *items = NULL;
-	struct stream_args given;
+	struct gpushm_stream_spec *s = &a.spec;
+	int adopt, keep, keep_queue;
+	PyObject *name;
 
-	if (read_args(args, kwargs, &a, &given) < 0)
+	if (!PyArg_ParseTuple(args, "OO&O&O&O&KipppK:stream", &name, layouts_arg, &layouts,
+			      options_arg, &a.options, u32_arg, &s->slots, u32_arg, &s->readers,
+			      &s->limit_ms, &s->delivery, &keep_queue, &adopt, &keep,
+			      &s->spin_us) ||
+	    args_text(name, "name", &a.name) < 0)
 		return NULL;
-	items = PyMapping_Items(given.arrays);
-	if (!items || layouts_from(items, layout_from_value, &layouts) < 0)
-		return NULL;
-	a.spec.arrays = layouts.specs;
-	a.spec.n_arrays = layouts.n;
-	return make(self, given.name, &a);
+	s->flags = (adopt ? GPUSHM_ADOPT : 0) | (keep ? GPUSHM_KEEP_STREAM : 0) |
+		   (keep_queue ? GPUSHM_KEEP_QUEUE : 0);
+	s->arrays = layouts.specs;
+	s->n_arrays = layouts.n;
+	return make(self, name, &a);
 }
 
 /* ---- frames ---- */
@@ -254,29 +178,9 @@ static PyType_Spec spec = { .name = "gpushm.types.Stream",
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 
-PyMethodDef stream_functions[] = {
-	{ "stream", KEYWORDS(stream), METH_VARARGS | METH_KEYWORDS,
-	  "stream($self, name, arrays, *, slots=8, readers=8, limit=10.0,\n"
-	  "       delivery='at-least-once', keep_queue=False, adopt=False, keep=False,\n"
-	  "       pool=None, mode=0o600, attrs=None, wait=0, gid=None, device=None,\n"
-	  "       spin=0)\n--\n\n"
-	  "Makes a stream of frames, whose producer this process is. arrays: a dict of the names\n"
-	  "of a frame's arrays to (shape, dtype), or to objects that have both.\n\n"
-	  "slots: how many frames its memory holds, 2 to 4,096. readers: how many there may be\n"
-	  "at a time, up to 64. limit: seconds for which a reader may hold up the producer until\n"
-	  "it is dropped, None for ever. delivery: what happens to frames that a 'share' reader\n"
-	  "held when it died: another one gets them, or with 'at-most-once' nobody. keep_queue:\n"
-	  "frames wait for 'share' readers also while nobody reads so. adopt: if there is such a\n"
-	  "stream and its producer died, continue it; its readers stay. keep: the name stays\n"
-	  "when the stream is closed. wait: seconds to wait for memory, or until a producer that\n"
-	  "is to be followed is really gone; None for ever. spin: seconds, up to 1, for which\n"
-	  "frame() looks for a slot all the time before it sleeps; 0 is 5 us. Otherwise as\n"
-	  "create_many().\n\n"
-	  "close(), the end of its with block or of the program ends the stream. Asks the\n"
-	  "daemon. Errors: Exists, StateError (adopt, and its producer lives), NotSupported (a\n"
-	  "mempool), and those of create_many()." },
-	{ NULL, NULL, 0, NULL }
-};
+PyMethodDef stream_functions[] = { { "_stream_new", stream, METH_VARARGS,
+				     "_stream_new($self, *arguments)\n--\n\nSee gpushm._calls." },
+				   { NULL, NULL, 0, NULL } };
 
 int producer_init(PyObject *module)
 {

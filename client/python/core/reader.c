@@ -222,21 +222,6 @@ static PyObject *get_joined(PyObject *o, void *unused)
 
 /* ---- follow() ---- */
 
-static int follow_from(const char *word, enum gpushm_follow *ret)
-{
-	static const char *const words[] = { "", "every", "latest", "share" };
-
-	for (int i = GPUSHM_EVERY; i <= GPUSHM_SHARE; i++) {
-		*ret = (enum gpushm_follow)i;
-		if (strcmp(word, words[i]) == 0)
-			return 0;
-	}
-	return error_python(PyExc_ValueError,
-			    "follow \"every\" frame, the \"latest\" one, or \"share\" the frames "
-			    "with other readers, not \"%s\"",
-			    word);
-}
-
 static struct reader *reader_new(PyObject *self, PyObject *name, const struct reader *like)
 {
 	struct connection *c = connection_of(self);
@@ -272,30 +257,24 @@ static PyObject *join_first(struct reader *self, const struct deadline *d)
 	return error_raise(r);
 }
 
-static PyObject *follow(PyObject *self, PyObject *args, PyObject *kwargs)
+static PyObject *follow(PyObject *self, PyObject *args)
 {
-	static const char *const names[] = { "name",   "how",	  "max_held",
-					     "stream", "timeout", "wait_for_producer",
-					     "device", "spin",	  NULL };
-	struct reader given = { .max_held = 1, .timeout = Py_None, .stream = Py_None };
-	PyObject *name, *device = Py_None;
+	struct reader given = { 0 };
 	struct options options = { 0 };
-	const char *how = "latest", *text;
-	uint64_t spin_us = 0;
+	PyObject *name, *device;
+	uint64_t spin_us;
+	const char *text;
 	struct deadline d;
 	struct stream on;
 	struct reader *r;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|s$O&OOpOO&:follow", (char **)names, &name,
-					 &how, u32_arg, &given.max_held, &given.stream,
-					 &given.timeout, &given.patient, &device, spin_arg,
-					 &spin_us) ||
-	    args_text(name, "name", &text) < 0 || follow_from(how, &given.follow) < 0 ||
-	    stream_from(given.stream, &on) < 0 || !deadline_arg(given.timeout, &d) ||
+	if (!PyArg_ParseTuple(args, "OiO&OOpOK:follow", &name, &given.follow, u32_arg,
+			      &given.max_held, &given.stream, &given.timeout, &given.patient,
+			      &device, &spin_us) ||
+	    args_text(name, "name", &text) < 0 || stream_from(given.stream, &on) < 0 ||
+	    !deadline_arg(given.timeout, &d) ||
 	    options_from(&(struct options_args){ .device = device }, &options) < 0)
 		return NULL;
-	if (given.max_held == 0)
-		return PyErr_Format(PyExc_ValueError, "max_held is 1 or more");
 	given.options =
 		(struct gpushm_follow_options){ sizeof(given.options), options.opening.flags,
 						options.opening.device, spin_us };
@@ -416,31 +395,9 @@ static PyType_Spec spec = { .name = "gpushm.types.Reader",
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 
-PyMethodDef follow_functions[] = {
-	{ "follow", KEYWORDS(follow), METH_VARARGS | METH_KEYWORDS,
-	  "follow($self, name, how='latest', *, max_held=1, stream=None, timeout=None,\n"
-	  "       wait_for_producer=False, device=None, spin=0)\n--\n\n"
-	  "Joins a stream: a Reader, whose Frames `for` and `async for` take.\n\n"
-	  "how: 'every' frame, and the producer waits for this reader; the 'latest' one, and it\n"
-	  "never does; or 'share': each frame goes to one of all readers that say so. max_held:\n"
-	  "how many frames it may hold; the loop releases the oldest before it takes one more.\n"
-	  "stream: the CUDA stream on which frames are used, of any library: a frame is\n"
-	  "taken while its producer's GPU still works on it, and is released behind what is\n"
-	  "queued on the stream then. None: the host waits for the producer's GPU, and for\n"
-	  "this process's work at the release. timeout: seconds to wait for the name and for\n"
-	  "each frame, None for ever. Where an event loop runs in this thread, this call does\n"
-	  "not wait for the name, but `async with` and the first frame do. wait_for_producer: wait "
-	  "for another\n"
-	  "producer (stream(adopt=True)) where one died, instead of ProducerDied. device: as\n"
-	  "for open(). spin: seconds, up to 1, for which a wait looks for a frame all the time\n"
-	  "before it sleeps, around the time at which the next one is due if they come at a\n"
-	  "steady pace; 0 is 5 us. Not with asyncio.\n\n"
-	  "'every' begins with the first frame that is published after this call, 'latest'\n"
-	  "with the newest. Memory is read-only. The loop ends when the producer has closed the\n"
-	  "stream. Errors: as next(), open(), and LimitReached (the stream has no place for\n"
-	  "another reader), NotSupported (no stream)." },
-	{ NULL, NULL, 0, NULL }
-};
+PyMethodDef follow_functions[] = { { "_follow", follow, METH_VARARGS,
+				     "_follow($self, *arguments)\n--\n\nSee gpushm._calls." },
+				   { NULL, NULL, 0, NULL } };
 
 int pyreader_init(PyObject *module)
 {

@@ -30,12 +30,11 @@ from ._asyncio import open_async, wait_async
 from ._load import Transport, pull_wait
 
 from ._core import (  # isort: skip
-    Error, clean, create, create_many, flush, follow, load, open, open_many, open_or_create, pull, rename, save,
-    set_timeout, stat, status, stream, unlink, verify, wait, watch,
+    Error, clean, create, create_many, flush, follow, load, ls, open, open_many, open_or_create, pools, pull, rename,
+    save, set_timeout, stat, status, stream, streams, unlink, verify, wait, watch,
 )
 from ._events import events
 from ._foreign import as_array, create_like
-from ._show import ls, pools, streams
 
 if _TYPE_CHECKING:
     from os import PathLike

@@ -269,12 +269,6 @@ class Buffer(_core.Buffer):
         wanted = list(self) if names is None else list(names)
         return dict(zip(wanted, _foreign.tensors_of(self, from_dlpack, wanted), strict=True))
 
-    def _fill(self, items: list[tuple[str, Any]], stream: CudaStream | None) -> None:
-        """Called by create_many()."""
-        _copy.fill_many([(name, self[name], value) for name, value in items if _copy.has_values(value)], stream)
-
-    _described = staticmethod(_copy.described)
-
     def handle(self) -> _handle.Handle[Buffer]:
         """A Handle by which another process opens this buffer; it can be pickled. The Buffer itself pickles as its
         handle, once it is published, and is open where it is unpickled.

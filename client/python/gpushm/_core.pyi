@@ -10,6 +10,7 @@ from _typeshed import ReadableBuffer, WriteableBuffer
 from typing_extensions import Buffer as SupportsBuffer
 from typing_extensions import CapsuleType, disjoint_base
 
+from . import _calls
 from . import _load as _files
 from ._array import Array as _Array
 from ._array import Buffer as _Buffer
@@ -26,12 +27,9 @@ from ._records import Usage as Usage
 from ._typing import (
     Access,
     Attrs,
-    Delivery,
     Device,
     DType,
     DTypeLike,
-    Follow,
-    HasShapeAndDType,
     Key,
     Kind,
     OpenOptions,
@@ -40,7 +38,6 @@ from ._typing import (
     Progress,
     Published,
     Shape,
-    Source,
     State,
 )
 from ._typing import CudaStream as _CudaStream
@@ -291,53 +288,12 @@ class Connection:
     def fileno(self) -> int: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *raised: object) -> None: ...
-    def create(
-        self,
-        name: str | None,
-        shape: Shape,
-        dtype: DTypeLike = "uint8",
-        *,
-        pool: str | None = None,
-        mode: int = 0o600,
-        order: Order = "C",
-        strides: Shape | None = None,
-        transient: bool = False,
-        attrs: Attrs | None = None,
-        wait: float | None = 0,
-        gid: int | None = None,
-        device: Device | None = None,
-    ) -> _Array: ...
-    def open_or_create(
-        self,
-        name: str,
-        shape: Shape,
-        dtype: DTypeLike = "uint8",
-        *,
-        access: Access = "r",
-        timeout: float | None = None,
-        pool: str | None = None,
-        mode: int = 0o600,
-        transient: bool = False,
-        attrs: Attrs | None = None,
-        gid: int | None = None,
-        device: Device | None = None,
-        refuse_dirty: bool = False,
-    ) -> _Array: ...
-    def create_many(
-        self,
-        name: str | None,
-        arrays: Mapping[str, tuple[Shape, DTypeLike] | HasShapeAndDType | Source],
-        *,
-        pool: str | None = None,
-        mode: int = 0o600,
-        transient: bool = False,
-        attrs: Attrs | None = None,
-        wait: float | None = 0,
-        gid: int | None = None,
-        device: Device | None = None,
-        stream: _CudaStream | None = None,
-        nbytes: SupportsIndex = 0,
-    ) -> _Buffer: ...
+    def _create(self, *arguments: Any) -> Any: ...
+    def _open_or_create(self, *arguments: Any) -> _Array: ...
+    def _stream_new(self, *arguments: Any) -> Stream: ...
+    def _follow(self, *arguments: Any) -> Reader: ...
+    def _query(self, *arguments: Any) -> Any: ...
+    def _load(self, *arguments: Any) -> _Buffer: ...
     def open(
         self,
         name: str,
@@ -361,56 +317,28 @@ class Connection:
         device: Device | None = None,
         refuse_dirty: bool = False,
     ) -> _Buffer: ...
-    def stream(
-        self,
-        name: str,
-        arrays: Mapping[str, tuple[Shape, DTypeLike] | HasShapeAndDType],
-        *,
-        slots: int = 8,
-        readers: int = 8,
-        limit: float | None = 10.0,
-        delivery: Delivery = "at-least-once",
-        keep_queue: bool = False,
-        adopt: bool = False,
-        keep: bool = False,
-        pool: str | None = None,
-        mode: int = 0o600,
-        attrs: Attrs | None = None,
-        wait: float | None = 0,
-        gid: int | None = None,
-        device: Device | None = None,
-        spin: float = 0,
-    ) -> Stream: ...
-    def follow(
-        self,
-        name: str,
-        how: Follow = "latest",
-        *,
-        max_held: int = 1,
-        stream: _CudaStream | None = None,
-        timeout: float | None = None,
-        wait_for_producer: bool = False,
-        device: Device | None = None,
-        spin: float = 0,
-    ) -> Reader: ...
-    def streams(self, prefix: str | None = None, /) -> list[StreamInfo]: ...
-    def wait(self, name: str, timeout: float | None = None) -> None: ...
     def set_timeout(self, seconds: float | None, /) -> None: ...
-    def unlink(self, name: str, /) -> None: ...
-    def rename(self, name: str, new: str, /, *, replace: bool = False) -> None: ...
-    def clean(self, name: str, /) -> None: ...
-    def flush(self, pool: str | None = None, /) -> None: ...
-    def ls(self, prefix: str | None = None, *, holders: bool = False) -> list[BufferInfo]: ...
-    def stat(self, name: str, *, holders: bool = False) -> BufferInfo: ...
-    def pools(self) -> list[PoolInfo]: ...
-    def status(self) -> Status: ...
     def watch(self, /, *what: str | Array | Buffer) -> Watch: ...
     def _send_wait(self, name: str, timeout: float | None, /) -> _Call: ...
     def _send_open(self, name: str, access: Access, timeout: float | None, **options: Unpack[OpenOptions]) -> _Call: ...
     def _events(
         self, after: int, types: str | None, timeout: float | None, /
     ) -> tuple[list[LoggedEvent], int, int]: ...
-    def _load(self, *arguments: Any) -> _Buffer: ...
+    create = _calls.create
+    create_many = _calls.create_many
+    open_or_create = _calls.open_or_create
+    stream = _calls.stream
+    follow = _calls.follow
+    streams = _calls.streams
+    wait = _calls.wait
+    unlink = _calls.unlink
+    rename = _calls.rename
+    clean = _calls.clean
+    flush = _calls.flush
+    ls = _calls.ls
+    stat = _calls.stat
+    pools = _calls.pools
+    status = _calls.status
     load = _files.load
     pull = _files.pull
     save = _files.save

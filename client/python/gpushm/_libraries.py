@@ -51,11 +51,7 @@ def warn_read_only(array: Any, words: dict[str, Any] | None) -> None:
 
 def warn_shared(library: str, array: Any) -> None:
     """Called where the package itself makes a tensor of a read-only array for a program that does not know that."""
-    frame: FrameType | None = sys._getframe(1)
-    level = 1
-    while frame is not None and package_of(frame) == "gpushm":
-        frame, level = frame.f_back, level + 1
-    _say_read_only(library, array, level)
+    _say_read_only(library, array, _programs_level())
 
 
 def fate(kind: str) -> tuple[str, str]:
@@ -94,8 +90,17 @@ def _ignorer(words: dict[str, Any]) -> tuple[str | None, int]:
     return None, 0
 
 
+def _programs_level() -> int:
+    """How many frames the program is above the caller."""
+    frame: FrameType | None = sys._getframe(2)
+    level = 1
+    while frame is not None and package_of(frame) == "gpushm":
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 def package_of(frame: FrameType) -> str:
-    """The package that the frame's code is of."""
+    """The package that the frame\'s code is of."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
@@ -106,7 +111,7 @@ def warn_device(name: str, own: int, current: int) -> None:
         f'device="current" maps it for GPU {current}, device={own} for GPU {own} without this warning, and pool= '
         "chooses the GPU of a new buffer."
     )
-    say((own, current), text, DeviceWarning, 1)
+    say((own, current), text, DeviceWarning, _programs_level())
 
 
 # ---- streams ----

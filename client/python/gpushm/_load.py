@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from . import _core
+from . import _calls, _core
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -206,6 +206,4 @@ def _buffer_of(connection: _core.Connection, what: str | Array | Buffer) -> Buff
     return what.buffer if isinstance(what, _core.Array) else what
 
 
-for _call in (load, pull, save, verify):
-    setattr(_core.Connection, _call.__name__, _call)
-    setattr(_core, _call.__name__, getattr(_core._common, _call.__name__))
+_calls.bind(load, pull, save, verify)

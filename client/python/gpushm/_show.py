@@ -126,27 +126,6 @@ class Table(list[Row]):
         return table(list(_COLUMNS[self._what]), self._cells())
 
 
-def ls(prefix: str | None = None, *, holders: bool = False) -> Table[_core.BufferInfo]:
-    """The buffers that this user may see and whose names start with the prefix: a list of BufferInfo that prints as a
-    table.
-
-    holders: also the processes that have each open, for its owner and admins. Asks the daemon.
-    """
-    return Table(_core.ls(prefix, holders=holders), "buffers")
-
-
-def pools() -> Table[_core.PoolInfo]:
-    """The pools of memory: a list of PoolInfo that prints as a table. Asks the daemon."""
-    return Table(_core.pools(), "pools")
-
-
-def streams(prefix: str | None = None) -> Table[_core.StreamInfo]:
-    """The streams that this user may see and whose names start with the prefix: a list of StreamInfo, with their
-    readers, that prints as a table. Asks the daemon.
-    """
-    return Table(_core.streams(prefix), "streams")
-
-
 def array_html(array: Array) -> str:
     """Array._repr_html_()."""
     if array.closed:
