@@ -9,6 +9,7 @@ import pickle
 import pydoc
 import subprocess
 import sys
+import types
 from typing import Any
 
 import gpushm
@@ -48,6 +49,18 @@ def test_a_module_says_which_library_it_needs(module: str, monkeypatch: pytest.M
     monkeypatch.delitem(sys.modules, f"gpushm.{module}", raising=False)
     with pytest.raises(ImportError, match="pip install cu"):
         importlib.import_module(f"gpushm.{module}")
+
+
+def test_a_cuda_core_without_the_private_call_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = "Buffer", "DeviceMemoryResourceOptions", "MemoryResource", "PinnedMemoryResourceOptions"
+    core = types.ModuleType("cuda.core")
+    vars(core).update(dict.fromkeys(names, object), __version__="9.1")
+    monkeypatch.setitem(sys.modules, "cuda", types.ModuleType("cuda"))
+    monkeypatch.setattr(sys.modules["cuda"], "core", core, raising=False)
+    monkeypatch.setitem(sys.modules, "cuda.core", core)
+    monkeypatch.delitem(sys.modules, "gpushm.cuda_core", raising=False)
+    with pytest.raises(ImportError, match=r"_init.* 9\.1 has not"):
+        importlib.import_module("gpushm.cuda_core")
 
 
 def test_the_old_memory_resource_says_where_it_is() -> None:

@@ -33,6 +33,15 @@ try:
 except ImportError as e:
     raise ImportError(f"gpushm.cuda_core needs cuda.core 0.5 or newer (pip install cuda-core): {e}") from e
 
+# Its from_handle() makes no objects of a subclass.
+if not hasattr(_Buffer, "_init"):
+    import cuda.core
+
+    raise ImportError(
+        "gpushm.cuda_core makes its Buffers by cuda.core's private Buffer._init(), which versions 0.5 to 1.2 have and "
+        f"{cuda.core.__version__} has not: pip install 'cuda-core>=0.5,<1.3'"
+    )
+
 from . import _core, _driver
 from ._foreign import pool_for
 from ._handle import Handle

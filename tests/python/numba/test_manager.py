@@ -211,6 +211,18 @@ def test_many_handles_attach_an_arena_once() -> None:
     assert [b.opens for b in gpushm.ls()] == [opens + 1]
 
 
+def test_a_closed_arena_stays_attached_for_a_moment() -> None:
+    array = cuda.to_device(np.arange(10))
+    opens = gpushm.ls()[0].opens
+    code = (
+        "import pickle; h = pickle.load(sys.stdin.buffer)\n"
+        "for _ in range(5):\n    with h as a: print(a.copy_to_host().sum())\n"
+        "while gpushm.ls()[0].writers > 1: pass"
+    )
+    assert run(code, pickle.dumps(array.get_ipc_handle())).split() == [b"45"] * 5
+    assert gpushm.ls()[0].opens == opens + 1
+
+
 HOLDER = (
     "import pickle; h = pickle.load(sys.stdin.buffer); a = h.open(); print('open', flush=True); "
     "sys.stdin.buffer.read(); "

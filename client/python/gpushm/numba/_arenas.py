@@ -31,6 +31,15 @@ def _rounded(size: int) -> int:
     return _up(size, _STEP if size >= LARGE else max(512, 1 << max(size.bit_length() - 3, 0)))
 
 
+def is_open_elsewhere(buffer: _core.Buffer) -> bool:
+    """Whether another process has it open. True where the daemon can't tell."""
+    try:
+        found = _core.stat(buffer.name)
+    except _core.Error:
+        return True
+    return found.readers + found.writers > 1
+
+
 class Arena:
     """A buffer and its blocks of `size` bytes."""
 
@@ -46,14 +55,6 @@ class Arena:
             self.buffer.publish("shared")
         self.nbytes = _up(size * count, _STEP)
         self.address: int = self.buffer.device_ptr or 0
-
-    def is_open_elsewhere(self) -> bool:
-        """Whether another process has it open. True where the daemon can't tell."""
-        try:
-            found = _core.stat(self.buffer.name)
-        except _core.Error:
-            return True
-        return found.readers + found.writers > 1
 
 
 class Block:
@@ -115,7 +116,7 @@ class Arenas:
             for block in blocks:
                 self._restore(block)
         lent, self._lent = self._lent, []
-        elsewhere = {arena: arena.is_open_elsewhere() for arena in {block.arena for block in lent}}
+        elsewhere = {arena: is_open_elsewhere(arena.buffer) for arena in {block.arena for block in lent}}
         for block in lent:
             block.lent = elsewhere[block.arena]
             self._restore(block)

@@ -7,6 +7,7 @@ import ctypes
 import os
 import struct
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from functools import wraps
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
 
 from .. import _core, _driver, _foreign, _handle, _ipc
-from ._arenas import LARGE, Arenas, Block
+from ._arenas import LARGE, Arenas, Block, is_open_elsewhere
 
 if TYPE_CHECKING:
     from .._typing import Array, Buffer
@@ -216,6 +217,10 @@ def publish(array: Any, name: str, *, mode: int = 0o600, replace: bool = False) 
 _opened: dict[int, list[Buffer]] = {}
 _attached: WeakValueDictionary[tuple[str, int, int], Buffer] = WeakValueDictionary()
 _opening = threading.RLock()
+# The arena that was closed last, and when: its next handle opens at once, with no request and no call of the driver.
+_idle: list[tuple[Buffer, float]] = []
+_IDLE = 1.0  # seconds for which it stays attached
+_IDLE_MAX = 16 << 20  # bytes of it
 
 
 def _open_ipc_handle(context: Any, handle: Any, size: int) -> Any:
@@ -247,13 +252,34 @@ def _closing(plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
             buffers = _opened.get(int(address))
             if buffers is None:
                 return plain(address)
-            buffers.pop()
+            buffer = buffers.pop()
             if not buffers:
                 del _opened[int(address)]
+            # What nobody else has is freed at once.
+            if buffer.nbytes <= _IDLE_MAX and is_open_elsewhere(buffer):
+                timed = bool(_idle)
+                _idle[:] = [(buffer, time.monotonic() + _IDLE)]
+                if not timed:
+                    _end_idle_in(_IDLE)
         return None
 
     close.of_gpushm = True  # type: ignore[attr-defined]
     return close
+
+
+def _end_idle_in(seconds: float) -> None:
+    timer = threading.Timer(seconds, _end_idle)
+    timer.daemon = True
+    timer.start()
+
+
+def _end_idle() -> None:
+    with _opening:
+        left = _idle[0][1] - time.monotonic()
+        if left <= 0:
+            _idle.clear()
+        else:
+            _end_idle_in(left)
 
 
 _numba.Context.open_ipc_handle = _open_ipc_handle
