@@ -104,17 +104,6 @@ static PyObject *frame(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	return begin_frame((struct side *)o, given[0], &d);
 }
 
-static PyObject *frame_async(PyObject *o, PyObject *args, PyObject *kwargs)
-{
-	static const char *const names[] = { "stream", "timeout", NULL };
-	PyObject *stream = Py_None, *timeout = Py_None;
-
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$O:frame_async", (char **)names, &stream,
-					 &timeout))
-		return NULL;
-	return object_call(types.asyncio_module, "frame_to_fill", "(OOO)", o, stream, timeout);
-}
-
 static PyObject *graph(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
 	const struct graph_side of = { .side = (struct side *)o,
@@ -149,9 +138,6 @@ static PyMethodDef methods[] = {
 	  "holds up the producer for the stream's limit is dropped. Errors: Timeout, which\n"
 	  "names the reader that is in the way; StateError (a frame is being filled);\n"
 	  "NotSupported (a CUDA stream for memory of the host); DriverError." },
-	{ "frame_async", KEYWORDS(frame_async), METH_VARARGS | METH_KEYWORDS,
-	  "frame_async($self, stream=None, *, timeout=None)\n--\n\n"
-	  "frame() for asyncio: `with await s.frame_async() as f`. Other tasks run meanwhile." },
 	{ "graph", KEYWORDS(graph), METH_FASTCALL | METH_KEYWORDS,
 	  "graph($self, stream, where=0)\n--\n\n"
 	  "While the CUDA stream, of any library, captures a graph: adds a node that waits until\n"

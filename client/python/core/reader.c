@@ -184,16 +184,6 @@ static PyObject *anext(PyObject *o)
 			   ((struct reader *)o)->timeout);
 }
 
-static PyObject *next_async(PyObject *o, PyObject *args, PyObject *kwargs)
-{
-	static const char *const names[] = { "timeout", NULL };
-	PyObject *timeout = ((struct reader *)o)->timeout;
-
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:next_async", (char **)names, &timeout))
-		return NULL;
-	return object_call(types.asyncio_module, "next_frame", "(OOO)", o, timeout, Py_False);
-}
-
 static PyObject *take_now(PyObject *o, PyObject *unused)
 {
 	struct reader *self = (struct reader *)o;
@@ -293,18 +283,6 @@ static PyObject *enter(PyObject *o, PyObject *unused)
 	return self->side.closed ? NULL : Py_NewRef(o);
 }
 
-static PyObject *aenter(PyObject *o, PyObject *unused)
-{
-	return object_call(types.asyncio_module, "join", "(OO)", o, ((struct reader *)o)->timeout);
-}
-
-static PyObject *aexit(PyObject *o, PyObject *unused)
-{
-	return side_close((struct side *)o) < 0
-		       ? NULL
-		       : object_call(types.asyncio_module, "nothing", "()");
-}
-
 static PyObject *repr(PyObject *o)
 {
 	struct side *self = (struct side *)o;
@@ -345,8 +323,6 @@ static PyMethodDef methods[] = {
 	  "Errors: Timeout; StreamEnded, where a loop ends; ProducerDied; ReaderDropped;\n"
 	  "LimitReached (max_held frames are held, all of them by keep() or a with block);\n"
 	  "NotSupported (a CUDA stream for memory of the host); DriverError." },
-	{ "next_async", KEYWORDS(next_async), METH_VARARGS | METH_KEYWORDS,
-	  "next_async($self, timeout=...)\n--\n\nnext() for asyncio. Other tasks run meanwhile." },
 	{ "graph", KEYWORDS(graph), METH_FASTCALL | METH_KEYWORDS,
 	  "graph($self, stream, where=0)\n--\n\n"
 	  "While the CUDA stream, of any library, captures a graph: adds a node that waits for\n"
@@ -361,11 +337,11 @@ static PyMethodDef methods[] = {
 	  "_join_now($self, /)\n--\n\nWhether it has joined by now; False: the stream is not "
 	  "there." },
 	{ "__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nThe reader itself." },
-	{ "__aenter__", aenter, METH_NOARGS,
-	  "__aenter__($self, /)\n--\n\nThe reader itself, which waits until it has joined." },
-	{ "__aexit__", aexit, METH_VARARGS, "__aexit__($self, /, *raised)\n--\n\nclose()." },
 	{ NULL, NULL, 0, NULL }
 };
+static PyMemberDef members[] = { { "_timeout", T_OBJECT_EX, offsetof(struct reader, timeout),
+				   READONLY, NULL },
+				 { NULL, 0, 0, 0, NULL } };
 static PyGetSetDef getters[] = {
 	{ "joined", get_joined, NULL,
 	  "Whether it follows the stream: not before the stream is there, and not when it is\n"
@@ -383,6 +359,7 @@ static PyType_Slot slots[] = {
 	{ Py_tp_repr, repr },
 	{ Py_tp_methods, methods },
 	{ Py_tp_getset, getters },
+	{ Py_tp_members, members },
 	{ Py_tp_iter, PyObject_SelfIter },
 	{ Py_tp_iternext, iternext },
 	{ Py_am_aiter, PyObject_SelfIter },

@@ -106,14 +106,11 @@ def is_running() -> bool:
     return events is not None and events._get_running_loop() is not None
 
 
-async def nothing() -> None:
-    """For what has nothing to wait for."""
-
-
-async def join(reader: _core.Reader, timeout: float | None) -> _core.Reader:
-    """Reader.__aenter__(): waits until the stream is there, and joins it."""
+async def _join(reader: _core.Reader) -> _core.Reader:
+    """The reader itself, which waits until it has joined."""
     import asyncio
 
+    timeout = reader._timeout
     try:
         async with asyncio.timeout(timeout):
             while not reader._join_now():
@@ -148,20 +145,39 @@ async def next_frame(reader: _core.Reader, timeout: float | None, loops: bool = 
         raise _timed_out(e, f'stream "{reader.name}": there was no frame in {timeout} s') from None
 
 
-async def frame_to_fill(producer: _core.Stream, stream: CudaStream | None, timeout: float | None) -> _core.Frame:
-    """Stream.frame_async()."""
+async def _leave(reader: _core.Reader, /, *raised: object) -> None:
+    """close()."""
+    reader.close()
+
+
+async def next_async(self: _core.Reader, timeout: Any = ...) -> _core.Frame:
+    """next() for asyncio. Other tasks run meanwhile."""
+    return await next_frame(self, self._timeout if timeout is ... else timeout, loops=False)
+
+
+async def frame_async(
+    self: _core.Stream, stream: CudaStream | None = None, *, timeout: float | None = None
+) -> _core.Frame:
+    """frame() for asyncio: `with await s.frame_async() as f`. Other tasks run meanwhile."""
     import asyncio
 
     try:
         async with asyncio.timeout(timeout):
             while True:
                 try:
-                    return producer.frame(stream, timeout=0)
+                    return self.frame(stream, timeout=0)
                 except _core.Timeout:
-                    await _readable(producer)
+                    await _readable(self)
     except TimeoutError as e:
-        raise _timed_out(e, f'stream "{producer.name}": no slot was free in {timeout} s') from None
+        raise _timed_out(e, f'stream "{self.name}": no slot was free in {timeout} s') from None
 
 
 def _timed_out(e: TimeoutError, text: str) -> TimeoutError:
     return e if isinstance(e, _core.Error) else _core.Timeout(errno.ETIMEDOUT, text)
+
+
+for _type, _name, _method in (
+    (_core.Reader, "__aenter__", _join), (_core.Reader, "__aexit__", _leave), (_core.Reader, "next_async", next_async),
+    (_core.Stream, "frame_async", frame_async),
+):
+    setattr(_type, _name, _method)
