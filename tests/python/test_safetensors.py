@@ -324,7 +324,7 @@ def test_the_keep_and_mode_settings_are_obeyed(file: str, monkeypatch: pytest.Mo
 
 def test_a_file_is_loaded_beside_a_strangers_buffer(file: str) -> None:
     # One of that name with other contents: as if another user had made it.
-    key = gpushm._core._load_key(file)
+    key = gpushm._core._load_key([os.fsencode(file)])
     with gpushm.create(f"safetensors/host/{key}", 4, pool="host") as a:
         a.publish()
         found = gpushm.safetensors.numpy.load_file(file)
@@ -342,7 +342,7 @@ def test_a_readable_buffer_is_shared(file: str, in_child: Callable[..., str], mo
     os.chmod(folder, 0o755)
     code = f"""
 import gpushm.safetensors.numpy, numpy, os
-gpushm._core._load_key({file!r})  # opens libraries, which that user may not be allowed to
+gpushm._core._load_key([os.fsencode({file!r})])  # opens libraries, which that user may not be allowed to
 os.setuid(65534)
 found = gpushm.safetensors.numpy.load_file({file!r})
 print(found["a"].sum(), sorted(b.name[:13] for b in gpushm.ls()))

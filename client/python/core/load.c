@@ -264,18 +264,16 @@ static PyObject *load(PyObject *self, PyObject *args)
 	return load_on(connection_of(self), &a, name);
 }
 
-PyObject *load_key(PyObject *module, PyObject *o)
+PyObject *load_key(PyObject *module, PyObject *sources)
 {
-	_cleanup_(drop_object) PyObject *path = NULL;
-	const char *source;
+	_cleanup_(texts_done) struct texts t = { 0 };
 	char key[65];
 	int r;
 
-	if (!PyUnicode_FSConverter(o, &path) || load_library() < 0)
+	if (!texts_arg(sources, &t) || load_library() < 0)
 		return NULL;
-	source = PyBytes_AsString(path);
 	Py_BEGIN_ALLOW_THREADS
-	r = calls.load_key(&source, 1, NULL, key);
+	r = calls.load_key(t.text, t.n, NULL, key);
 	Py_END_ALLOW_THREADS
 	return r < 0 ? error_raise(r) : PyUnicode_FromString(key);
 }
@@ -369,7 +367,7 @@ PyObject *load_digest(PyObject *module, PyObject *args)
 	PyObject *b;
 
 	return PyArg_ParseTuple(args, "O!:digest", types.buffer, &b) ? check(b, Py_None, true)
-								      : NULL;
+								     : NULL;
 }
 
 PyMethodDef load_functions[] = { { "_load", load, METH_VARARGS,

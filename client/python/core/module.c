@@ -153,7 +153,7 @@ static PyMethodDef own_functions[] = {
 	  "_tensors($module, buffer, names, api, /)\n--\n\n"
 	  "A list of tensors of a library that has DLPack's exchange API." },
 	{ "_load_key", load_key, METH_O,
-	  "_load_key($module, source, /)\n--\n\n"
+	  "_load_key($module, sources, /)\n--\n\n"
 	  "The key of these files' headers, inodes and times: 64 hexadecimal digits." },
 	{ "_pull_wait", load_pull_wait, METH_VARARGS, NULL },
 	{ "_save", load_save, METH_VARARGS, NULL },

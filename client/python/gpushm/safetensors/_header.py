@@ -77,7 +77,7 @@ def key_of(path: str) -> str:
     """The key of a file, after libgpushm-load has checked its header."""
     _text(path)
     try:
-        return _core._load_key(path)
+        return _core._load_key([os.fsencode(path)])
     except _core.BadContents as error:
         raise SafetensorError(f"Error while deserializing header: {error.strerror}") from error
 

@@ -148,7 +148,7 @@ class Share:
         files = buffer.attr("gpushm.files")
         if files is None or _fingerprint.is_in(buffer) or not self._files:
             return False
-        if files != _core._load_key(self._files).encode():
+        if files != _core._load_key([os.fsencode(file) for file in self._files]).encode():
             why = "from other files, or from these before they were changed"
         elif self._loading() is None:
             why = "from these files, and transformers would convert tensors of theirs: leave dtype= out"
