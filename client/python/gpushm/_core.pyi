@@ -34,7 +34,6 @@ from ._typing import (
     Kind,
     OpenOptions,
     Order,
-    Path,
     Progress,
     Published,
     Shape,

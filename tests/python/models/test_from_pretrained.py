@@ -389,7 +389,7 @@ def saved(folder: Path, seed: int, **words: Any) -> str:
 @pytest.mark.parametrize("size", ["5GB", "40KB"], ids=["one file", "shards"])
 def test_a_model_that_gpushmctl_has_loaded_is_attached_both_ways(tmp_path: Path, name: str, size: str) -> None:
     folder = saved(tmp_path / "one", 1, max_shard_size=size)
-    gpushmctl("load", "-q", folder, name)
+    gpushmctl("load", "-q", "--pool", "host", folder, name)
     id = gpushm.stat(name).id
     check(shared(folder, "cpu"), folder, "cpu")
     attached = gpushm.torch.attach(name, build)
@@ -402,10 +402,10 @@ def test_a_model_that_gpushmctl_has_loaded_is_attached_both_ways(tmp_path: Path,
 
 def test_gpushmctl_swaps_a_model_under_its_users(tmp_path: Path, name: str) -> None:
     one, two = saved(tmp_path / "one", 1), saved(tmp_path / "two", 2)
-    gpushmctl("load", "-q", one, name)
+    gpushmctl("load", "-q", "--pool", "host", one, name)
     old = shared(one, "cpu"), gpushm.torch.attach(name, build)
     before = logits(old[0])
-    gpushmctl("load", "-q", "--replace", two, name)
+    gpushmctl("load", "-q", "--pool", "host", "--replace", two, name)
     new = shared(two, "cpu"), gpushm.torch.attach(name, build)
     for was, now in zip(old, new, strict=True):
         assert torch.equal(logits(was), before)
@@ -415,7 +415,7 @@ def test_gpushmctl_swaps_a_model_under_its_users(tmp_path: Path, name: str) -> N
 
 def test_a_loaded_model_that_does_not_fit_is_refused(tmp_path: Path, name: str, raises: Raises) -> None:
     one, two = saved(tmp_path / "one", 1), saved(tmp_path / "two", 2)
-    gpushmctl("load", "-q", one, name)
+    gpushmctl("load", "-q", "--pool", "host", one, name)
     assert "other files" in raises(gpushm.errors.LayoutError, shared, two, "cpu")
     assert "leave dtype= out" in raises(gpushm.errors.LayoutError, shared, one, "cpu", dtype=torch.float32)
     check(shared(one, "cpu"), one, "cpu")
