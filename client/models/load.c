@@ -54,7 +54,7 @@ struct loading {
 	uint64_t deadline; /* clock_deadline() */
 	struct engine_result result;
 	char types[MODEL_TYPES_MAX]; /* the attribute "gpushm.types" */
-	char path[1024];	     /* "gpushm.path"; "": there is none */
+	char path[1024];	     /* "gpushm.path"; "": the buffer has no path */
 	struct gpushm_attr *attrs;   /* owned: others that a pull brings */
 	size_t n_attrs;
 };

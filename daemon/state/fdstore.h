@@ -37,7 +37,7 @@ struct fdstore {
 	struct fd_list untold;	 /* names that systemd has not been told to forget yet */
 	bool untold_lost;	 /* there was no memory for one: nothing more is kept */
 	bool late;		 /* it has read nothing for five seconds */
-	bool holds;	 /* the stored journal names what is forgotten now: it is told later */
+	bool holds;	 /* the stored journal still names these fds: systemd hears later */
 	uint32_t pidfds; /* number of kept pidfds */
 	struct fd_indices buffers, pages;
 };

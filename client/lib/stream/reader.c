@@ -50,8 +50,8 @@ static bool tell_producer(struct reader *r)
 	return true;
 }
 
-/* Whether the slot has this frame and keeps it from now on. 0 is none: a member of the group may
- * have written it. */
+/* Whether the slot has this frame and keeps it from now on. No frame has the number 0; a bad member
+ * of the group may have written it. */
 static bool claim(struct reader *r, uint32_t slot, uint64_t seq, struct reader_frame *ret,
 		  bool *ret_wake)
 {

@@ -53,7 +53,8 @@ def from_pretrained(
     transformers takes all tensors as they are in the files.
 
     replace: if the buffer of that name has another model, or is of other files, the model is loaded, and takes the name
-    over in one step; who has the old one keeps it. Of several processes that do so with one model, one loads.
+    over in one step. Processes that use the old model keep it. If several processes replace by the same model, one of
+    them loads it.
 
     The process that loads reports the tensors that the files lack (output_loading_info=True); the others find them in
     the buffer, and report none.

@@ -113,7 +113,7 @@ class Share:
             self._wait()
 
     def _found(self) -> Buffer | None:
-        """The buffer; None: there is none yet, or it is to be replaced."""
+        """The buffer; None: the name has no buffer yet, or this call replaces it."""
         try:
             return self._open()
         except (_core.NotFound, _core.NotPublished):
