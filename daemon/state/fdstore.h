@@ -37,8 +37,8 @@ struct fdstore {
 	struct fd_list untold;	 /* names that systemd has not been told to forget yet */
 	bool untold_lost;	 /* there was no memory for one: nothing more is kept */
 	bool late;		 /* it has read nothing for five seconds */
-	bool holds;	 /* the stored journal still names these fds: systemd hears later */
-	uint32_t pidfds; /* number of kept pidfds */
+	bool holds;		 /* the stored journal still names these fds: systemd hears later */
+	uint32_t pidfds;	 /* number of kept pidfds */
 	struct fd_indices buffers, pages;
 };
 
