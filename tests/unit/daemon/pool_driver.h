@@ -4,7 +4,8 @@
  * chooses. A test that includes this file defines pool_kinds[], so that the linker leaves out the
  * archive's table.
  *
- * The test writes `driver` while no request is in progress; the worker writes it while one is.
+ * The test writes `driver` while no request is in progress; the worker writes it while one is. Only
+ * `frees` may be read meanwhile.
  */
 #pragma once
 
@@ -18,7 +19,8 @@
 #define BOB 1001
 
 static struct {
-	int opens, allocs, frees, closes;
+	int opens, allocs, closes;
+	_Atomic int frees;
 	int fail_alloc, n_fail_alloc; /* the number of the first call that fails; how many fail */
 	enum code fail_code;
 	int fail_free;	   /* the number of the call that fails */
