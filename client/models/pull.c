@@ -81,11 +81,7 @@ static int find_host(const char *source, struct place *ret)
 	if (!encoded || !ret->name)
 		return load_no_memory();
 	uri_encode(slash + 1, strlen(slash + 1), URI_PATH, encoded);
-	if (asprintf(&ret->url, "https://%.*s%s" BUFFERS "%s", n, source, port, encoded) < 0) {
-		ret->url = NULL;
-		return load_no_memory();
-	}
-	return 0;
+	return load_format(&ret->url, "https://%.*s%s" BUFFERS "%s", n, source, port, encoded);
 }
 
 static int find_url(const char *source, struct place *ret)
@@ -117,12 +113,8 @@ static int find_place(const char *source, struct place *ret)
 	if (r < 0)
 		return r;
 	at = strstr(ret->url, BUFFERS);
-	if (asprintf(&ret->manifest, "%.*s" MANIFESTS "%s", (int)(at - ret->url), ret->url,
-		     at + strlen(BUFFERS)) < 0) {
-		ret->manifest = NULL;
-		return load_no_memory();
-	}
-	return 0;
+	return load_format(&ret->manifest, "%.*s" MANIFESTS "%s", (int)(at - ret->url), ret->url,
+			   at + strlen(BUFFERS));
 }
 
 int gpushm_private_pull_check(const char *source)

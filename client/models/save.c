@@ -338,10 +338,8 @@ static int check_others(const struct save_layout *l, const char *path)
 {
 	_cleanup_(free_ptr) char *index = NULL;
 
-	if (l->n_shards == 1 && asprintf(&index, "%s.index.json", path) < 0) {
-		index = NULL;
-		return load_no_memory();
-	}
+	if (l->n_shards == 1 && load_format(&index, "%s.index.json", path) < 0)
+		return -ENOMEM;
 	if (access(index ? index : path, F_OK) < 0)
 		return 0;
 	return load_fail(EEXIST,

@@ -205,24 +205,14 @@ static size_t split(const struct save_layout *l, uint64_t limit, struct save_sha
 /* "model.safetensors" of two: "model-00001-of-00002.safetensors", as the Hub has them. */
 static int name_shards(struct save_layout *l, const char *path)
 {
-	int stem = (int)(strlen(path) - strlen(SUFFIX));
+	int stem = (int)(strlen(path) - strlen(SUFFIX)), r = 0;
 
-	for (size_t i = 0; i < l->n_shards; i++) {
-		int r = l->n_shards == 1
-				? asprintf(&l->shards[i].path, "%s", path)
-				: asprintf(&l->shards[i].path, "%.*s-%05zu-of-%05zu" SUFFIX, stem,
-					   path, i + 1, l->n_shards);
-
-		if (r < 0) {
-			l->shards[i].path = NULL;
-			return load_no_memory();
-		}
-	}
-	if (l->n_shards > 1 && asprintf(&l->index_path, "%s.index.json", path) < 0) {
-		l->index_path = NULL;
-		return load_no_memory();
-	}
-	return 0;
+	if (l->n_shards == 1)
+		return load_format(&l->shards[0].path, "%s", path);
+	for (size_t i = 0; i < l->n_shards && r == 0; i++)
+		r = load_format(&l->shards[i].path, "%.*s-%05zu-of-%05zu" SUFFIX, stem, path, i + 1,
+				l->n_shards);
+	return r < 0 ? r : load_format(&l->index_path, "%s.index.json", path);
 }
 
 static int make_shards(struct save_layout *l, const char *path, uint64_t limit)
@@ -441,11 +431,7 @@ static int make_index(struct save_layout *l, json_t *files)
 		index ? json_dumps(index, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
 
 	json_decref(index);
-	if (!text || asprintf(&l->index, "%s\n", text) < 0) {
-		l->index = NULL;
-		return load_no_memory();
-	}
-	return 0;
+	return text ? load_format(&l->index, "%s\n", text) : load_no_memory();
 }
 
 static int make_headers(struct save_layout *l, json_t *metadata)

@@ -32,11 +32,7 @@ static int make_path(const char *folder, const char *name, char **ret)
 {
 	const char *slash = ends_with(folder, "/") || strcmp(folder, "/") == 0 ? "" : "/";
 
-	if (asprintf(ret, "%s%s%s", folder, slash, name) < 0) {
-		*ret = NULL;
-		return load_no_memory();
-	}
-	return 0;
+	return load_format(ret, "%s%s%s", folder, slash, name);
 }
 
 /* ---- an index and its shards ---- */

@@ -187,11 +187,10 @@ static int ask_for_grant(struct nixl_file *f, struct load_stop stop)
 	/* An ETag is the relay's text: quotes around hexadecimal digits and the like. */
 	if (strlen(f->etag) < 2 || strpbrk(f->etag, "\\\n"))
 		return load_fail(EBADMSG, "%s: its ETag can't be sent", f->url);
-	if (asprintf(&body, "{\"version\":%d,\"etag\":\"\\\"%.*s\\\"\"}", GRANT_VERSION,
-		     (int)strlen(f->etag) - 2, f->etag + 1) < 0) {
-		body = NULL;
-		return load_no_memory();
-	}
+	r = load_format(&body, "{\"version\":%d,\"etag\":\"\\\"%.*s\\\"\"}", GRANT_VERSION,
+			(int)strlen(f->etag) - 2, f->etag + 1);
+	if (r < 0)
+		return r;
 	q = post(f, body, stop);
 	q.again = f->generation == 0;
 	r = q.again ? remote_request(&q, &reply) : ask(&q, &reply);
@@ -481,8 +480,7 @@ static int fill(struct nixl_file *f, const char *url, const char *etag)
 	if (!at)
 		return load_fail(EINVAL, "%s is no URL of a relay's buffer", url);
 	f->etag = strdup(etag);
-	if (asprintf(&f->url, "%.*s/v1/nixl/%s", (int)(at - url), url, at + strlen(BUFFERS)) < 0)
-		f->url = NULL;
+	load_format(&f->url, "%.*s/v1/nixl/%s", (int)(at - url), url, at + strlen(BUFFERS));
 	f->memory = mmap(NULL, (size_t)NIXL_SLOTS * NIXL_SLOT_BYTES, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (f->memory == MAP_FAILED)

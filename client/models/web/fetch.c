@@ -180,15 +180,13 @@ struct fetch *fetch_free(struct fetch *f)
 
 /* ---- the request ---- */
 
-static int add_header(struct fetch *f, const char *format, const char *value)
+static int add_header(struct fetch *f, const char *name, const char *value)
 {
 	_cleanup_(free_ptr) char *line = NULL;
 	struct curl_slist *longer;
 
-	if (asprintf(&line, "%s%s", format, value) < 0) {
-		line = NULL;
-		return load_no_memory();
-	}
+	if (load_format(&line, "%s%s", name, value) < 0)
+		return -ENOMEM;
 	longer = f->curl->slist_append(f->headers, line);
 	explicit_bzero(line, strlen(line));
 	if (!longer)
@@ -201,18 +199,22 @@ static int add_header(struct fetch *f, const char *format, const char *value)
 static int add_headers(struct fetch *f, const struct ask *a, bool at_home)
 {
 	int r = add_header(f, "Accept-Encoding: ", "identity");
+	char text[64];
 
 	if (r == 0 && a->ranged) {
-		char range[64];
-
-		snprintf(range, sizeof(range), "bytes=%" PRIu64 "-%" PRIu64, a->first, a->last);
-		r = add_header(f, "Range: ", range);
+		snprintf(text, sizeof(text), "bytes=%" PRIu64 "-%" PRIu64, a->first, a->last);
+		r = add_header(f, "Range: ", text);
 		if (r == 0 && a->if_range && a->if_range[0])
 			r = add_header(f, "If-Range: ", a->if_range);
 	}
-	for (size_t i = 0; r == 0 && i < array_size(a->headers); i++)
-		if (a->headers[i])
-			r = add_header(f, a->headers[i], "");
+	if (r == 0 && a->wait_s) {
+		snprintf(text, sizeof(text), "%u", a->wait_s);
+		r = add_header(f, "Prefer: wait=", text);
+	}
+	if (r == 0 && a->if_none_match)
+		r = add_header(f, "If-None-Match: ", a->if_none_match);
+	if (r == 0 && a->relay)
+		r = add_header(f, RELAY_HEADER ": ", a->relay);
 	if (r == 0 && a->body)
 		r = add_header(f, "Content-Type: ", "application/json");
 	if (r == 0 && a->body) /* no wait for 100 Continue */

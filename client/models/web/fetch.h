@@ -49,10 +49,11 @@ struct ask {
 	const struct credentials *credentials;
 	const struct url *home; /* credentials go to its origin alone; NULL: to nobody */
 	bool ranged;
-	uint64_t first, last;	/* if ranged: bytes of the file */
-	const char *if_range;	/* "": none */
-	const char *headers[4]; /* others; NULL: none */
-	const void *body;	/* JSON; NULL: none */
+	uint64_t first, last;		   /* if ranged: bytes of the file */
+	const char *if_range;		   /* "": none */
+	unsigned wait_s;		   /* Prefer: wait=N; 0: none */
+	const char *if_none_match, *relay; /* an ETag; Gpushm-Relay; NULL: none */
+	const void *body;		   /* JSON; NULL: none */
 	size_t n_body;
 	unsigned stall_ms; /* how long nothing may come */
 };

@@ -238,7 +238,7 @@ static int ask_place(struct remote_reader *rr, struct remote *r, const struct ur
 		.first = first,
 		.last = last,
 		.if_range = r->no_if_range ? "" : version,
-		.headers = { r->relay },
+		.relay = r->relay,
 		.stall_ms = r->stall_ms,
 	};
 	int error;

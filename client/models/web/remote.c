@@ -192,12 +192,12 @@ int remote_add_mirror(struct remote *r, const char *url)
 
 int remote_set_relay(struct remote *r, const char *relay)
 {
-	char *line = NULL;
+	char *copy = relay ? strdup(relay) : NULL;
 
-	if (relay && asprintf(&line, RELAY_HEADER ": %s", relay) < 0)
+	if (relay && !copy)
 		return load_no_memory();
 	free(r->relay);
-	r->relay = line;
+	r->relay = copy;
 	r->places.together = relay;
 	return 0;
 }

@@ -14,7 +14,7 @@ struct remote {
 	atomic_uint holders; /* remote_open()'s caller, and readers with a reply of it */
 	struct places places;
 	struct credentials credentials;
-	char *relay; /* owned: a header line; NULL: none */
+	char *relay; /* owned: where this machine offers what it reads; NULL: nowhere */
 	unsigned stall_ms;
 	struct remote_reader *own; /* owned; or NULL */
 

@@ -82,53 +82,23 @@ static int attempt(struct fetch *f, struct remote *r, const struct ask *a,
 	return error;
 }
 
-struct lines {
-	char *wait, *version, *relay; /* owned */
-};
-
-static void free_lines(struct lines *l)
-{
-	free(l->wait);
-	free(l->version);
-	free(l->relay);
-}
-
-static int make_lines(const struct remote_request *q, struct lines *ret)
-{
-	if (q->wait_s && asprintf(&ret->wait, "Prefer: wait=%u", q->wait_s) < 0) {
-		ret->wait = NULL;
-		return load_no_memory();
-	}
-	if (q->if_none_match && strpbrk(q->if_none_match, "\r\n"))
-		return load_fail(EINVAL, "an ETag has no line breaks");
-	if (q->if_none_match &&
-	    asprintf(&ret->version, "If-None-Match: %s", q->if_none_match) < 0) {
-		ret->version = NULL;
-		return load_no_memory();
-	}
-	if (q->relay && asprintf(&ret->relay, RELAY_HEADER ": %s", q->relay) < 0) {
-		ret->relay = NULL;
-		return load_no_memory();
-	}
-	return 0;
-}
-
 static int run(struct fetch *f, struct remote *r, const struct remote_request *q,
 	       struct remote_reply *ret)
 {
-	_cleanup_(free_lines) struct lines lines = { 0 };
 	struct ask ask = { .method = q->method,
 			   .credentials = &r->credentials,
 			   .home = &r->places.v[0]->url,
+			   .wait_s = q->wait_s,
+			   .if_none_match = q->if_none_match,
+			   .relay = q->relay,
 			   .body = q->body,
 			   .n_body = q->n_body,
 			   .stall_ms = r->stall_ms };
 	struct trial t;
-	int error = make_lines(q, &lines);
+	int error = 0;
 
-	ask.headers[0] = lines.wait;
-	ask.headers[1] = lines.version;
-	ask.headers[2] = lines.relay;
+	if (q->if_none_match && strpbrk(q->if_none_match, "\r\n"))
+		return load_fail(EINVAL, "an ETag has no line breaks");
 	if (q->wait_s)
 		ask.stall_ms = r->stall_ms + q->wait_s * 1000u + WAIT_SLACK_MS;
 	trial_begin(&t, q->stop, !q->again);

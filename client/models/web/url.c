@@ -129,12 +129,8 @@ static int parse_authority(struct url *u, const char *at, size_t n)
 	if (wrong)
 		return invalid(u->tls, wrong);
 	u->here = is_here(u->host);
-	if (asprintf(&u->origin, brackets ? "%s://[%s]:%lu" : "%s://%s:%lu",
-		     u->tls ? "https" : "http", u->host, port) < 0) {
-		u->origin = NULL;
-		return load_no_memory();
-	}
-	return 0;
+	return load_format(&u->origin, "%s://%s%s%s:%lu", u->tls ? "https" : "http",
+			   brackets ? "[" : "", u->host, brackets ? "]" : "", port);
 }
 
 /* ---- the whole ---- */
@@ -166,12 +162,8 @@ static int make_texts(struct url *u, const char *path, size_t n)
 {
 	_cleanup_(free_ptr) char *encoded = encode(path, n);
 
-	if (!encoded)
+	if (!encoded || load_format(&u->text, "%.*s%s", shown_origin(u), u->origin, encoded) < 0)
 		return load_no_memory();
-	if (asprintf(&u->text, "%.*s%s", shown_origin(u), u->origin, encoded) < 0) {
-		u->text = NULL;
-		return load_no_memory();
-	}
 	u->name = strndup(u->text, strcspn(u->text, "?"));
 	return u->name ? 0 : load_no_memory();
 }
@@ -261,9 +253,5 @@ int url_sibling(const char *url, const char *name, char **ret)
 	/* '?', '#' and '%' would mean something else. */
 	uri_encode(name, strlen(name), URI_PATH, encoded);
 	folder = (size_t)(strrchr(u.name, '/') - u.name) + 1;
-	if (asprintf(ret, "%.*s%s%s", (int)folder, u.name, encoded, u.text + strlen(u.name)) < 0) {
-		*ret = NULL;
-		return load_no_memory();
-	}
-	return 0;
+	return load_format(ret, "%.*s%s%s", (int)folder, u.name, encoded, u.text + strlen(u.name));
 }
