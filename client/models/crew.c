@@ -59,6 +59,16 @@ bool crew_stopped(const struct crew *crew)
 	return crew->stopped;
 }
 
+static bool is_stopped(const void *crew)
+{
+	return crew_stopped(crew);
+}
+
+struct load_stop crew_stop(const struct crew *crew)
+{
+	return (struct load_stop){ is_stopped, crew };
+}
+
 void crew_done(struct crew *crew, uint64_t bytes, const char *file)
 {
 	crew->file = file;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "client/gpushm_load.h"
+#include "client/models/web/stop.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -49,6 +50,9 @@ uint64_t crew_take(struct crew *crew, uint64_t most, uint64_t *ret_first);
 
 /* Whether the work was stopped by an error or by progress: a thread asks between two long calls. */
 bool crew_stopped(const struct crew *crew);
+
+/* The same for a wait. */
+struct load_stop crew_stop(const struct crew *crew);
 
 /* Stops the work with that error, which gpushm_error() describes, before the thread returns it: so
  * that others do not wait for it. */

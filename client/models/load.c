@@ -555,7 +555,7 @@ static int open_sources(struct loading *l, const char *const *sources, size_t n)
  * may be a secret. */
 static void name_path(struct loading *l, const char *source)
 {
-	bool url = l->pulled || remote_is_url(source);
+	bool url = l->pulled || url_is(source);
 	_cleanup_(free_ptr) char *file =
 		url || checkpoint_is_stream(&l->cp) ? NULL : realpath(source, NULL);
 	const char *path = l->pulled ? l->pulled->url : url ? source : file ? file : "";

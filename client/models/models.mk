@@ -4,9 +4,9 @@
 # Built with libcurl's headers, or instead of them; the library is opened at run time, so that another system's compiler can
 # use these headers, too. Empty: URLs can't be loaded.
 CURL_INCLUDE ?= $(patsubst %/curl/curl.h,%,$(firstword $(wildcard /usr/include/$(MULTIARCH)/curl/curl.h /usr/include/curl/curl.h)))
-CURL_SRC = $(addprefix client/models/web/,curl.c fetch.c reader.c remote.c request.c status.c)
+CURL_SRC = $(addprefix client/models/web/,curl.c fetch.c)
 $(call objects,$(CURL_SRC)): ALL_CFLAGS += $(if $(CURL_INCLUDE),-idirafter $(CURL_INCLUDE))
-LEFT_OUT += $(if $(CURL_INCLUDE),client/models/web/noremote.c,$(CURL_SRC)) client/models/copy/$(if $(CUDA_INCLUDE),no)gpu.c
+LEFT_OUT += $(if $(CURL_INCLUDE),client/models/web/nofetch.c,$(CURL_SRC)) client/models/copy/$(if $(CUDA_INCLUDE),no)gpu.c
 MODELS_SRC := $(call in_folders,client/models $(addprefix client/models/,files copy web nixl))
 # As shared ones in a wheel, too: nettle is under the LGPL, and the archive of jansson has no position-independent code.
 MODELS_LIBS = $(call library,jansson.so) $(call library,nettle.so) -ldl -lpthread

@@ -109,7 +109,7 @@ static int find_place(const char *source, struct place *ret)
 
 	if (!source)
 		return load_fail(EINVAL, "the source is NULL");
-	r = remote_is_url(source) ? find_url(source, ret) : find_host(source, ret);
+	r = url_is(source) ? find_url(source, ret) : find_host(source, ret);
 	if (r < 0)
 		return r;
 	at = strstr(ret->url, BUFFERS);

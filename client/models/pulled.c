@@ -59,7 +59,7 @@ static int check_sizes(const struct pulled *p, const struct load_file *f)
  * the source does that already. */
 static bool may_use(const struct pulled *p, const char *mirror)
 {
-	return remote_is_url(mirror) &&
+	return url_is(mirror) &&
 	       (strncmp(mirror, "https://", 8) == 0 || strncmp(p->url, "http://", 7) == 0);
 }
 

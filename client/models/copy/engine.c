@@ -113,11 +113,6 @@ struct worker {
 	uint64_t expected_from, expected_end;
 };
 
-static bool is_stopped(const void *crew)
-{
-	return crew_stopped(crew);
-}
-
 /* ---- files of servers ---- */
 
 /* Announces what of this file the worker will read from there on, small gaps included, so that one
@@ -145,7 +140,7 @@ static void expect(struct worker *w, struct cursor at)
 
 static int read_piece(struct worker *w, struct load_file *f, char *to, size_t n, uint64_t offset)
 {
-	const struct load_stop stop = { is_stopped, w->crew };
+	const struct load_stop stop = crew_stop(w->crew);
 
 	if (f->nixl)
 		return nixl_file_read(f->nixl, to, n, offset, stop);
@@ -532,7 +527,7 @@ static int read_stream(struct worker *w)
 	struct load_files *files = w->job->files;
 	int r;
 
-	load_files_set_stop(files, (struct load_stop){ is_stopped, w->crew });
+	load_files_set_stop(files, crew_stop(w->crew));
 	r = worker_loop(w);
 	load_files_set_stop(files, files->stop);
 	return r;

@@ -184,7 +184,7 @@ static int shard_urls(const struct index *index, const char *url, char ***ret)
 	int r = urls ? 0 : load_no_memory();
 
 	for (size_t i = 0; r == 0 && i < index->n; i++)
-		r = remote_sibling(url, index->shards[i], &urls[i]);
+		r = url_sibling(url, index->shards[i], &urls[i]);
 	if (r < 0)
 		free_texts(urls);
 	else
@@ -240,10 +240,10 @@ static int add_folder_url(struct checkpoint *cp, struct indexes *indexes, const 
 {
 	_cleanup_(free_ptr) char *index = NULL;
 	_cleanup_(free_ptr) char *file = NULL;
-	int r = remote_sibling(url, "model" DATA_SUFFIX INDEX_SUFFIX, &index);
+	int r = url_sibling(url, "model" DATA_SUFFIX INDEX_SUFFIX, &index);
 
 	if (r == 0)
-		r = remote_sibling(url, "model" DATA_SUFFIX, &file);
+		r = url_sibling(url, "model" DATA_SUFFIX, &file);
 	if (r < 0)
 		return r;
 	r = add_index_url(cp, indexes, index);
@@ -299,7 +299,7 @@ static int add_source(struct checkpoint *cp, struct indexes *indexes, const char
 
 	if (!source || source[0] == '\0')
 		return load_fail(EINVAL, "a source needs a path, or \"-\" for standard input");
-	if (remote_is_url(source))
+	if (url_is(source))
 		return add_url(cp, indexes, source);
 	if (is_hub_name(source) && stat(source, &st) < 0 && errno == ENOENT)
 		return fail_hub_name(source);

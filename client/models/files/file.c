@@ -337,11 +337,6 @@ struct opening {
 	size_t first; /* of the files */
 };
 
-static bool is_crew_stopped(const void *crew)
-{
-	return crew_stopped(crew);
-}
-
 /* Keeps the header's bytes. What is wrong with its length is said where the header is read. */
 static int keep_header(struct load_file *f, struct remote_reader *rr, struct load_stop stop)
 {
@@ -383,22 +378,19 @@ static int open_url(struct opening *o, size_t i, struct remote_reader *rr, struc
 
 static int open_urls(struct crew *crew, unsigned thread, void *user)
 {
-	struct load_stop stop = { is_crew_stopped, crew };
 	struct remote_reader *rr = NULL;
 	int r = remote_reader_new(&rr);
 	uint64_t i;
 
 	while (r == 0 && crew_next(crew, &i))
-		r = open_url(user, i, rr, stop);
+		r = open_url(user, i, rr, crew_stop(crew));
 	remote_reader_free(rr);
 	return r;
 }
 
 static int ask_stop(void *user, const struct gpushm_load_progress *p)
 {
-	const struct load_stop *stop = user;
-
-	return stop->asked && stop->asked(stop->of);
+	return load_stopped(*(const struct load_stop *)user);
 }
 
 int load_files_add_urls(struct load_files *files, char *const *urls, size_t n)

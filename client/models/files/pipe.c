@@ -11,7 +11,7 @@ bool pipe_wait(int fd, short events, struct load_stop stop)
 
 	do {
 		r = poll(&waits, 1, stop.asked ? PIPE_LOOK_AGAIN_MS : -1);
-		if (r <= 0 && stop.asked && stop.asked(stop.of))
+		if (r <= 0 && load_stopped(stop))
 			return false;
 	} while (r == 0 || (r < 0 && errno == EINTR));
 	return true;

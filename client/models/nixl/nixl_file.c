@@ -68,11 +68,6 @@ static struct nixl_memory local_memory(const struct nixl_file *f)
 				     .bytes = (uint64_t)NIXL_SLOTS * NIXL_SLOT_BYTES };
 }
 
-static bool is_stopped(struct load_stop stop)
-{
-	return stop.asked && stop.asked(stop.of);
-}
-
 static int canceled(const struct nixl_file *f)
 {
 	return load_fail(ECANCELED, "%s: the read was stopped", f->url);
@@ -288,7 +283,7 @@ static int take_slot(struct nixl_file *f, struct load_stop stop, unsigned *ret)
 	lock_take(&f->lock, LOCK_NIXL_FILE);
 	while ((f->busy & all) == all) {
 		thread_cond_wait(&f->changed, &f->lock, clock_deadline(STEP_MS));
-		if ((f->busy & all) == all && is_stopped(stop)) {
+		if ((f->busy & all) == all && load_stopped(stop)) {
 			lock_drop(&f->lock);
 			return canceled(f);
 		}
@@ -353,7 +348,7 @@ static int await_read(struct nixl_file *f, struct nixl_read *read, struct load_s
 		if (now - asked < STEP_MS)
 			continue;
 		asked = now;
-		if (is_stopped(stop))
+		if (load_stopped(stop))
 			return canceled(f);
 		if (f->broken)
 			return load_fail(EIO, "%s: the session has ended", f->url);
@@ -447,7 +442,7 @@ static int read_again(struct nixl_file *f, unsigned slot, size_t n, uint64_t off
 
 	do
 		r = read_once(f, slot, n, offset, stop);
-	while (r < 0 && may_pass(r) && is_patient(f) && !is_stopped(stop));
+	while (r < 0 && may_pass(r) && is_patient(f) && !load_stopped(stop));
 	return r == -EAGAIN ? -EREMOTEIO : r;
 }
 

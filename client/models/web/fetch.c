@@ -9,13 +9,13 @@
 
 #include "client/gpushm_private.h"
 #include "client/models/fail.h"
+#include "client/models/web/curl.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -34,6 +34,8 @@
 #define DROP_MS 2000u
 
 /* ---- what libcurl calls ---- */
+
+_Static_assert(sizeof(((struct fetch *)0)->why) >= CURL_ERROR_SIZE, "CURLOPT_ERRORBUFFER");
 
 static size_t on_header(char *line, size_t size, size_t n, void *user)
 {
@@ -404,8 +406,8 @@ static int fail_transfer(struct fetch *f, enum fate *ret)
 	if (f->refused)
 		return load_no_memory();
 	return load_fail(w.number, "%s: %s%s%s%s", f->at.name,
-			 tells ? f->why : f->curl->easy_strerror(f->result), *system ? ": " : "",
-			 system, hint(f));
+			 tells ? f->why : f->curl->easy_strerror((CURLcode)f->result),
+			 *system ? ": " : "", system, hint(f));
 }
 
 static int fail_stalled(struct fetch *f, enum fate *ret)
@@ -419,11 +421,6 @@ static int canceled(enum fate *ret)
 {
 	*ret = FATE_NEVER;
 	return load_fail(ECANCELED, "reading was stopped");
-}
-
-static bool is_asked(struct load_stop stop)
-{
-	return stop.asked && stop.asked(stop.of);
 }
 
 /* ---- the reply ---- */
@@ -500,7 +497,7 @@ static int drive(struct fetch *f, bool (*enough)(const struct fetch *f), struct 
 			return 0;
 		if (f->ended)
 			return fail_transfer(f, ret);
-		if (is_asked(stop))
+		if (load_stopped(stop))
 			return canceled(ret);
 		if (is_late(f))
 			return fail_stalled(f, ret);
@@ -635,17 +632,4 @@ int fetch_begin(struct fetch *f, const struct ask *a, const struct url *u, struc
 	}
 	fetch_end(f);
 	return r;
-}
-
-int fetch_nap(uint64_t ms, struct load_stop stop)
-{
-	uint64_t end = clock_monotonic_ms() + ms;
-	enum fate fate;
-
-	for (uint64_t now; (now = clock_monotonic_ms()) < end;) {
-		if (is_asked(stop))
-			return canceled(&fate);
-		poll(NULL, 0, end - now < LOOK_AGAIN_MS ? (int)(end - now) : LOOK_AGAIN_MS);
-	}
-	return 0;
 }

@@ -9,7 +9,6 @@
 #pragma once
 
 #include "client/models/web/credentials.h"
-#include "client/models/web/curl.h"
 #include "client/models/web/head.h"
 #include "client/models/web/stop.h"
 #include "client/models/web/url.h"
@@ -19,19 +18,22 @@
 
 #define FETCH_LEAST (16u << 10) /* bytes a second, as a relay's */
 
+struct curl_library;
+struct curl_slist;
+
 struct fetch {
 	const struct curl_library *curl;
-	CURLM *multi;		    /* owned: the connections */
-	CURL *easy;		    /* owned */
+	void *multi;		    /* owned: the connections */
+	void *easy;		    /* owned */
 	struct curl_slist *headers; /* owned; of the request */
-	char why[CURL_ERROR_SIZE];  /* libcurl's text of an error */
+	char why[256];		    /* libcurl's text of an error */
 	struct head head;	    /* of the reply */
 	bool active;		    /* there is a reply, or one is waited for */
 	bool ended;		    /* all of it has come, or it broke: result */
 	bool certified;		    /* with a certificate of ours, if the server wants one */
 	bool paused, refused; /* by the memory's end; refused: a line of the head is too much */
-	CURLcode result;
-	char *to;	    /* where the body goes; lent during fetch_body() */
+	int result;	      /* a CURLcode */
+	char *to;	      /* where the body goes; lent during fetch_body() */
 	size_t room, eaten; /* eaten: bytes of the chunk that libcurl brings again after a pause */
 	uint64_t last_ns;   /* when something has come; CLOCK_MONOTONIC */
 	unsigned stall_ms;  /* how long nothing may come */
@@ -87,6 +89,3 @@ void fetch_hurry(struct fetch *f, unsigned ms);
 
 /* Drops the reply. Its connection is kept if the reply was whole. */
 void fetch_end(struct fetch *f);
-
-/* Waits so long, unless stop ends it: -ECANCELED. */
-int fetch_nap(uint64_t ms, struct load_stop stop);

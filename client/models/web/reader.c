@@ -11,12 +11,14 @@
 #include "proto/base/own.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SKIP_MAX (1u << 20)   /* bytes that are read and dropped rather than asked around */
 #define DRAIN_MAX (64u << 10) /* the same to keep a connection */
 #define DRAIN_MS 200u
+#define LOOK_AGAIN_MS 100
 #define NAP_FIRST_MS 100u
 #define NAP_MAX_MS 5000u
 #define SLOW_MS 60000u /* for which a slow server is left alone, if there is another one */
@@ -89,6 +91,11 @@ static bool is_same_version(const struct remote_reader *rr, const struct remote 
 	if (r->last_modified[0] && h->last_modified[0])
 		return strcmp(h->last_modified, r->last_modified) == 0;
 	return !remote_version(r)[0] || (h->status == 206 && rr->asked_if_range);
+}
+
+static int canceled(void)
+{
+	return load_fail(ECANCELED, "reading was stopped");
 }
 
 static int changed(const struct fetch *f, struct trial *t)
@@ -218,9 +225,9 @@ static int check_reply(struct remote_reader *rr, struct remote *r, uint64_t firs
 	add_duplicates(r, h);
 	t->nap_ms = h->has_retry_after ? h->retry_after_ms : 0;
 	error = status_error(rr->fetch, &r->credentials, t->stop, &t->fate);
-	if (t->stop.asked && t->stop.asked(t->stop.of)) {
+	if (load_stopped(t->stop)) {
 		t->fate = FATE_NEVER;
-		return load_fail(ECANCELED, "reading was stopped");
+		return canceled();
 	}
 	return error;
 }
@@ -270,6 +277,19 @@ static void note_failure(struct remote *r, struct place *place, bool fresh, stru
 	t->avoid = place;
 }
 
+/* Waits so long, unless stop ends it: -ECANCELED. */
+static int nap(uint64_t ms, struct load_stop stop)
+{
+	uint64_t end = clock_monotonic_ms() + ms;
+
+	for (uint64_t now; (now = clock_monotonic_ms()) < end;) {
+		if (load_stopped(stop))
+			return canceled();
+		poll(NULL, 0, end - now < LOOK_AGAIN_MS ? (int)(end - now) : LOOK_AGAIN_MS);
+	}
+	return 0;
+}
+
 static int wait_for_place(struct remote *r, uint64_t ms, struct trial *t)
 {
 	uint64_t left = t->since_ms + r->credentials.patience_ms;
@@ -281,7 +301,7 @@ static int wait_for_place(struct remote *r, uint64_t ms, struct trial *t)
 	if (ms == 0)
 		return load_no_memory();
 	left = left > now ? left - now : 0;
-	if (fetch_nap(ms < left ? ms : left, t->stop) < 0)
+	if (nap(ms < left ? ms : left, t->stop) < 0)
 		return -ECANCELED;
 	return ms <= left ? -EAGAIN
 			  : load_fail(EBUSY,
@@ -360,8 +380,8 @@ int trial_failed(struct trial *t, struct remote *r, int error)
 	struct gpushm_private_error why;
 	size_t left = places_left(&r->places);
 	uint64_t end = t->since_ms + r->credentials.patience_ms, now = clock_monotonic_ms();
-	uint64_t nap;
-	int canceled;
+	uint64_t ms;
+	int stopped;
 
 	t->tries++;
 	if (is_over(t, r, error) || left == 0)
@@ -374,17 +394,17 @@ int trial_failed(struct trial *t, struct remote *r, int error)
 	/* The first break of a connection that was idle may be the server's impatience. */
 	if (t->tries == 1 && !t->opening)
 		return 0;
-	nap = back_off(t);
-	if (t->nap_ms > nap)
-		nap = t->nap_ms;
+	ms = back_off(t);
+	if (t->nap_ms > ms)
+		ms = t->nap_ms;
 	t->nap_ms = 0;
-	if (end > now && nap > end - now)
-		nap = end - now + 1;
+	if (end > now && ms > end - now)
+		ms = end - now + 1;
 	gpushm_private_keep(&why);
-	canceled = fetch_nap(nap, t->stop);
-	if (canceled == 0)
+	stopped = nap(ms, t->stop);
+	if (stopped == 0)
 		gpushm_private_put_back(&why);
-	return canceled;
+	return stopped;
 }
 
 /* ---- reading ---- */

@@ -40,20 +40,6 @@ struct remote;
  * of the same server. */
 struct remote_reader;
 
-/* Whether a source is a URL that this part reads: "https://..." or "http://...". Without libcurl,
- * or in a build without it, remote_open() says what to install. */
-static inline bool remote_is_url(const char *source)
-{
-	return url_is(source);
-}
-
-/* The URL of another file in the same folder; its query goes with it. The caller frees *ret.
- * -EINVAL if the name would leave the folder; -ENOMEM. */
-static inline int remote_sibling(const char *url, const char *name, char **ret)
-{
-	return url_sibling(url, name, ret);
-}
-
 /* Asks for the first bytes of the file, follows redirects, and learns its size and validator. o:
  * NULL for the defaults. Blocks. Errors, with gpushm_error() set, which names the URL and what the
  * server said: -ENOENT (404, 410), -EACCES (401, 403, a certificate that is not accepted), -ENOTSUP

@@ -12,3 +12,8 @@ struct load_stop {
 	bool (*asked)(const void *of);
 	const void *of;
 };
+
+static inline bool load_stopped(struct load_stop stop)
+{
+	return stop.asked && stop.asked(stop.of);
+}

@@ -19,7 +19,8 @@ struct url {
 	bool here; /* this machine: localhost, 127.x.x.x or [::1] */
 };
 
-/* Whether it is "https://..." or "http://..." */
+/* Whether it is "https://..." or "http://...". Without libcurl, or in a build without it, a request
+ * says what to install. */
 static inline bool url_is(const char *text)
 {
 	return strncasecmp(text, "https://", 8) == 0 || strncasecmp(text, "http://", 7) == 0;
