@@ -33,25 +33,13 @@ static int plan_of(const struct mapping *m, struct plan *ret)
 
 static int hash_plain(const struct mapping *m, struct digest *ret)
 {
-	struct transport transport = { 0 };
-	struct blocks blocks = { 0 };
-	struct readback back = { .buffer = m->buffer,
-				 .blocks = &blocks,
-				 .threads = crew_threads() };
+	const struct readback back = { .buffer = m->buffer };
 	struct plan plan;
 	uint64_t elapsed;
 	int r = plan_of(m, &plan);
 
 	if (r == 0)
-		r = blocks_init(&blocks, &plan);
-	if (r == 0 && m->device >= 0) {
-		back.transport = &transport;
-		r = transport_open(&transport, m->device);
-	}
-	if (r == 0)
-		r = readback_digest(&back, ret, &elapsed);
-	transport_close(&transport);
-	blocks_clear(&blocks);
+		r = readback_digest_plan(&back, &plan, m->device, ret, &elapsed);
 	free(plan.runs);
 	return r;
 }
@@ -96,16 +84,8 @@ static bool has_same_order(const struct mapping *m)
 
 bool gpushm_private_mapping_content(const struct mapping *m, char ret[DIGEST_TEXT])
 {
-	const void *value;
-	size_t size;
-
-	if (!has_same_order(m) ||
-	    gpushm_buffer_attr(m->buffer, "gpushm.content", &value, &size) < 0 || size != 21 ||
-	    memcmp(value, "xxh3:", 5) != 0)
-		return false;
-	memcpy(ret, value, size);
-	ret[size] = '\0';
-	return strspn(ret + 5, "0123456789abcdef") == 16;
+	return has_same_order(m) && digest_of(m->buffer, ret) && strncmp(ret, "xxh3:", 5) == 0 &&
+	       strlen(ret + 5) == 16 && strspn(ret + 5, "0123456789abcdef") == 16;
 }
 
 int gpushm_private_mapping_hash(const struct mapping *m, uint64_t **ret_blocks, uint64_t *ret_n,

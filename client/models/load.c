@@ -10,6 +10,7 @@
 #include "client/gpushm_private.h"
 #include "client/gpushm_query.h"
 #include "client/models/checksum.h"
+#include "client/models/copy/blocks.h"
 #include "client/models/copy/engine.h"
 #include "client/models/fail.h"
 #include "client/models/files/checkpoint.h"
@@ -482,22 +483,12 @@ static int publish(struct loading *l)
 	return r;
 }
 
-static void take_content(struct loading *l)
-{
-	const void *value;
-	size_t size;
-
-	if (gpushm_buffer_attr(l->b, "gpushm.content", &value, &size) == 0)
-		snprintf(l->result.content, sizeof(l->result.content), "%.*s", (int)size,
-			 (const char *)value);
-}
-
 /* The files' checksums are compared also if nothing is copied. */
 static int attach(struct loading *l)
 {
 	int r = 0;
 
-	take_content(l);
+	digest_of(l->b, l->result.content);
 	if (l->load.sha256 && !checkpoint_is_stream(&l->cp)) {
 		r = checksums_begin(&l->cp.files, &l->checksums);
 		if (r == 0)

@@ -129,25 +129,6 @@ static int write_plan(struct save *s, const struct plan *plan)
 	return r;
 }
 
-static bool follows(const struct run *run, const struct run *next)
-{
-	return run->buffer_offset + run->bytes == next->buffer_offset &&
-	       run->file_offset + run->bytes == next->file_offset;
-}
-
-static void add_run(struct plan *plan, const struct run *next)
-{
-	struct run *last = plan->n > 0 ? &plan->runs[plan->n - 1] : NULL;
-
-	if (next->bytes == 0)
-		return;
-	if (last && follows(last, next))
-		last->bytes += next->bytes;
-	else
-		plan->runs[plan->n++] = *next;
-	plan->bytes += next->bytes;
-}
-
 /* ---- arrays with strides ---- */
 
 static int write_gathered(struct save *s, const struct gpushm_array *part, void *memory,
@@ -211,7 +192,7 @@ static int write_tensors(struct save *s, struct plan *plan)
 
 		if (it && (it->plain || it->bytes == 0)) {
 			run = run_of(s, it);
-			add_run(plan, &run);
+			plan_add(plan, &run);
 			continue;
 		}
 		if (plan->bytes > 0)
@@ -350,15 +331,11 @@ static int check_others(const struct save_layout *l, const char *path)
 
 static void fill_report(const struct save *s, struct gpushm_load_report *ret)
 {
-	const void *content;
-	size_t size;
 	struct gpushm_load_report report = { .bytes = s->layout.bytes,
 					     .tensors = s->layout.names,
 					     .elapsed_ns = clock_monotonic_ns() - s->start_ns };
 
-	if (gpushm_buffer_attr(s->buffer, "gpushm.content", &content, &size) == 0 &&
-	    size < sizeof(report.content))
-		memcpy(report.content, content, size);
+	digest_of(s->buffer, report.content);
 	caller_write_report(ret, &report);
 }
 

@@ -12,45 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int digest_plan(struct readback back, const struct plan *plan,
-		       struct gpushm_load_report *ret)
-{
-	struct digest digest = { 0 };
-	struct blocks blocks;
-	int r = blocks_init(&blocks, plan);
-
-	back.blocks = &blocks;
-	if (r == 0)
-		r = readback_digest(&back, &digest, &ret->elapsed_ns);
-	if (r == 0)
-		digest_format(&digest, ret->content);
-	digest_clear(&digest);
-	blocks_clear(&blocks);
-	return r;
-}
-
-static int digest_arrays(struct readback back, const struct arrays *arrays,
-			 struct gpushm_load_report *ret)
-{
-	struct transport transport = { 0 };
-	int device = arrays_device(arrays, back.buffer);
-	struct plan plan;
-	int r = arrays_plan(arrays, &plan);
-
-	back.threads = crew_threads();
-	if (r == 0 && device >= 0) {
-		back.transport = &transport;
-		r = transport_open(&transport, device);
-	}
-	if (r == 0)
-		r = digest_plan(back, &plan, ret);
-	transport_close(&transport);
-	ret->bytes = plan.bytes;
-	ret->tensors = arrays->n;
-	free(plan.runs);
-	return r;
-}
-
 static int compare(const struct gpushm_buffer *b, const char *found, const void *content,
 		   size_t size)
 {
@@ -65,12 +26,23 @@ static int compare(const struct gpushm_buffer *b, const char *found, const void 
 static int digest_buffer(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, void *user,
 			 struct gpushm_load_report *ret)
 {
-	struct readback back = { .buffer = b, .progress = progress, .progress_user = user };
+	const struct readback back = { .buffer = b, .progress = progress, .progress_user = user };
+	struct digest digest = { 0 };
 	struct arrays arrays = { 0 };
+	struct plan plan = { 0 };
 	int r = arrays_list(b, &arrays);
 
 	if (r == 0)
-		r = digest_arrays(back, &arrays, ret);
+		r = arrays_plan(&arrays, &plan);
+	if (r == 0)
+		r = readback_digest_plan(&back, &plan, arrays_device(&arrays, b), &digest,
+					 &ret->elapsed_ns);
+	if (r == 0)
+		digest_format(&digest, ret->content);
+	ret->bytes = plan.bytes;
+	ret->tensors = arrays.n;
+	digest_clear(&digest);
+	free(plan.runs);
 	arrays_clear(&arrays);
 	return r;
 }

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -61,6 +62,18 @@ void digest_format(const struct digest *d, char *ret)
 	uint64_t hash = XXH3_64bits(d->hashes, d->n * sizeof(*d->hashes));
 
 	snprintf(ret, DIGEST_TEXT, "xxh3:%016" PRIx64, hash);
+}
+
+bool digest_of(const struct gpushm_buffer *b, char ret[DIGEST_TEXT])
+{
+	const void *text;
+	size_t size;
+
+	if (gpushm_buffer_attr(b, "gpushm.content", &text, &size) < 0 || size >= DIGEST_TEXT)
+		return false;
+	memcpy(ret, text, size);
+	ret[size] = '\0';
+	return true;
 }
 
 /* ---- blocks ---- */

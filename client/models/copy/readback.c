@@ -215,3 +215,24 @@ int readback_digest(const struct readback *r, struct digest *ret, uint64_t *ret_
 	back.block = hasher_block;
 	return readback_run(&back, ret_elapsed_ns);
 }
+
+int readback_digest_plan(const struct readback *r, const struct plan *plan, int device,
+			 struct digest *ret, uint64_t *ret_elapsed_ns)
+{
+	struct transport transport = { 0 };
+	struct readback back = *r;
+	struct blocks blocks;
+	int result = blocks_init(&blocks, plan);
+
+	back.blocks = &blocks;
+	back.threads = crew_threads();
+	if (result == 0 && device >= 0) {
+		back.transport = &transport;
+		result = transport_open(&transport, device);
+	}
+	if (result == 0)
+		result = readback_digest(&back, ret, ret_elapsed_ns);
+	transport_close(&transport);
+	blocks_clear(&blocks);
+	return result;
+}

@@ -37,3 +37,8 @@ int readback_run(const struct readback *r, uint64_t *ret_elapsed_ns);
 /* Hashes the blocks: open to block are not used. Free *ret with digest_clear(), also after an
  * error. */
 int readback_digest(const struct readback *r, struct digest *ret, uint64_t *ret_elapsed_ns);
+
+/* The same for a plan; threads, transport and blocks are not used, either. device: the GPU's; -1:
+ * host memory. */
+int readback_digest_plan(const struct readback *r, const struct plan *plan, int device,
+			 struct digest *ret, uint64_t *ret_elapsed_ns);

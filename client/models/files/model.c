@@ -343,10 +343,12 @@ static void append_tied(struct build *b)
 	}
 }
 
-static void add_run(struct plan *plan, const struct run *run)
+void plan_add(struct plan *plan, const struct run *run)
 {
 	struct run *last = plan->n ? &plan->runs[plan->n - 1] : NULL;
 
+	if (run->bytes == 0)
+		return;
 	plan->bytes += run->bytes;
 	if (last && last->file == run->file &&
 	    last->file_offset + last->bytes == run->file_offset &&
@@ -372,8 +374,7 @@ static int make_plan(struct build *b, const struct checkpoint *cp)
 				   .bytes = f->in_memory ? f->size
 							 : o->tensor->end - o->tensor->begin };
 
-		if (run.bytes > 0)
-			add_run(plan, &run);
+		plan_add(plan, &run);
 	}
 	return 0;
 }

@@ -67,3 +67,6 @@ struct plan {
 	size_t n;
 	uint64_t bytes; /* of all runs */
 };
+
+/* Adds a run, joined with the last one if it goes on there; there is room for it. */
+void plan_add(struct plan *plan, const struct run *run);
