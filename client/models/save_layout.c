@@ -22,7 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define METADATA "__metadata__"
 #define SUFFIX ".safetensors"
 #define METADATA_ATTR "gpushm.metadata"
 

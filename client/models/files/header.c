@@ -19,7 +19,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define METADATA "__metadata__"
 #define TENSOR_TEXT_MAX 65536u /* bytes: ten times what the longest name and shape take */
 
 /* ---- one tensor ---- */
@@ -27,11 +26,14 @@
 /* What is being parsed. */
 struct parse {
 	const char *path, *text;
-	size_t at, length; /* of the text */
+	struct json_scan s; /* what is left of the text */
 	struct header *h;
 	char *name_end;	   /* where the next name goes */
 	int64_t *dims_end; /* where the next shape goes */
 };
+
+#define bad_tensor(p, name, format, ...) \
+	load_fail(EBADMSG, "%s: tensor \"%.100s\"" format, (p)->path, name, ##__VA_ARGS__)
 
 static int check_name(const struct parse *p, const char *name)
 {
@@ -52,12 +54,10 @@ static int check_members(const struct parse *p, const char *name, json_t *info)
 	json_t *value;
 
 	if (!json_is_object(info))
-		return load_fail(EBADMSG, "%s: tensor \"%.100s\" is not a JSON object", p->path,
-				 name);
+		return bad_tensor(p, name, " is not a JSON object");
 	for (size_t i = 0; i < array_size(members); i++)
 		if (!json_object_get(info, members[i]))
-			return load_fail(EBADMSG, "%s: tensor \"%.100s\" has no \"%s\"", p->path,
-					 name, members[i]);
+			return bad_tensor(p, name, " has no \"%s\"", members[i]);
 	json_object_foreach(info, key, value)
 	{
 		bool known = false;
@@ -65,10 +65,9 @@ static int check_members(const struct parse *p, const char *name, json_t *info)
 		for (size_t i = 0; i < array_size(members); i++)
 			known = known || strcmp(key, members[i]) == 0;
 		if (!known)
-			return load_fail(EBADMSG,
-					 "%s: tensor \"%.100s\" has a member \"%.100s\", which the "
-					 "format does not know",
-					 p->path, name, key);
+			return bad_tensor(
+				p, name, " has a member \"%.100s\", which the format does not know",
+				key);
 	}
 	return 0;
 }
@@ -78,11 +77,9 @@ static int parse_dtype(const struct parse *p, json_t *info, struct tensor *t)
 	const char *name = json_string_value(json_object_get(info, "dtype"));
 
 	if (!name)
-		return load_fail(EBADMSG, "%s: tensor \"%.100s\": its dtype is not a string",
-				 p->path, t->name);
+		return bad_tensor(p, t->name, ": its dtype is not a string");
 	if (tensor_dtype_parse(name, &t->dtype) < 0)
-		return load_fail(EBADMSG, "%s: tensor \"%.100s\": dtype \"%.40s\" is not known",
-				 p->path, t->name, name);
+		return bad_tensor(p, t->name, ": dtype \"%.40s\" is not known", name);
 	return 0;
 }
 
@@ -91,10 +88,8 @@ static int parse_number(const struct parse *p, const struct tensor *t, const cha
 			int64_t *ret)
 {
 	if (!json_is_integer(n) || json_integer_value(n) < 0)
-		return load_fail(EBADMSG,
-				 "%s: tensor \"%.100s\": its %s has something else than whole "
-				 "numbers from 0",
-				 p->path, t->name, what);
+		return bad_tensor(p, t->name,
+				  ": its %s has something else than whole numbers from 0", what);
 	*ret = json_integer_value(n);
 	return 0;
 }
@@ -105,8 +100,7 @@ static int parse_shape(struct parse *p, json_t *info, struct tensor *t)
 	size_t i;
 
 	if (!json_is_array(shape))
-		return load_fail(EBADMSG, "%s: tensor \"%.100s\": its shape is not an array",
-				 p->path, t->name);
+		return bad_tensor(p, t->name, ": its shape is not an array");
 	if (json_array_size(shape) > GPUSHM_MAX_NDIM)
 		return load_fail(EINVAL,
 				 "%s: tensor \"%.100s\" has %zu dimensions; an array has at most "
@@ -130,17 +124,13 @@ static int parse_offsets(const struct parse *p, json_t *info, struct tensor *t)
 	int64_t begin = 0, end = 0;
 
 	if (!json_is_array(offsets) || json_array_size(offsets) != 2)
-		return load_fail(EBADMSG,
-				 "%s: tensor \"%.100s\": its data_offsets are not an array of two",
-				 p->path, t->name);
+		return bad_tensor(p, t->name, ": its data_offsets are not an array of two");
 	if (parse_number(p, t, "data_offsets", json_array_get(offsets, 0), &begin) < 0 ||
 	    parse_number(p, t, "data_offsets", json_array_get(offsets, 1), &end) < 0)
 		return -EBADMSG;
 	if (end < begin)
-		return load_fail(EBADMSG,
-				 "%s: tensor \"%.100s\": its data begin at %" PRId64
-				 " and end at %" PRId64,
-				 p->path, t->name, begin, end);
+		return bad_tensor(p, t->name, ": its data begin at %" PRId64 " and end at %" PRId64,
+				  begin, end);
 	t->begin = (uint64_t)begin;
 	t->end = (uint64_t)end;
 	return 0;
@@ -157,18 +147,15 @@ static int check_size(const struct parse *p, const struct tensor *t)
 		overflow |= __builtin_mul_overflow(bits, (uint64_t)t->shape[i], &bits);
 	overflow |= __builtin_mul_overflow(bits, (uint64_t)t->dtype.bits, &bits);
 	if (overflow)
-		return load_fail(EBADMSG, "%s: tensor \"%.100s\": its size overflows", p->path,
-				 t->name);
+		return bad_tensor(p, t->name, ": its size overflows");
 	if (bits % 8)
-		return load_fail(EBADMSG,
-				 "%s: tensor \"%.100s\" has %" PRIu64
-				 " bits, which are not whole bytes",
-				 p->path, t->name, bits);
+		return bad_tensor(p, t->name, " has %" PRIu64 " bits, which are not whole bytes",
+				  bits);
 	if (bits / 8 != t->end - t->begin)
-		return load_fail(EBADMSG,
-				 "%s: tensor \"%.100s\": its shape and dtype make %" PRIu64
-				 " bytes, its data_offsets %" PRIu64,
-				 p->path, t->name, bits / 8, t->end - t->begin);
+		return bad_tensor(p, t->name,
+				  ": its shape and dtype make %" PRIu64
+				  " bytes, its data_offsets %" PRIu64,
+				  bits / 8, t->end - t->begin);
 	return 0;
 }
 
@@ -218,7 +205,7 @@ static bool is_metadata(const char *name, size_t n)
  * error. */
 static int parse_plain(struct parse *p)
 {
-	struct tensor_scan s = { p->text + p->at, p->text + p->length };
+	struct json_scan s = p->s;
 	struct tensor *t = &p->h->tensors[p->h->n];
 	int64_t dims[GPUSHM_MAX_NDIM];
 	const char *name;
@@ -232,7 +219,7 @@ static int parse_plain(struct parse *p)
 	if (r < 0)
 		return r;
 	t->shape = memcpy(p->dims_end, dims, t->ndim * sizeof(*dims));
-	p->at = (size_t)(s.at - p->text);
+	p->s = s;
 	r = add_tensor(p, t);
 	return r < 0 ? r : 1;
 }
@@ -245,10 +232,10 @@ static int allocate(struct parse *p)
 {
 	size_t commas = 0;
 
-	for (size_t i = 0; i < p->length; i++)
-		commas += p->text[i] == ',';
+	for (const char *c = p->text; c < p->s.end; c++)
+		commas += *c == ',';
 	p->h->tensors = calloc(commas / 3 + 2, sizeof(*p->h->tensors));
-	p->h->names = p->name_end = malloc(p->length + 1);
+	p->h->names = p->name_end = malloc((size_t)(p->s.end - p->text) + 1);
 	p->h->dims = p->dims_end = calloc(commas + 1, sizeof(*p->h->dims));
 	return p->h->tensors && p->h->names && p->h->dims ? 0 : load_no_memory();
 }
@@ -276,12 +263,12 @@ static int check_cover(const struct parse *p, uint64_t data_bytes)
 
 		if (t->begin == end)
 			continue;
-		return load_fail(EBADMSG,
-				 "%s: tensor \"%.100s\": its data begin at %" PRIu64
-				 "%s%.100s%s end at %" PRIu64 ": they %s",
-				 p->path, t->name, t->begin, i ? ", those of \"" : ", those before",
-				 i ? h->tensors[i - 1].name : "", i ? "\"" : "", end,
-				 t->begin < end ? "overlap" : "leave a hole");
+		return bad_tensor(p, t->name,
+				  ": its data begin at %" PRIu64 "%s%.100s%s end at %" PRIu64
+				  ": they %s",
+				  t->begin, i ? ", those of \"" : ", those before",
+				  i ? h->tensors[i - 1].name : "", i ? "\"" : "", end,
+				  t->begin < end ? "overlap" : "leave a hole");
 	}
 	if (data_bytes != HEADER_NO_SIZE && end != data_bytes)
 		return load_fail(EBADMSG,
@@ -397,10 +384,10 @@ static bool has_minus(const char *text, size_t length)
 	return false;
 }
 
-static int fail_json(const struct parse *p, const char *why, size_t at)
+static int fail_json(const struct parse *p, const char *why, size_t ahead)
 {
 	return load_fail(EBADMSG, "%s: its header is not valid JSON: %s (byte %zu of %zu)", p->path,
-			 why, at, p->length);
+			 why, (size_t)(p->s.at - p->text) + ahead, (size_t)(p->s.end - p->text));
 }
 
 /* The size of a member before jansson makes objects of it. */
@@ -419,7 +406,7 @@ static int check_member(const struct parse *p, const char *text, size_t n)
 	return load_fail(EBADMSG,
 			 "%s: the tensor at byte %zu of its header is described in %zu bytes; %u "
 			 "are allowed",
-			 p->path, p->at, n, TENSOR_TEXT_MAX);
+			 p->path, (size_t)(text - p->text), n, TENSOR_TEXT_MAX);
 }
 
 static int parse_metadata(struct parse *p, json_t *metadata)
@@ -444,8 +431,8 @@ static void drop_json(json_t **json)
 /* By jansson. */
 static int parse_member(struct parse *p)
 {
-	const char *text = p->text + p->at;
-	size_t n = json_text_member(text, p->length - p->at);
+	const char *text = p->s.at;
+	size_t n = json_text_member(text, (size_t)(p->s.end - text));
 	_cleanup_(drop_json) json_t *object = NULL;
 	const char *key;
 	json_error_t e;
@@ -458,76 +445,61 @@ static int parse_member(struct parse *p)
 	if (!object && json_error_code(&e) == json_error_out_of_memory)
 		return load_no_memory();
 	if (!object)
-		return fail_json(p, e.text, p->at + (size_t)e.position);
+		return fail_json(p, e.text, (size_t)e.position);
 	if (json_object_size(object) != 1)
-		return fail_json(p, "a name is expected", p->at);
+		return fail_json(p, "a name is expected", 0);
 	key = json_object_iter_key(json_object_iter(object));
 	value = json_object_get(object, key);
 	r = strcmp(key, METADATA) == 0 ? parse_metadata(p, value) : parse_tensor(p, key, value);
 	if (r == 0 && has_minus(text, n))
 		r = load_fail(EBADMSG, "%s: its header has a number \"-0\"", p->path);
-	p->at += n;
+	p->s.at += n;
 	return r;
 }
 
 /* ---- the whole ---- */
 
-static void skip_spaces(struct parse *p)
-{
-	while (p->at < p->length && json_text_is_space(p->text[p->at]))
-		p->at++;
-}
-
-static bool next_is(struct parse *p, char c)
-{
-	skip_spaces(p);
-	if (p->at == p->length || p->text[p->at] != c)
-		return false;
-	p->at++;
-	return true;
-}
-
 static int parse_members(struct parse *p)
 {
-	if (next_is(p, '}'))
+	if (json_scan_char(&p->s, '}'))
 		return 0;
 	do {
 		int r;
 
-		skip_spaces(p);
+		json_scan_spaces(&p->s);
 		r = parse_plain(p);
 		if (r == 0)
 			r = parse_member(p);
 		if (r < 0)
 			return r;
-	} while (next_is(p, ','));
-	return next_is(p, '}') ? 0 : fail_json(p, "',' or '}' is expected", p->at);
+	} while (json_scan_char(&p->s, ','));
+	return json_scan_char(&p->s, '}') ? 0 : fail_json(p, "',' or '}' is expected", 0);
 }
 
 static int parse_text(struct parse *p)
 {
 	int r;
 
-	if (p->length == 0 || p->text[0] != '{')
+	if (p->s.at == p->s.end || *p->s.at != '{')
 		return load_fail(EBADMSG, "%s: its header does not begin with '{'", p->path);
 	/* jansson 2.14 skips one that follows a number. */
-	if (memchr(p->text, '\0', p->length))
+	if (memchr(p->text, '\0', (size_t)(p->s.end - p->text)))
 		return load_fail(EBADMSG, "%s: its header has a NUL byte", p->path);
-	p->at = 1;
+	p->s.at++;
 	r = allocate(p);
 	if (r == 0)
 		r = parse_members(p);
 	if (r < 0)
 		return r;
-	skip_spaces(p);
-	return p->at == p->length ? 0 : fail_json(p, "end of file expected", p->at);
+	json_scan_spaces(&p->s);
+	return p->s.at == p->s.end ? 0 : fail_json(p, "end of file expected", 0);
 }
 
 int header_parse(const char *path, const char *text, size_t length, uint64_t data_bytes,
 		 struct header *ret)
 {
 	_cleanup_(header_done) struct header h = { 0 };
-	struct parse p = { .path = path, .text = text, .length = length, .h = &h };
+	struct parse p = { .path = path, .text = text, .s = { text, text + length }, .h = &h };
 	int covered, r = parse_text(&p);
 
 	if (r < 0)

@@ -10,10 +10,26 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What JSON takes for white space. */
-static inline bool json_text_is_space(char c)
+/* What is left of a text that is read without making objects of it. */
+struct json_scan {
+	const char *at, *end;
+};
+
+static inline void json_scan_spaces(struct json_scan *s)
 {
-	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+	while (s->at < s->end &&
+	       (*s->at == ' ' || *s->at == '\n' || *s->at == '\t' || *s->at == '\r'))
+		s->at++;
+}
+
+/* Skips spaces, and then that character if it is there: true. */
+static inline bool json_scan_char(struct json_scan *s, char c)
+{
+	json_scan_spaces(s);
+	if (s->at == s->end || *s->at != c)
+		return false;
+	s->at++;
+	return true;
 }
 
 /* At most how many values are in a text: members, elements and the text itself. */

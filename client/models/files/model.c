@@ -20,8 +20,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define METADATA_ARRAY "__metadata__"
-
 /* ---- keys ---- */
 
 static void hash_u64(struct sha256_ctx *hash, uint64_t n)
@@ -158,9 +156,8 @@ static int make_spec(const struct build *b, const char *path, const struct tenso
 					   .dtype = t->dtype,
 					   .ndim = (int)t->ndim,
 					   .shape = t->shape };
-	wrong = strcmp(ret->name, METADATA_ARRAY) == 0
-			? "that is the metadata's name"
-			: name_check_array(ret->name, strlen(ret->name));
+	wrong = strcmp(ret->name, METADATA) == 0 ? "that is the metadata's name"
+						 : name_check_array(ret->name, strlen(ret->name));
 	if (!wrong)
 		return 0;
 	return load_fail(EINVAL, "%s: tensor \"%.100s\": an array can't be named \"%.100s\": %s",
@@ -276,7 +273,7 @@ static int add_metadata(struct build *b, struct checkpoint *cp)
 
 	if (r < 0 || m->metadata_len <= MODEL_METADATA_MAX)
 		return r;
-	r = load_files_add_memory(&cp->files, METADATA_ARRAY, m->metadata, m->metadata_len);
+	r = load_files_add_memory(&cp->files, METADATA, m->metadata, m->metadata_len);
 	if (r < 0)
 		return r;
 	m->has_metadata_array = true;
@@ -285,7 +282,7 @@ static int add_metadata(struct build *b, struct checkpoint *cp)
 		(struct origin){ .file = (uint32_t)cp->files.n - 1, .tensor = &bytes };
 	m->specs[b->n_placed++] = (struct gpushm_array_spec){
 		.struct_size = sizeof(*m->specs),
-		.name = METADATA_ARRAY,
+		.name = METADATA,
 		.dtype = { .code = DTYPE_UINT, .bits = 8, .lanes = 1 },
 		.ndim = 1,
 		.shape = &m->metadata_shape,

@@ -5,7 +5,6 @@
  */
 #include "client/models/files/tensor.h"
 
-#include "client/models/files/json_text.h"
 #include "proto/base/own.h"
 #include "proto/dtype.h"
 
@@ -69,25 +68,10 @@ int tensor_dtype_name(struct gpushm_dtype t, const char **ret_name)
 
 /* ---- a description ---- */
 
-static void skip_space(struct tensor_scan *s)
-{
-	while (s->at < s->end && json_text_is_space(*s->at))
-		s->at++;
-}
-
-static bool scan_char(struct tensor_scan *s, char c)
-{
-	skip_space(s);
-	if (s->at == s->end || *s->at != c)
-		return false;
-	s->at++;
-	return true;
-}
-
 /* Of ASCII, without escapes. */
-static bool scan_string(struct tensor_scan *s, const char **ret, size_t *ret_n)
+static bool scan_string(struct json_scan *s, const char **ret, size_t *ret_n)
 {
-	if (!scan_char(s, '"'))
+	if (!json_scan_char(s, '"'))
 		return false;
 	*ret = s->at;
 	while (s->at < s->end && *s->at >= ' ' && *s->at < 0x7f && *s->at != '"' && *s->at != '\\')
@@ -98,32 +82,32 @@ static bool scan_string(struct tensor_scan *s, const char **ret, size_t *ret_n)
 
 /* An integer that can't overflow, without a sign and without zeros before it. What follows it is
  * the caller's. */
-static bool scan_number(struct tensor_scan *s, int64_t *ret)
+static bool scan_number(struct json_scan *s, int64_t *ret)
 {
 	const char *begin;
 
-	skip_space(s);
+	json_scan_spaces(s);
 	begin = s->at;
 	for (*ret = 0; s->at < s->end && *s->at >= '0' && *s->at <= '9' && s->at - begin < 18;)
 		*ret = *ret * 10 + (*s->at++ - '0');
 	return s->at > begin && (*begin != '0' || s->at == begin + 1);
 }
 
-static bool scan_numbers(struct tensor_scan *s, size_t max, int64_t *ret, uint32_t *ret_n)
+static bool scan_numbers(struct json_scan *s, size_t max, int64_t *ret, uint32_t *ret_n)
 {
 	*ret_n = 0;
-	if (!scan_char(s, '['))
+	if (!json_scan_char(s, '['))
 		return false;
-	if (scan_char(s, ']'))
+	if (json_scan_char(s, ']'))
 		return true;
 	do {
 		if (*ret_n == max || !scan_number(s, &ret[(*ret_n)++]))
 			return false;
-	} while (scan_char(s, ','));
-	return scan_char(s, ']');
+	} while (json_scan_char(s, ','));
+	return json_scan_char(s, ']');
 }
 
-static bool scan_offsets(struct tensor_scan *s, struct tensor *t)
+static bool scan_offsets(struct json_scan *s, struct tensor *t)
 {
 	int64_t offsets[2];
 	uint32_t n;
@@ -141,14 +125,14 @@ static bool is(const char *word, const char *text, size_t n)
 }
 
 /* A member of the tensor; *seen has a bit for each that it had. */
-static bool scan_member(struct tensor_scan *s, struct tensor *t, int64_t *dims, unsigned *seen)
+static bool scan_member(struct json_scan *s, struct tensor *t, int64_t *dims, unsigned *seen)
 {
 	const char *key, *dtype;
 	size_t n, n_dtype;
 	unsigned bit;
 	bool ok;
 
-	if (!scan_string(s, &key, &n) || !scan_char(s, ':'))
+	if (!scan_string(s, &key, &n) || !json_scan_char(s, ':'))
 		return false;
 	if (is("dtype", key, n)) {
 		bit = 1;
@@ -166,15 +150,15 @@ static bool scan_member(struct tensor_scan *s, struct tensor *t, int64_t *dims, 
 	return ok;
 }
 
-bool tensor_scan(struct tensor_scan *s, struct tensor *t, int64_t *dims, const char **ret_name,
+bool tensor_scan(struct json_scan *s, struct tensor *t, int64_t *dims, const char **ret_name,
 		 size_t *ret_n)
 {
 	unsigned seen = 0;
 
-	if (!scan_string(s, ret_name, ret_n) || !scan_char(s, ':') || !scan_char(s, '{'))
+	if (!scan_string(s, ret_name, ret_n) || !json_scan_char(s, ':') || !json_scan_char(s, '{'))
 		return false;
 	for (int i = 0; i < 3; i++)
-		if ((i > 0 && !scan_char(s, ',')) || !scan_member(s, t, dims, &seen))
+		if ((i > 0 && !json_scan_char(s, ',')) || !scan_member(s, t, dims, &seen))
 			return false;
-	return scan_char(s, '}');
+	return json_scan_char(s, '}');
 }

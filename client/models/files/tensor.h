@@ -5,10 +5,13 @@
 #pragma once
 
 #include "client/gpushm_array.h"
+#include "client/models/files/json_text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#define METADATA "__metadata__" /* a member of the header that is no tensor */
 
 struct tensor {
 	const char *name; /* of the header, as the shape */
@@ -23,14 +26,9 @@ int tensor_dtype_parse(const char *name, struct gpushm_dtype *ret);
 bool tensor_dtype_find(const char *name, size_t n, struct gpushm_dtype *ret);
 int tensor_dtype_name(struct gpushm_dtype t, const char **ret_name);
 
-/* A description that is read without making objects of it. */
-struct tensor_scan {
-	const char *at, *end;
-};
-
 /* Reads "name": {"dtype": ..., "shape": [...], "data_offsets": [...]}, and moves s->at behind it.
  * Sets dtype, ndim, begin and end of *t, where begin <= end; dims, which has room for
  * GPUSHM_MAX_NDIM; and the name, which lies in the text. False: it is written in another way, or
  * wrong: ask jansson. s->at and what was set mean nothing then. */
-bool tensor_scan(struct tensor_scan *s, struct tensor *t, int64_t *dims, const char **ret_name,
+bool tensor_scan(struct json_scan *s, struct tensor *t, int64_t *dims, const char **ret_name,
 		 size_t *ret_n);
