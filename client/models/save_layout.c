@@ -13,7 +13,7 @@
 
 #include "client/models/fail.h"
 #include "client/models/files/header.h"
-#include "client/models/files/json_text.h"
+#include "client/models/web/json_text.h"
 #include "proto/base/own.h"
 
 #include <endian.h>
@@ -385,10 +385,7 @@ static json_t *metadata_of(const struct save_shard *s, json_t *files, json_t *me
 	json_object_foreach(metadata, key,
 			    value) if (r == 0 && !is_of_another(s, files, key, value)) r =
 		json_object_set(found, key, value);
-	if (r == 0)
-		return found;
-	json_decref(found);
-	return NULL;
+	return json_text_made(found, r);
 }
 
 static int make_header(struct save_shard *s, json_t *files, json_t *metadata)
@@ -416,10 +413,7 @@ static json_t *list_files(const struct save_layout *l)
 		for (size_t k = 0; r == 0 && k < l->shards[i].n; k++)
 			r = json_object_set_new(files, name_of(&l->shards[i].items[k]),
 						json_string(file_of(&l->shards[i])));
-	if (r == 0)
-		return files;
-	json_decref(files);
-	return NULL;
+	return json_text_made(files, r);
 }
 
 static int make_index(struct save_layout *l, json_t *files)

@@ -9,7 +9,7 @@
 #include "client/models/files/header.h"
 
 #include "client/models/fail.h"
-#include "client/models/files/json_text.h"
+#include "client/models/web/json_text.h"
 #include "proto/base/hashtable.h"
 #include "proto/base/own.h"
 #include "proto/dtype.h"

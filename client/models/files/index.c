@@ -6,7 +6,7 @@
 #include "client/models/files/index.h"
 
 #include "client/models/fail.h"
-#include "client/models/files/json_text.h"
+#include "client/models/web/json_text.h"
 #include "proto/base/own.h"
 #include "proto/limits.h"
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "client/gpushm_array.h"
-#include "client/models/files/json_text.h"
+#include "client/models/web/json_text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

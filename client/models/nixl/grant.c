@@ -5,11 +5,10 @@
 #include "client/models/nixl/grant.h"
 
 #include "client/gpushm_private.h"
-#include "proto/base/own.h"
+#include "client/models/web/json_text.h"
 
 #include <ctype.h>
 #include <jansson.h>
-#include <nettle/base64.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,12 +28,7 @@ static int no_memory(void)
 /* False: it is not there, or negative. */
 static bool get_number(const json_t *object, const char *key, uint64_t max, uint64_t *ret)
 {
-	const json_t *value = json_object_get(object, key);
-
-	if (!json_is_integer(value) || json_integer_value(value) < 0)
-		return false;
-	*ret = (uint64_t)json_integer_value(value);
-	return *ret <= max;
+	return json_text_number(json_object_get(object, key), max, ret);
 }
 
 static const char *get_string(const json_t *object, const char *key)
@@ -57,22 +51,6 @@ static bool get_session(const json_t *object, struct grant *g)
 	return true;
 }
 
-static bool get_metadata(const json_t *object, struct grant *g)
-{
-	const char *text = get_string(object, "metadata");
-	size_t n = strlen(text), got = BASE64_DECODE_LENGTH(n);
-	struct base64_decode_ctx ctx;
-
-	g->metadata = malloc(got + 1);
-	if (!g->metadata || n == 0)
-		return false;
-	base64_decode_init(&ctx);
-	if (!base64_decode_update(&ctx, &got, g->metadata, n, text) || !base64_decode_final(&ctx))
-		return false;
-	g->n_metadata = got;
-	return got > 0;
-}
-
 static bool get_memory(const json_t *object, struct grant *g)
 {
 	const json_t *m = json_object_get(object, "memory");
@@ -92,13 +70,9 @@ static bool get_piece(const json_t *list, const struct grant *g, uint64_t begin,
 {
 	uint64_t n[3];
 
-	for (size_t i = 0; i < 3; i++) {
-		const json_t *value = json_array_get(list, i);
-
-		if (!json_is_integer(value) || json_integer_value(value) < 0)
+	for (size_t i = 0; i < 3; i++)
+		if (!json_text_number(json_array_get(list, i), INT64_MAX, &n[i]))
 			return false;
-		n[i] = (uint64_t)json_integer_value(value);
-	}
 	*p = (struct grant_piece){ n[0], n[1], n[2] };
 	return p->begin == begin && p->bytes > 0 && p->bytes <= g->size - begin &&
 	       p->bytes <= g->memory.bytes && p->offset <= g->memory.bytes - p->bytes;
@@ -138,6 +112,7 @@ static bool get_layout(const json_t *object, struct grant *g)
 static int take(const char *source, const json_t *object, struct grant *g)
 {
 	uint64_t version, expires;
+	int r;
 
 	if (!get_number(object, "version", INT64_MAX, &version))
 		return broken(source, "it has no version");
@@ -148,8 +123,12 @@ static int take(const char *source, const json_t *object, struct grant *g)
 	if (!get_number(object, "size", INT64_MAX, &g->size) ||
 	    !get_number(object, "header", g->size, &g->header))
 		return broken(source, "the file's size");
-	if (!get_metadata(object, g))
-		return g->metadata ? broken(source, "the metadata") : no_memory();
+	r = json_text_decode(json_object_get(object, "metadata"), GRANT_BYTES_MAX, &g->metadata,
+			     &g->n_metadata);
+	if (r == -ENOMEM)
+		return no_memory();
+	if (r < 0 || g->n_metadata == 0)
+		return broken(source, "the metadata");
 	if (!get_memory(object, g))
 		return broken(source, "the memory");
 	if (!get_layout(object, g))
@@ -180,16 +159,6 @@ int grant_parse(const char *source, const char *text, size_t n, struct grant *re
 
 /* ---- writing ---- */
 
-static json_t *format_metadata(const struct grant *g)
-{
-	_cleanup_(free_ptr) char *text = malloc(BASE64_ENCODE_RAW_LENGTH(g->n_metadata) + 1);
-
-	if (!text)
-		return NULL;
-	base64_encode_raw(text, g->n_metadata, g->metadata);
-	return json_stringn(text, BASE64_ENCODE_RAW_LENGTH(g->n_metadata));
-}
-
 static json_t *format_pieces(const struct grant *g)
 {
 	json_t *list = json_array();
@@ -202,10 +171,7 @@ static json_t *format_pieces(const struct grant *g)
 					  json_pack("[I,I,I]", (json_int_t)p->begin,
 						    (json_int_t)p->bytes, (json_int_t)p->offset));
 	}
-	if (r == 0)
-		return list;
-	json_decref(list);
-	return NULL;
+	return json_text_made(list, r);
 }
 
 int gpushm_private_grant_format(const struct grant *g, char **ret)
@@ -215,9 +181,9 @@ int gpushm_private_grant_format(const struct grant *g, char **ret)
 			  "version", GRANT_VERSION, "session", g->session, "expires",
 			  (int)g->expires_s, "nixl", g->nixl, "etag", g->etag, "size",
 			  (json_int_t)g->size, "header", (json_int_t)g->header, "metadata",
-			  format_metadata(g), "memory", "gpu", g->memory.gpu, "device",
-			  g->memory.device, "address", (json_int_t)g->memory.address, "bytes",
-			  (json_int_t)g->memory.bytes);
+			  json_text_encode(g->metadata, g->n_metadata), "memory", "gpu",
+			  g->memory.gpu, "device", g->memory.device, "address",
+			  (json_int_t)g->memory.address, "bytes", (json_int_t)g->memory.bytes);
 
 	int r = object ? 0 : -1;
 

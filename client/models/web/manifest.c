@@ -6,18 +6,16 @@
 #include "client/models/web/manifest.h"
 
 #include "client/gpushm_private.h"
-#include "proto/base/own.h"
+#include "client/models/web/json_text.h"
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <nettle/base64.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define BLOCK (4u << 20)
 #define NAME_MAX_BYTES 1024u /* of names, keys and ETags */
 #define ATTRS_BYTES_MAX (64u << 10)
 #define MIRRORS_MAX 1024u
@@ -45,10 +43,8 @@ static int get_number(const struct parser *p, const char *key, uint64_t *ret)
 	json_t *value = json_object_get(p->object, key);
 	char why[64];
 
-	if (json_is_integer(value) && json_integer_value(value) >= 0) {
-		*ret = (uint64_t)json_integer_value(value);
+	if (json_text_number(value, INT64_MAX, ret))
 		return 0;
-	}
 	snprintf(why, sizeof(why), "\"%s\" is no number of bytes", key);
 	return wrong(p, why);
 }
@@ -79,29 +75,6 @@ static int get_text(const struct parser *p, const char *key, char **ret)
 	return *ret ? 0 : no_memory();
 }
 
-/* Decodes base64 to new memory. -EBADMSG without a text. */
-static int decode(json_t *value, size_t max, void **ret, size_t *ret_n)
-{
-	const char *text = json_string_value(value);
-	size_t length = json_string_length(value), n;
-	_cleanup_(free_ptr) uint8_t *bytes = NULL;
-	struct base64_decode_ctx ctx;
-
-	if (!text || length / 4 * 3 > max + 3)
-		return -EBADMSG;
-	n = BASE64_DECODE_LENGTH(length);
-	bytes = malloc(n + 1);
-	if (!bytes)
-		return -ENOMEM;
-	base64_decode_init(&ctx);
-	if (!base64_decode_update(&ctx, &n, bytes, length, text) || !base64_decode_final(&ctx) ||
-	    n > max)
-		return -EBADMSG;
-	*ret = take_ptr(bytes);
-	*ret_n = n;
-	return 0;
-}
-
 /* ---- members ---- */
 
 static int parse_sizes(struct parser *p)
@@ -122,9 +95,9 @@ static int parse_sizes(struct parser *p)
 		return r;
 	if (m->header < 8 || m->header > m->size || m->size - m->header != m->data)
 		return wrong(p, "\"size\" is not the sum of \"header\" and \"data\"");
-	if (block != BLOCK)
+	if (block != BLOCK_BYTES)
 		return wrong(p, "\"block\" is not 4194304");
-	m->n_blocks = m->data / BLOCK + (m->data % BLOCK != 0);
+	m->n_blocks = m->data / BLOCK_BYTES + (m->data % BLOCK_BYTES != 0);
 	return 0;
 }
 
@@ -159,7 +132,7 @@ static int parse_blocks(struct parser *p)
 	/* The text was bounded, so their number is. */
 	if (m->n_blocks > MANIFEST_BYTES_MAX / sizeof(*m->blocks))
 		return wrong(p, "the file is too large for its digests");
-	r = decode(value, m->n_blocks * sizeof(*m->blocks), &bytes, &n);
+	r = json_text_decode(value, m->n_blocks * sizeof(*m->blocks), &bytes, &n);
 	m->blocks = bytes;
 	if (r == -ENOMEM)
 		return no_memory();
@@ -179,7 +152,7 @@ static int parse_attr(struct parser *p, const char *key, json_t *value, size_t *
 	if (!*key || strlen(key) > NAME_MAX_BYTES)
 		return wrong(p, "the key of an attribute is empty or too long");
 	a->key = strdup(key);
-	r = a->key ? decode(value, *left, &a->value, &a->size) : -ENOMEM;
+	r = a->key ? json_text_decode(value, *left, &a->value, &a->size) : -ENOMEM;
 	if (r == -EBADMSG)
 		return wrong(p, "an attribute is no base64 text, or too long");
 	*left -= a->size;
@@ -279,17 +252,6 @@ int manifest_parse(const char *source, const char *text, size_t n, struct manife
 
 /* ---- writing ---- */
 
-static json_t *encode(const void *bytes, size_t n)
-{
-	size_t length = BASE64_ENCODE_RAW_LENGTH(n);
-	_cleanup_(free_ptr) char *text = malloc(length + 1);
-
-	if (!text)
-		return NULL;
-	base64_encode_raw(text, n, bytes);
-	return json_stringn(text, length);
-}
-
 static json_t *format_attrs(const struct manifest *m)
 {
 	json_t *attrs = json_object();
@@ -297,11 +259,8 @@ static json_t *format_attrs(const struct manifest *m)
 
 	for (size_t i = 0; r == 0 && i < m->n_attrs; i++)
 		r = json_object_set_new(attrs, m->attrs[i].key,
-					encode(m->attrs[i].value, m->attrs[i].size));
-	if (r == 0)
-		return attrs;
-	json_decref(attrs);
-	return NULL;
+					json_text_encode(m->attrs[i].value, m->attrs[i].size));
+	return json_text_made(attrs, r);
 }
 
 static json_t *format_mirrors(const struct manifest *m)
@@ -311,24 +270,23 @@ static json_t *format_mirrors(const struct manifest *m)
 
 	for (size_t i = 0; r == 0 && i < m->n_mirrors; i++)
 		r = json_array_append_new(mirrors, json_string(m->mirrors[i]));
-	if (r == 0)
-		return mirrors;
-	json_decref(mirrors);
-	return NULL;
+	return json_text_made(mirrors, r);
 }
 
 int gpushm_private_manifest_format(const struct manifest *m, char **ret_text, size_t *ret_n)
 {
-	json_t *object = json_pack("{s:i, s:s, s:I, s:s, s:I, s:I, s:I, s:i, s:s, s:b}", "version",
-				   (int)MANIFEST_VERSION, "name", m->name, "id", (json_int_t)m->id,
-				   "etag", m->etag, "size", (json_int_t)m->size, "header",
-				   (json_int_t)m->header, "data", (json_int_t)m->data, "block",
-				   (int)BLOCK, "content", m->content, "complete", m->complete);
+	json_t *object =
+		json_pack("{s:i, s:s, s:I, s:s, s:I, s:I, s:I, s:i, s:s, s:b}", "version",
+			  (int)MANIFEST_VERSION, "name", m->name, "id", (json_int_t)m->id, "etag",
+			  m->etag, "size", (json_int_t)m->size, "header", (json_int_t)m->header,
+			  "data", (json_int_t)m->data, "block", (int)BLOCK_BYTES, "content",
+			  m->content, "complete", m->complete);
 	char *text = NULL;
 
 	if (object &&
 	    json_object_set_new(object, "blocks",
-				encode(m->blocks, m->n_blocks * sizeof(*m->blocks))) == 0 &&
+				json_text_encode(m->blocks, m->n_blocks * sizeof(*m->blocks))) ==
+		    0 &&
 	    json_object_set_new(object, "attributes", format_attrs(m)) == 0 &&
 	    json_object_set_new(object, "mirrors", format_mirrors(m)) == 0)
 		text = json_dumps(object, JSON_COMPACT);

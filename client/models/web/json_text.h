@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* What is left of a text that is read without making objects of it. */
 struct json_scan {
@@ -42,3 +43,15 @@ size_t json_text_member(const char *text, size_t n);
 /* Parses a member as the only one of an object, and checks its UTF-8. NULL: *ret_error says why;
  * its position counts from the start of the member. */
 json_t *json_text_load_member(const char *text, size_t n, json_error_t *ret_error);
+
+/* A whole number from 0 to max. False: it is none. */
+bool json_text_number(const json_t *value, uint64_t max, uint64_t *ret);
+
+/* Decodes base64, at most max bytes, to new memory. 0; -EBADMSG, also without a text; -ENOMEM. */
+int json_text_decode(const json_t *value, size_t max, void **ret, size_t *ret_n);
+
+/* The bytes as base64. NULL: out of memory. */
+json_t *json_text_encode(const void *bytes, size_t n);
+
+/* Takes a value that is made step by step. r < 0: releases it, and returns NULL. */
+json_t *json_text_made(json_t *value, int r);

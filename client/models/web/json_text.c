@@ -3,8 +3,11 @@
  * Brackets are counted and not matched: a text whose brackets do not match is cut somewhere, and
  * jansson refuses the piece.
  */
-#include "client/models/files/json_text.h"
+#include "client/models/web/json_text.h"
 
+#include "proto/base/own.h"
+
+#include <nettle/base64.h>
 #include <string.h>
 
 /* The index behind a string whose '"' is at i; n if it does not end. */
@@ -80,4 +83,53 @@ json_t *json_text_load_member(const char *text, size_t n, json_error_t *ret_erro
 
 	ret_error->position -= ret_error->position > 0;
 	return object;
+}
+
+bool json_text_number(const json_t *value, uint64_t max, uint64_t *ret)
+{
+	if (!json_is_integer(value) || json_integer_value(value) < 0)
+		return false;
+	*ret = (uint64_t)json_integer_value(value);
+	return *ret <= max;
+}
+
+int json_text_decode(const json_t *value, size_t max, void **ret, size_t *ret_n)
+{
+	const char *text = json_string_value(value);
+	size_t length = json_string_length(value), n;
+	_cleanup_(free_ptr) uint8_t *bytes = NULL;
+	struct base64_decode_ctx ctx;
+
+	if (!text || length / 4 * 3 > max + 3)
+		return -EBADMSG;
+	n = BASE64_DECODE_LENGTH(length);
+	bytes = malloc(n + 1);
+	if (!bytes)
+		return -ENOMEM;
+	base64_decode_init(&ctx);
+	if (!base64_decode_update(&ctx, &n, bytes, length, text) || !base64_decode_final(&ctx) ||
+	    n > max)
+		return -EBADMSG;
+	*ret = take_ptr(bytes);
+	*ret_n = n;
+	return 0;
+}
+
+json_t *json_text_encode(const void *bytes, size_t n)
+{
+	size_t length = BASE64_ENCODE_RAW_LENGTH(n);
+	_cleanup_(free_ptr) char *text = malloc(length + 1);
+
+	if (!text)
+		return NULL;
+	base64_encode_raw(text, n, bytes);
+	return json_stringn(text, length);
+}
+
+json_t *json_text_made(json_t *value, int r)
+{
+	if (r >= 0)
+		return value;
+	json_decref(value);
+	return NULL;
 }
