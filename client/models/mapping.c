@@ -3,9 +3,9 @@
  * Arrays that lie in the file as they lie in the buffer are one piece. An array with strides is a
  * piece of its own, which is gathered in C order, a few rows at a time.
  */
-#include "client/models/mapping.h"
 
 #include "client/gpushm_array.h"
+#include "client/gpushm_load_private.h"
 #include "client/gpushm_private.h"
 #include "client/models/copy/copier.h"
 #include "client/models/fail.h"
@@ -203,7 +203,9 @@ void gpushm_private_mapping_close(struct mapping *m)
 
 /* ---- reading ---- */
 
-const struct piece *mapping_find(const struct mapping *m, uint64_t offset)
+/* The piece that has this byte of the file; NULL: the byte belongs to the header, or lies behind
+ * the file. */
+static const struct piece *mapping_find(const struct mapping *m, uint64_t offset)
 {
 	size_t low = 0, high = m->n;
 

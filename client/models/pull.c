@@ -20,7 +20,6 @@
 #include "proto/base/own.h"
 #include "proto/base/uri.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +32,6 @@
 #define MISSING_S 1u	   /* a relay knows a buffer some ms after it was published */
 #define AGAIN_MS 1000u	   /* between two requests that were not waited for */
 #define PATIENCE_S 3u	   /* of a request that is made again anyway */
-#define STEP_MS 100
 
 /* ---- where it is ---- */
 
@@ -340,16 +338,6 @@ static bool is_away(const struct wait *w, int r)
 	       (r != -ENOENT || w->has_replied);
 }
 
-static int nap(struct wait *w)
-{
-	for (unsigned ms = 0; ms < AGAIN_MS; ms += STEP_MS) {
-		if (wait_is_over(w))
-			return -ECANCELED;
-		poll(NULL, 0, STEP_MS);
-	}
-	return 0;
-}
-
 static int wait_for_news(struct wait *w)
 {
 	int r = 0;
@@ -366,7 +354,7 @@ static int wait_for_news(struct wait *w)
 			w->is_away = r < 0 && r != -ENODATA;
 		if (w->is_away && r != -ECANCELED)
 			gpushm_private_keep(&w->why);
-		if (!waited && nap(w) < 0)
+		if (!waited && !load_nap(AGAIN_MS, (struct load_stop){ wait_is_over, w }))
 			break;
 	}
 	if (w->canceled)

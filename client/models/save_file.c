@@ -7,7 +7,6 @@
 #include "client/models/save_file.h"
 
 #include "client/models/fail.h"
-#include "client/models/files/pipe.h"
 #include "proto/base/own.h"
 
 #include <fcntl.h>
@@ -161,7 +160,7 @@ static int fail_stopped(const struct save_file *f)
 static int open_pipe(struct save_file *f)
 {
 	while ((f->fd = open(f->path, O_WRONLY | O_CLOEXEC | O_NONBLOCK)) < 0 && errno == ENXIO) {
-		poll(NULL, 0, PIPE_LOOK_AGAIN_MS);
+		poll(NULL, 0, LOAD_LOOK_AGAIN_MS);
 		if (f->stop.asked(f->stop.of))
 			return fail_stopped(f);
 	}
@@ -267,7 +266,7 @@ int save_file_write(struct save_file *f, const void *bytes, size_t n, uint64_t o
 		if (r >= 0)
 			done += (size_t)r;
 		else if (errno == EAGAIN && f->stream) {
-			if (!pipe_wait(f->fd, POLLOUT, f->stop))
+			if (!load_await(f->fd, POLLOUT, f->stop))
 				return fail_stopped(f);
 		} else if (errno != EINTR)
 			return fail(f, "");

@@ -372,6 +372,15 @@ static int open_all(struct checkpoint *cp, struct indexes *indexes, const char *
 	return r;
 }
 
+static int give(struct checkpoint *cp, int r, struct checkpoint *ret)
+{
+	if (r < 0)
+		checkpoint_close(cp);
+	else
+		*ret = *cp;
+	return r;
+}
+
 int checkpoint_open(const char *const *sources, size_t n, const char *sha256,
 		    const struct gpushm_remote_options *remote, struct load_stop stop,
 		    struct checkpoint *ret)
@@ -381,11 +390,7 @@ int checkpoint_open(const char *const *sources, size_t n, const char *sha256,
 	int r = n == 0 || !sources ? load_fail(EINVAL, "there is no source to load")
 				   : open_all(&cp, &indexes, sources, n, sha256);
 
-	if (r < 0)
-		checkpoint_close(&cp);
-	else
-		*ret = cp;
-	return r;
+	return give(&cp, r, ret);
 }
 
 int checkpoint_open_file(const char *url, const struct gpushm_remote_options *remote,
@@ -396,11 +401,7 @@ int checkpoint_open_file(const char *url, const struct gpushm_remote_options *re
 
 	if (r == 0)
 		r = read_headers(&cp);
-	if (r < 0)
-		checkpoint_close(&cp);
-	else
-		*ret = cp;
-	return r;
+	return give(&cp, r, ret);
 }
 
 void checkpoint_close(struct checkpoint *cp)

@@ -10,12 +10,12 @@
 #include "client/models/crew.h"
 #include "client/models/fail.h"
 #include "client/models/files/header.h"
-#include "client/models/files/pipe.h"
 #include "client/models/nixl/nixl_file.h"
 #include "client/models/web/remote.h"
 #include "proto/base/grow.h"
 #include "proto/base/own.h"
 
+#include <endian.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -131,7 +131,7 @@ static int wait_for_data(const struct load_file *f)
 {
 	if (!f->stream || f->remote || (!f->stop.asked && !f->waits))
 		return 0;
-	return pipe_wait(f->fd, POLLIN, f->stop)
+	return load_await(f->fd, POLLIN, f->stop)
 		       ? 0
 		       : load_fail(ECANCELED, "%s: reading was stopped", f->path);
 }
@@ -236,11 +236,10 @@ int load_file_read(struct load_file *f, void *ret, size_t n, uint64_t offset)
 
 static uint64_t little_endian(const unsigned char bytes[8])
 {
-	uint64_t n = 0;
+	uint64_t n;
 
-	for (int i = 7; i >= 0; i--)
-		n = n << 8 | bytes[i];
-	return n;
+	memcpy(&n, bytes, sizeof(n));
+	return le64toh(n);
 }
 
 static bool knows_size(const struct load_file *f)

@@ -15,6 +15,7 @@
 #include "proto/limits.h"
 #include "proto/name.h"
 
+#include <endian.h>
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,11 +25,8 @@
 
 static void hash_u64(struct sha256_ctx *hash, uint64_t n)
 {
-	uint8_t bytes[8];
-
-	for (int i = 0; i < 8; i++)
-		bytes[i] = (uint8_t)(n >> 8 * i);
-	sha256_update(hash, sizeof(bytes), bytes);
+	n = htole64(n);
+	sha256_update(hash, sizeof(n), (const uint8_t *)&n);
 }
 
 static void hash_text(struct sha256_ctx *hash, const char *text)

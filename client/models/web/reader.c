@@ -6,19 +6,16 @@
 #include "client/gpushm_private.h"
 #include "client/models/fail.h"
 #include "client/models/web/remote_internal.h"
-#include "client/models/web/status.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
 #include <inttypes.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SKIP_MAX (1u << 20)   /* bytes that are read and dropped rather than asked around */
 #define DRAIN_MAX (64u << 10) /* the same to keep a connection */
 #define DRAIN_MS 200u
-#define LOOK_AGAIN_MS 100
 #define NAP_FIRST_MS 100u
 #define NAP_MAX_MS 5000u
 #define SLOW_MS 60000u /* for which a slow server is left alone, if there is another one */
@@ -277,19 +274,6 @@ static void note_failure(struct remote *r, struct place *place, bool fresh, stru
 	t->avoid = place;
 }
 
-/* Waits so long, unless stop ends it: -ECANCELED. */
-static int nap(uint64_t ms, struct load_stop stop)
-{
-	uint64_t end = clock_monotonic_ms() + ms;
-
-	for (uint64_t now; (now = clock_monotonic_ms()) < end;) {
-		if (load_stopped(stop))
-			return canceled();
-		poll(NULL, 0, end - now < LOOK_AGAIN_MS ? (int)(end - now) : LOOK_AGAIN_MS);
-	}
-	return 0;
-}
-
 static int wait_for_place(struct remote *r, uint64_t ms, struct trial *t)
 {
 	uint64_t left = t->since_ms + r->credentials.patience_ms;
@@ -301,8 +285,8 @@ static int wait_for_place(struct remote *r, uint64_t ms, struct trial *t)
 	if (ms == 0)
 		return load_no_memory();
 	left = left > now ? left - now : 0;
-	if (nap(ms < left ? ms : left, t->stop) < 0)
-		return -ECANCELED;
+	if (!load_nap(ms < left ? ms : left, t->stop))
+		return canceled();
 	return ms <= left ? -EAGAIN
 			  : load_fail(EBUSY,
 				      "%s: the server was busy for %u s, and asks to come again "
@@ -381,7 +365,6 @@ int trial_failed(struct trial *t, struct remote *r, int error)
 	size_t left = places_left(&r->places);
 	uint64_t end = t->since_ms + r->credentials.patience_ms, now = clock_monotonic_ms();
 	uint64_t ms;
-	int stopped;
 
 	t->tries++;
 	if (is_over(t, r, error) || left == 0)
@@ -401,10 +384,10 @@ int trial_failed(struct trial *t, struct remote *r, int error)
 	if (end > now && ms > end - now)
 		ms = end - now + 1;
 	gpushm_private_keep(&why);
-	stopped = nap(ms, t->stop);
-	if (stopped == 0)
-		gpushm_private_put_back(&why);
-	return stopped;
+	if (!load_nap(ms, t->stop))
+		return canceled();
+	gpushm_private_put_back(&why);
+	return 0;
 }
 
 /* ---- reading ---- */

@@ -121,26 +121,10 @@ int remote_open_by(struct remote_reader *rr, const char *url, const struct gpush
 	struct remote *r = NULL;
 	int error = remote_new(url, o, &r);
 
-	if (error == 0)
-		error = open_by(rr, r, stop);
-	if (error < 0) {
-		remote_close(r);
-		return error;
-	}
-	*ret = r;
-	return 0;
-}
-
-int remote_open(const char *url, const struct gpushm_remote_options *o, struct load_stop stop,
-		struct remote **ret)
-{
-	struct remote *r = NULL;
-	int error = remote_new(url, o, &r);
-
-	if (error == 0)
+	if (error == 0 && !rr)
 		error = remote_reader_new(&r->own);
 	if (error == 0)
-		error = open_by(r->own, r, stop);
+		error = open_by(rr ? rr : r->own, r, stop);
 	if (error < 0) {
 		remote_close(r);
 		return error;

@@ -40,20 +40,23 @@ struct remote;
  * of the same server. */
 struct remote_reader;
 
-/* Asks for the first bytes of the file, follows redirects, and learns its size and validator. o:
- * NULL for the defaults. Blocks. Errors, with gpushm_error() set, which names the URL and what the
- * server said: -ENOENT (404, 410), -EACCES (401, 403, a certificate that is not accepted), -ENOTSUP
- * (409, 415, 501), -ENOSYS (no libcurl), -EREMOTEIO (another status from 400 on, or a reply that
- * breaks HTTP), -ETIMEDOUT, -EBUSY (429, 503 until the patience ends),
- * -EHOSTUNREACH (no address, or no connection), -ENETRESET (the connection broke), -ECANCELED
- * (stop), -EINVAL (the URL), -ENOMEM. None of these is what a lost daemon is: see gpushm.h. */
-int remote_open(const char *url, const struct gpushm_remote_options *o, struct load_stop stop,
-		struct remote **ret);
-
-/* The same by a reader's connections, which the next file may use again. That reader has the first
- * bytes then: a remote_read() at offset 0 needs no other request. */
+/* Asks for the first bytes of the file, follows redirects, and learns its size and validator: by a
+ * reader's connections, which the next file may use again; that reader has the first bytes then, so
+ * that a remote_read() at offset 0 needs no other request. rr: NULL is a reader of the file's own.
+ * o: NULL for the defaults. Blocks. Errors, with gpushm_error() set, which names the URL and what
+ * the server said: -ENOENT (404, 410), -EACCES (401, 403, a certificate that is not accepted),
+ * -ENOTSUP (409, 415, 501), -ENOSYS (no libcurl), -EREMOTEIO (another status from 400 on, or a
+ * reply that breaks HTTP), -ETIMEDOUT, -EBUSY (429, 503 until the patience ends), -EHOSTUNREACH (no
+ * address, or no connection), -ENETRESET (the connection broke), -ECANCELED (stop), -EINVAL (the
+ * URL), -ENOMEM. None of these is what a lost daemon is: see gpushm.h. */
 int remote_open_by(struct remote_reader *rr, const char *url, const struct gpushm_remote_options *o,
 		   struct load_stop stop, struct remote **ret);
+
+static inline int remote_open(const char *url, const struct gpushm_remote_options *o,
+			      struct load_stop stop, struct remote **ret)
+{
+	return remote_open_by(NULL, url, o, stop, ret);
+}
 
 /* NULL is allowed. Returns NULL. No reader may be reading it. */
 struct remote *remote_close(struct remote *r);

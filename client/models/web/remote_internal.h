@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What remote.c (a file) and reader.c (a thread's connections) share.
+ * What remote.c (a file), reader.c (a thread's connections), request.c and status.c share.
  */
 #pragma once
 
@@ -68,3 +68,8 @@ void reader_drop(struct remote_reader *rr);
 int remote_new(const char *url, const struct gpushm_remote_options *o, struct remote **ret);
 void remote_hold(struct remote *r);
 void remote_release(struct remote *r);
+
+/* A status from 400 on: sets gpushm_error(), with the text of a JSON body's "error", for which it
+ * reads the body. Returns the errno of remote.h; *ret says what to do. */
+int status_error(struct fetch *f, const struct credentials *c, struct load_stop stop,
+		 enum fate *ret);

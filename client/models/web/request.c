@@ -6,7 +6,6 @@
 #include "client/models/fail.h"
 #include "client/models/web/remote.h"
 #include "client/models/web/remote_internal.h"
-#include "client/models/web/status.h"
 #include "proto/base/own.h"
 
 #include <stdio.h>

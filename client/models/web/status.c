@@ -2,9 +2,9 @@
  *
  * The relay, and hubs, say in JSON what is wrong: {"error": "..."}.
  */
-#include "client/models/web/status.h"
 
 #include "client/models/fail.h"
+#include "client/models/web/remote_internal.h"
 
 #include <jansson.h>
 #include <stdio.h>
