@@ -7,7 +7,10 @@
 
 #include "client/gpushm_private.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 int transport_open(struct transport *t, int device)
 {
@@ -40,6 +43,52 @@ void transport_set_pools(struct transport *t, struct gpushm *c, struct gpushm_po
 _Static_assert(sizeof(((struct gpushm_pool *)0)->name) == sizeof(((struct transport *)0)->pool),
 	       "a pool's name");
 
+/* The buffer of a pinned pool is never published: it vanishes with the process, and its memory goes
+ * to the pool's pending list, where the next load finds it. */
+static struct gpushm_buffer *create_in_pool(const struct transport *t, uint64_t bytes)
+{
+	struct gpushm_create_options options = { .struct_size = sizeof(options),
+						 .pool = t->pool,
+						 .flags = GPUSHM_SET_DEVICE,
+						 .device = t->device };
+	struct gpushm_buffer *b = NULL;
+	uint64_t number = 0;
+	char name[64];
+
+	if (!t->pool[0] || getrandom(&number, sizeof(number), 0) != sizeof(number))
+		return NULL;
+	snprintf(name, sizeof(name), "~/.gpushm-load/%016" PRIx64, number);
+	return gpushm_create(t->c, name, bytes, &options, &b) < 0 ? NULL : b;
+}
+
+/* Memory of the daemon's pool if that has space (1 ms; 0.3 ms for each MiB that must be made);
+ * otherwise new memory. */
+static int take_pinned(const struct transport *t, struct pinned *p, uint64_t bytes)
+{
+	void *memory = NULL;
+	int r = 0;
+
+	*p = (struct pinned){ .bytes = bytes, .buffer = create_in_pool(t, bytes) };
+	if (p->buffer)
+		memory = gpushm_buffer_host_ptr(p->buffer);
+	else
+		r = gpu_pin(t->gpu, bytes, &memory);
+	p->memory = memory;
+	return r;
+}
+
+static void give_pinned(const struct transport *t, const struct pinned *p)
+{
+	struct gpushm_private_error e;
+
+	gpushm_private_keep(&e);
+	if (p->buffer)
+		gpushm_discard(p->buffer);
+	else
+		gpu_unpin(t->gpu, p->memory, p->bytes);
+	gpushm_private_put_back(&e);
+}
+
 void transport_close(struct transport *t)
 {
 	if (!t->gpu)
@@ -47,7 +96,7 @@ void transport_close(struct transport *t)
 	ring_close(&t->ring);
 	t->threads = 0;
 	for (; t->n_pinned > 0; t->n_pinned--)
-		pinned_clear(&t->pinned[t->n_pinned - 1], t->gpu);
+		give_pinned(t, &t->pinned[t->n_pinned - 1]);
 	t->gpu = gpu_close(t->gpu);
 }
 
@@ -60,8 +109,7 @@ static int take_memory(struct transport *t, unsigned threads)
 	if (r == 0 && t->n_pinned == TRANSPORT_PINNED_MAX)
 		r = gpushm_private_fail(ENOMEM, "out of slots for pinned memory");
 	if (r == 0)
-		r = pinned_take(p, t->c, t->pool, t->gpu, t->device,
-				RING_BYTES(threads - t->threads));
+		r = take_pinned(t, p, RING_BYTES(threads - t->threads));
 	if (r < 0)
 		return r;
 	t->n_pinned++;

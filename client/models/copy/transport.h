@@ -5,11 +5,17 @@
  */
 #pragma once
 
-#include "client/models/copy/pinned.h"
 #include "client/models/copy/ring.h"
 #include "gpushm_records.h"
 
 #define TRANSPORT_PINNED_MAX RING_THREADS_MAX /* a save adds memory for each larger part */
+
+/* A piece of pinned memory, for the slots of some threads. */
+struct pinned {
+	char *memory;
+	uint64_t bytes;
+	struct gpushm_buffer *buffer; /* owned: of a pinned pool; NULL: the memory is our own */
+};
 
 struct transport {
 	int device;	 /* CUDA ordinal that copies to and from the buffer */
