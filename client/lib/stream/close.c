@@ -52,12 +52,6 @@ static void free_name(struct gpushm_stream *s)
 	error_put_back(&before);
 }
 
-static void unmap_page(struct gpushm_stream *s, struct order_page *p)
-{
-	order_unregister(p, s->device);
-	pages_unmap(p);
-}
-
 /* All but the lease and the memory, and what the daemon has to know. */
 static void leave(struct gpushm_stream *s)
 {
@@ -73,9 +67,9 @@ static void leave(struct gpushm_stream *s)
 	list_move(&s->frames, &s->spare);
 	if (s->is_producer)
 		stream_store(&stream_head(s)->closed, 1);
-	unmap_page(s, &s->follower.page);
-	unmap_page(s, &s->group);
-	unmap_page(s, &s->head);
+	stream_unmap(s, &s->follower.page);
+	stream_unmap(s, &s->group);
+	stream_unmap(s, &s->head);
 	stream_free_arrays(s);
 }
 
@@ -89,7 +83,7 @@ static int tell_daemon(struct gpushm_stream *s)
 		free_name(s);
 	r = find_daemon(s->buffer->connection);
 	if (r == 0)
-		r = pages_leave(s->buffer);
+		r = pages_drop(s->buffer, 0, 0, 0);
 	s->has_told = r != -ECONNRESET && r != -ETIMEDOUT;
 	return r;
 }
@@ -147,7 +141,7 @@ int stream_give_up(struct gpushm_stream *s, int r)
 	/* Nothing was claimed. */
 	s->is_producer = false;
 	s->buffer->discard |= s->buffer->state == GPUSHM_FILLING;
-	unmap_page(s, &s->follower.page);
+	stream_unmap(s, &s->follower.page);
 	if (!s->buffer->discard && s->buffer->access == GPUSHM_WRITE)
 		free_name(s);
 	gpushm_stream_close(s);

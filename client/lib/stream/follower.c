@@ -275,39 +275,6 @@ int follower_next(struct gpushm_stream *s, bool on_host, uint64_t timeout_ms, st
 	return r;
 }
 
-static int check_follower(const struct gpushm_stream *s)
-{
-	int r = stream_check(s);
-
-	return r < 0 || !s->is_producer
-		       ? r
-		       : stream_error(s, EBADF, "this process produces it; open it to read frames");
-}
-
-int gpushm_frame_next(struct gpushm_stream *s, void *cuda_stream, uint64_t timeout_ms,
-		      struct gpushm_frame **ret)
-{
-	struct order_op ops[ORDER_OPS_MAX];
-	struct gpushm_frame *f;
-	bool on_host;
-	size_t n;
-	int r = check_follower(s);
-
-	if (r == 0)
-		r = stream_on_host(s, cuda_stream, &on_host);
-	if (r == 0)
-		r = follower_next(s, on_host, timeout_ms, ops, &n, &f);
-	if (r < 0)
-		return r;
-	if (n > 0)
-		r = order_enqueue(s->device, cuda_stream, ops, n);
-	if (r < 0)
-		follower_release(f, GPUSHM_ON_HOST);
-	else
-		*ret = f;
-	return r;
-}
-
 /* ---- release ---- */
 
 static int refuse_contents(const struct gpushm_stream *s, const struct reader_frame *f)
@@ -332,7 +299,7 @@ int gpushm_frame_ok(const struct gpushm_frame *f)
 	int r = error_null(f, "frame");
 
 	if (r == 0)
-		r = check_follower(f->stream);
+		r = stream_check_role(f->stream, false);
 	return r < 0 ? r : refuse_contents(f->stream, &f->at);
 }
 
@@ -364,7 +331,7 @@ int follower_release(struct gpushm_frame *f, void *cuda_stream)
 
 int gpushm_frame_release(struct gpushm_frame *f, void *cuda_stream)
 {
-	int r = f ? check_follower(f->stream) : 0;
+	int r = f ? stream_check_role(f->stream, false) : 0;
 
 	return !f || r < 0 ? r : follower_release(f, cuda_stream);
 }

@@ -116,7 +116,8 @@ int frame_end_ops(struct gpushm_frame *f, struct order_op *ops, size_t *ret_n)
 	return f->stream->is_producer ? publish_ops(f, ops, ret_n) : release_ops(f, ops, ret_n);
 }
 
-bool frame_is_behind(const struct gpushm_stream *s, uint32_t slot, void *cuda_stream)
+/* Whether what is queued on that CUDA stream comes after the last word of the slot. */
+static bool is_behind(const struct gpushm_stream *s, uint32_t slot, void *cuda_stream)
 {
 	return s->ended_on[slot] && s->ended_on[slot] == order_stream_id(s->device, cuda_stream);
 }
@@ -135,7 +136,7 @@ int frame_enqueue_end(struct gpushm_frame *f, void *cuda_stream)
 		return 0;
 	}
 	r = frame_end_ops(f, ops, &n);
-	if (r == 0 && n > 1 && frame_is_behind(s, slot, cuda_stream))
+	if (r == 0 && n > 1 && is_behind(s, slot, cuda_stream))
 		first = n - 1;
 	if (r == 0)
 		r = order_enqueue(s->device, cuda_stream, ops + first, n - first);
@@ -143,15 +144,77 @@ int frame_enqueue_end(struct gpushm_frame *f, void *cuda_stream)
 	return r;
 }
 
+/* ---- begin and cancel ---- */
+
+int frame_take(struct gpushm_stream *s, bool on_host, uint64_t timeout_ms, struct order_op *ops,
+	       size_t *ret_n, struct gpushm_frame **ret)
+{
+	return s->is_producer ? producer_begin(s, on_host, timeout_ms, ops, ret_n, ret)
+			      : follower_next(s, on_host, timeout_ms, ops, ret_n, ret);
+}
+
+/* Whether the last of the waits, that for the producer's own frame in the slot, is of no use. */
+static bool is_behind_itself(const struct gpushm_stream *s, void *cuda_stream)
+{
+	const struct writer_slot *slot = &s->producer.slot;
+
+	return s->is_producer && slot->finished && is_behind(s, slot->slot, cuda_stream);
+}
+
+static int begin(struct gpushm_stream *s, bool producer, void *cuda_stream, uint64_t timeout_ms,
+		 struct gpushm_frame **ret)
+{
+	struct order_op ops[ORDER_OPS_MAX];
+	struct gpushm_frame *f;
+	bool on_host;
+	size_t n;
+	int r = stream_check_role(s, producer);
+
+	if (r == 0)
+		r = stream_on_host(s, cuda_stream, &on_host);
+	if (r == 0)
+		r = frame_take(s, on_host, timeout_ms, ops, &n, &f);
+	if (r < 0)
+		return r;
+	if (n > 0 && is_behind_itself(s, cuda_stream))
+		n--;
+	if (n > 0)
+		r = order_enqueue(s->device, cuda_stream, ops, n);
+	if (r < 0)
+		frame_give_back(f);
+	else
+		*ret = f;
+	return r;
+}
+
+int gpushm_frame_begin(struct gpushm_stream *s, void *cuda_stream, uint64_t timeout_ms,
+		       struct gpushm_frame **ret)
+{
+	return begin(s, true, cuda_stream, timeout_ms, ret);
+}
+
+int gpushm_frame_next(struct gpushm_stream *s, void *cuda_stream, uint64_t timeout_ms,
+		      struct gpushm_frame **ret)
+{
+	return begin(s, false, cuda_stream, timeout_ms, ret);
+}
+
+void frame_give_back(struct gpushm_frame *f)
+{
+	struct error e;
+
+	error_keep(&e);
+	if (f->stream->is_producer)
+		producer_cancel(f);
+	else
+		follower_release(f, GPUSHM_ON_HOST);
+	error_put_back(&e);
+}
+
 struct gpushm_frame *gpushm_frame_cancel(struct gpushm_frame *f)
 {
-	if (!f || stream_check(f->stream) < 0)
-		return NULL;
-	if (!f->stream->is_producer) {
-		follower_release(f, GPUSHM_ON_HOST);
-		return NULL;
-	}
-	producer_cancel(f);
+	if (f && stream_check(f->stream) == 0)
+		frame_give_back(f);
 	return NULL;
 }
 

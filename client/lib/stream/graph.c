@@ -162,13 +162,6 @@ int gpushm_graph_offset(const struct gpushm_stream *s, const char *array, uint64
 
 /* ---- before each launch ---- */
 
-static int take(struct gpushm_stream *s, uint64_t timeout_ms, struct order_op *ops, size_t *ret_n,
-		struct gpushm_frame **ret)
-{
-	return s->is_producer ? producer_begin(s, false, timeout_ms, ops, ret_n, ret)
-			      : follower_next(s, false, timeout_ms, ops, ret_n, ret);
-}
-
 static int set_nodes(struct gpushm_graph_frame *g, void *graph_exec, struct gpushm_frame *f,
 		     struct order_op ops[ORDER_OPS_MAX], size_t n)
 {
@@ -189,19 +182,6 @@ static int set_nodes(struct gpushm_graph_frame *g, void *graph_exec, struct gpus
 			      complete_end(s, f->at.slot, n_end, end));
 }
 
-/* No launch has used the frame, so it can be given back at once. */
-static void give_back(struct gpushm_stream *s, struct gpushm_frame *f)
-{
-	struct error e;
-
-	error_keep(&e);
-	if (s->is_producer)
-		producer_cancel(f);
-	else
-		follower_release(f, GPUSHM_ON_HOST);
-	error_put_back(&e);
-}
-
 int gpushm_graph_next(struct gpushm_graph_frame *g, void *graph_exec, uint64_t timeout_ms,
 		      struct gpushm_frame **ret)
 {
@@ -220,12 +200,12 @@ int gpushm_graph_next(struct gpushm_graph_frame *g, void *graph_exec, uint64_t t
 		return stream_error(g->stream, EINVAL,
 				    "the graph does not release the frame: call "
 				    "gpushm_graph_release() while it is captured");
-	r = take(g->stream, timeout_ms, ops, &n, &f);
+	r = frame_take(g->stream, false, timeout_ms, ops, &n, &f);
 	if (r < 0)
 		return r;
 	r = set_nodes(g, graph_exec, f, ops, n);
-	if (r < 0) {
-		give_back(g->stream, f);
+	if (r < 0) { /* no launch has used it */
+		frame_give_back(f);
 		return r;
 	}
 	f->in_graph = true;

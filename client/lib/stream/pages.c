@@ -203,20 +203,12 @@ int pages_join(struct gpushm_buffer *b, uint32_t follow, uint32_t max_held, uint
 	return 0;
 }
 
-int pages_leave(struct gpushm_buffer *b)
-{
-	Gpushm__Proto__Drop message = GPUSHM__PROTO__DROP__INIT;
-
-	message.has_lease = true;
-	message.lease = b->lease.id;
-	return request_ack(b->connection, request_with(DROP, drop, &message));
-}
-
 int pages_drop(struct gpushm_buffer *b, uint32_t reader, uint64_t generation, uint64_t ms)
 {
 	Gpushm__Proto__Drop message = GPUSHM__PROTO__DROP__INIT;
 
-	message.has_lease = message.has_reader = message.has_generation = true;
+	message.has_lease = true;
+	message.has_reader = message.has_generation = generation > 0;
 	message.lease = b->lease.id;
 	message.reader = reader;
 	message.generation = generation;

@@ -32,7 +32,5 @@ struct page_shape {
 /* Reads and checks them. 0 or -EPROTO with gpushm_error() set. */
 int pages_read_shape(const struct order_page *p, uint64_t buffer_bytes, struct page_shape *ret);
 
-/* DROP. ms: as above. */
+/* DROP. generation: 0: of the lease itself. ms: as above. */
 int pages_drop(struct gpushm_buffer *b, uint32_t reader, uint64_t generation, uint64_t ms);
-/* DROP of the lease itself. */
-int pages_leave(struct gpushm_buffer *b);

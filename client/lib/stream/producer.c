@@ -85,12 +85,6 @@ static int unanswered(struct gpushm_stream *s, const struct patience *w, int num
 
 /* ---- the readers' pages ---- */
 
-static void release_page(struct gpushm_stream *s, struct order_page *p)
-{
-	order_unregister(p, s->device);
-	pages_unmap(p);
-}
-
 static bool is_passed(const struct gpushm_stream *s, const struct retired_page *p)
 {
 	uint64_t ready = stream_load(&stream_head(s)->slot[p->slot].ready);
@@ -109,7 +103,7 @@ static void release_retired(struct gpushm_stream *s, bool all)
 			continue;
 		}
 		*at = p->next;
-		release_page(s, &p->page);
+		stream_unmap(s, &p->page);
 		free(p);
 	}
 }
@@ -500,49 +494,6 @@ int producer_begin(struct gpushm_stream *s, bool on_host, uint64_t timeout_ms, s
 	return r;
 }
 
-static int check_producer(const struct gpushm_stream *s)
-{
-	int r = stream_check(s);
-
-	return r < 0 || s->is_producer
-		       ? r
-		       : stream_error(s, EBADF, "this process reads it; its producer fills frames");
-}
-
-/* Whether the last of the waits, that for the producer's own frame in the slot, is of no use. */
-static bool is_behind_itself(const struct gpushm_stream *s, void *cuda_stream)
-{
-	const struct writer_slot *slot = &s->producer.slot;
-
-	return slot->finished && frame_is_behind(s, slot->slot, cuda_stream);
-}
-
-int gpushm_frame_begin(struct gpushm_stream *s, void *cuda_stream, uint64_t timeout_ms,
-		       struct gpushm_frame **ret)
-{
-	struct order_op ops[ORDER_OPS_MAX];
-	struct gpushm_frame *f;
-	bool on_host;
-	size_t n;
-	int r = check_producer(s);
-
-	if (r == 0)
-		r = stream_on_host(s, cuda_stream, &on_host);
-	if (r == 0)
-		r = producer_begin(s, on_host, timeout_ms, ops, &n, &f);
-	if (r < 0)
-		return r;
-	if (n > 0 && is_behind_itself(s, cuda_stream))
-		n--;
-	if (n > 0)
-		r = order_enqueue(s->device, cuda_stream, ops, n);
-	if (r < 0)
-		producer_cancel(f);
-	else
-		*ret = f;
-	return r;
-}
-
 /* ---- publish and cancel ---- */
 
 void producer_cancel(struct gpushm_frame *f)
@@ -593,7 +544,7 @@ int gpushm_frame_publish(struct gpushm_frame *f, void *cuda_stream, const void *
 	int r = error_null(f, "frame");
 
 	if (r == 0)
-		r = check_producer(f->stream);
+		r = stream_check_role(f->stream, true);
 	if (r < 0)
 		return r;
 	if (n > GPUSHM_META_MAX || (n > 0 && !meta))
@@ -620,6 +571,6 @@ void producer_done(struct gpushm_stream *s)
 	lock_take(&s->lock, LOCK_STREAM);
 	release_retired(s, true);
 	for (uint32_t i = 0; i < STREAM_READERS_MAX; i++)
-		release_page(s, &p->pages[i]);
+		stream_unmap(s, &p->pages[i]);
 	lock_drop(&s->lock);
 }

@@ -18,6 +18,17 @@
 
 _Static_assert(GPUSHM_META_MAX == STREAM_META_MAX, "one holds the other");
 
+int stream_check_role(const struct gpushm_stream *s, bool producer)
+{
+	int r = stream_check(s);
+
+	if (r < 0 || s->is_producer == producer)
+		return r;
+	return stream_error(s, EBADF, "%s",
+			    producer ? "this process reads it; its producer fills frames"
+				     : "this process produces it; open it to read frames");
+}
+
 int stream_on_host(const struct gpushm_stream *s, const void *cuda_stream, bool *ret)
 {
 	*ret = cuda_stream == GPUSHM_ON_HOST || !s->on_gpu;
@@ -176,6 +187,12 @@ int stream_map_group(struct gpushm_stream *s)
 {
 	return pages_map(s->buffer, STREAM_PAGE_GROUP, stream_group_bytes(s->slots), 0, &s->group,
 			 NULL);
+}
+
+void stream_unmap(const struct gpushm_stream *s, struct order_page *p)
+{
+	order_unregister(p, s->device);
+	pages_unmap(p);
 }
 
 int stream_check_writable(const struct gpushm_stream *s, const struct order_page *p)

@@ -109,6 +109,9 @@ static inline int stream_check(const struct gpushm_stream *s)
 	return stream_error(s, EBADF, "this process has left it: close it");
 }
 
+/* The same, and -EBADF if this process is not the stream's producer, or not a reader. */
+int stream_check_role(const struct gpushm_stream *s, bool producer);
+
 static inline struct stream_head *stream_head(const struct gpushm_stream *s)
 {
 	return s->head.host;
@@ -138,6 +141,7 @@ int stream_check_daemon(struct gpushm_stream *s);
 int stream_check_pool(const struct gpushm_buffer *b);
 int stream_map_head(struct gpushm_stream *s);
 int stream_map_group(struct gpushm_stream *s);
+void stream_unmap(const struct gpushm_stream *s, struct order_page *p);
 int stream_check_writable(const struct gpushm_stream *s, const struct order_page *p);
 int stream_get_arrays(struct gpushm_stream *s);
 void stream_free_arrays(struct gpushm_stream *s);
@@ -157,8 +161,11 @@ void frame_free(struct gpushm_frame *f);
 
 /* Queues a frame's last operations, and keeps in mind where. 0 or -errno. */
 int frame_enqueue_end(struct gpushm_frame *f, void *cuda_stream);
-/* Whether what is queued on that CUDA stream comes after the last word of the slot. */
-bool frame_is_behind(const struct gpushm_stream *s, uint32_t slot, void *cuda_stream);
+/* producer_begin() or follower_next(). */
+int frame_take(struct gpushm_stream *s, bool on_host, uint64_t timeout_ms, struct order_op *ops,
+	       size_t *ret_n, struct gpushm_frame **ret);
+/* Cancels or releases it, after the work that this process has queued. Keeps gpushm_error(). */
+void frame_give_back(struct gpushm_frame *f);
 
 /* Registers a page of the stream with the driver, if it is not yet. 0 or -errno. */
 int stream_register(struct gpushm_stream *s, struct order_page *p);
