@@ -282,16 +282,12 @@ int gpushm_array_over(struct gpushm_buffer *b, const struct gpushm_array_spec *s
 
 struct gpushm_buffer *gpushm_array_buffer(const struct gpushm_array *a)
 {
-	if (error_null(a, "array") < 0)
-		return NULL;
-	return a->buffer;
+	return error_null(a, "array") < 0 ? NULL : a->buffer;
 }
 
 const char *gpushm_array_name(const struct gpushm_array *a)
 {
-	if (error_null(a, "array") < 0)
-		return NULL;
-	return a->text;
+	return error_null(a, "array") < 0 ? NULL : a->text;
 }
 
 struct gpushm_dtype gpushm_array_dtype(const struct gpushm_array *a)
@@ -303,16 +299,12 @@ struct gpushm_dtype gpushm_array_dtype(const struct gpushm_array *a)
 
 const char *gpushm_array_descr(const struct gpushm_array *a)
 {
-	if (error_null(a, "array") < 0)
-		return NULL;
-	return a->descr;
+	return error_null(a, "array") < 0 ? NULL : a->descr;
 }
 
 int gpushm_array_ndim(const struct gpushm_array *a)
 {
-	if (error_null(a, "array") < 0)
-		return -EINVAL;
-	return a->layout.ndim;
+	return error_null(a, "array") < 0 ? -EINVAL : a->layout.ndim;
 }
 
 int64_t gpushm_array_dim(const struct gpushm_array *a, int axis)
@@ -324,23 +316,17 @@ int64_t gpushm_array_dim(const struct gpushm_array *a, int axis)
 
 const int64_t *gpushm_array_shape(const struct gpushm_array *a)
 {
-	if (error_null(a, "array") < 0)
-		return NULL;
-	return a->layout.shape;
+	return error_null(a, "array") < 0 ? NULL : a->layout.shape;
 }
 
 const int64_t *gpushm_array_strides(const struct gpushm_array *a)
 {
-	if (error_null(a, "array") < 0)
-		return NULL;
-	return a->layout.strides;
+	return error_null(a, "array") < 0 ? NULL : a->layout.strides;
 }
 
 int64_t gpushm_array_size(const struct gpushm_array *a)
 {
-	if (error_null(a, "array") < 0)
-		return -EINVAL;
-	return a->size;
+	return error_null(a, "array") < 0 ? -EINVAL : a->size;
 }
 
 uint64_t gpushm_array_nbytes(const struct gpushm_array *a)
@@ -352,9 +338,7 @@ uint64_t gpushm_array_nbytes(const struct gpushm_array *a)
 
 uint64_t gpushm_array_offset(const struct gpushm_array *a)
 {
-	if (error_null(a, "array") < 0)
-		return 0;
-	return a->layout.offset;
+	return error_null(a, "array") < 0 ? 0 : a->layout.offset;
 }
 
 int gpushm_array_read_only(const struct gpushm_array *a)
@@ -386,14 +370,10 @@ void *gpushm_array_host_ptr(const struct gpushm_array *a)
 
 int gpushm_array_is_c_contiguous(const struct gpushm_array *a)
 {
-	if (error_null(a, "array") < 0)
-		return -EINVAL;
-	return array_in_order(&a->layout, 'C');
+	return error_null(a, "array") < 0 ? -EINVAL : array_in_order(&a->layout, 'C');
 }
 
 int gpushm_array_is_f_contiguous(const struct gpushm_array *a)
 {
-	if (error_null(a, "array") < 0)
-		return -EINVAL;
-	return array_in_order(&a->layout, 'F');
+	return error_null(a, "array") < 0 ? -EINVAL : array_in_order(&a->layout, 'F');
 }
