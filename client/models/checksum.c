@@ -7,6 +7,7 @@
 #include "client/gpushm_private.h"
 #include "client/models/fail.h"
 #include "client/models/locks.h"
+#include "client/models/web/url.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/base/thread.h"
@@ -75,13 +76,6 @@ static bool parse_line(char *text, struct line *ret)
 	return true;
 }
 
-static const char *last_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 static bool same_file(const struct load_file *f, int folder, const char *name)
 {
 	struct stat st;
@@ -96,7 +90,7 @@ static enum match match(const struct load_file *f, int folder, const char *name)
 {
 	if (f->standard_input)
 		return strcmp(name, "-") == 0 ? PATH_MATCHES : NO_MATCH;
-	if (strcmp(last_name(name), last_name(f->path)) != 0)
+	if (strcmp(url_last(name), url_last(f->path)) != 0)
 		return NO_MATCH;
 	return same_file(f, folder, name) || same_file(f, AT_FDCWD, name) ? PATH_MATCHES
 									  : NAME_MATCHES;
@@ -164,7 +158,7 @@ static int open_folder(const char *path)
 
 	if (!folder)
 		return -1;
-	folder[last_name(path) - path] = '\0';
+	folder[url_last(path) - path] = '\0';
 	return open(folder[0] ? folder : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 

@@ -11,6 +11,7 @@
 #include "client/models/fail.h"
 #include "client/models/save_file.h"
 #include "client/models/save_layout.h"
+#include "client/models/web/url.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
@@ -292,19 +293,11 @@ static int save_all(struct save *s)
 
 /* ---- shards ---- */
 
-static bool ends_with(const char *text, const char *end)
-{
-	size_t n = strlen(text), m = strlen(end);
-
-	return n > m && strcmp(text + n - m, end) == 0;
-}
-
 static int check_shards(const char *path)
 {
-	const char *slash = strrchr(path, '/');
 	struct stat st;
 
-	if (!ends_with(slash ? slash + 1 : path, ".safetensors"))
+	if (!url_ends_with(url_last(path), ".safetensors"))
 		return load_fail(EINVAL,
 				 "%s: the names of several files are made from a name that ends "
 				 "with .safetensors",

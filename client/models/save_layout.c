@@ -14,6 +14,7 @@
 #include "client/models/fail.h"
 #include "client/models/files/header.h"
 #include "client/models/web/json_text.h"
+#include "client/models/web/url.h"
 #include "proto/base/own.h"
 
 #include <endian.h>
@@ -359,19 +360,12 @@ static int write_header(struct save_shard *s, json_t *header)
 	return 0;
 }
 
-static const char *file_of(const struct save_shard *s)
-{
-	const char *slash = strrchr(s->path, '/');
-
-	return slash ? slash + 1 : s->path;
-}
-
 /* Whether an entry of the metadata is another name of a tensor that another shard has. */
 static bool is_of_another(const struct save_shard *s, json_t *files, const char *key, json_t *value)
 {
 	const char *file = json_string_value(json_object_get(files, json_string_value(value)));
 
-	return file && strcmp(file, file_of(s)) != 0 && !json_object_get(files, key) &&
+	return file && strcmp(file, url_last(s->path)) != 0 && !json_object_get(files, key) &&
 	       strcmp(key, "format") != 0;
 }
 
@@ -412,7 +406,7 @@ static json_t *list_files(const struct save_layout *l)
 	for (size_t i = 0; i < l->n_shards; i++)
 		for (size_t k = 0; r == 0 && k < l->shards[i].n; k++)
 			r = json_object_set_new(files, name_of(&l->shards[i].items[k]),
-						json_string(file_of(&l->shards[i])));
+						json_string(url_last(l->shards[i].path)));
 	return json_text_made(files, r);
 }
 

@@ -21,16 +21,9 @@
 #define DATA_SUFFIX ".safetensors"
 #define INDEX_SUFFIX ".index.json"
 
-static bool ends_with(const char *text, const char *suffix)
-{
-	size_t n = strlen(text), m = strlen(suffix);
-
-	return n > m && strcmp(text + n - m, suffix) == 0;
-}
-
 static int make_path(const char *folder, const char *name, char **ret)
 {
-	const char *slash = ends_with(folder, "/") || strcmp(folder, "/") == 0 ? "" : "/";
+	const char *slash = url_ends_with(folder, "/") || strcmp(folder, "/") == 0 ? "" : "/";
 
 	return load_format(ret, "%s%s%s", folder, slash, name);
 }
@@ -85,12 +78,12 @@ static void free_listing(struct listing *l)
 /* Downloads that are not complete have names that begin with '.', or other endings. */
 static int is_data(const struct dirent *e)
 {
-	return e->d_name[0] != '.' && ends_with(e->d_name, DATA_SUFFIX);
+	return e->d_name[0] != '.' && url_ends_with(e->d_name, DATA_SUFFIX);
 }
 
 static int is_index(const struct dirent *e)
 {
-	return e->d_name[0] != '.' && ends_with(e->d_name, DATA_SUFFIX INDEX_SUFFIX);
+	return e->d_name[0] != '.' && url_ends_with(e->d_name, DATA_SUFFIX INDEX_SUFFIX);
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b)
@@ -259,8 +252,8 @@ static int add_url(struct checkpoint *cp, struct indexes *indexes, const char *u
 {
 	struct url u = { 0 };
 	int r = url_parse(url, &u);
-	bool folder = r == 0 && ends_with(u.name, "/");
-	bool index = r == 0 && ends_with(u.name, INDEX_SUFFIX);
+	bool folder = r == 0 && url_ends_with(u.name, "/");
+	bool index = r == 0 && url_ends_with(u.name, INDEX_SUFFIX);
 
 	url_clear(&u);
 	return r < 0	? r
@@ -276,8 +269,8 @@ static bool is_hub_name(const char *source)
 	const char *slash = strchr(source, '/');
 
 	return slash && slash > source && slash[1] && !strchr(slash + 1, '/') &&
-	       !strchr(".~", source[0]) && !ends_with(source, DATA_SUFFIX) &&
-	       !ends_with(source, INDEX_SUFFIX);
+	       !strchr(".~", source[0]) && !url_ends_with(source, DATA_SUFFIX) &&
+	       !url_ends_with(source, INDEX_SUFFIX);
 }
 
 static int fail_hub_name(const char *source)
@@ -305,7 +298,7 @@ static int add_source(struct checkpoint *cp, struct indexes *indexes, const char
 		return fail_hub_name(source);
 	if (strcmp(source, "-") != 0 && stat(source, &st) == 0 && S_ISDIR(st.st_mode))
 		return add_folder(cp, indexes, source);
-	if (ends_with(source, INDEX_SUFFIX))
+	if (url_ends_with(source, INDEX_SUFFIX))
 		return add_index(cp, indexes, source);
 	return load_files_add(&cp->files, source);
 }

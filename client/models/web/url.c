@@ -48,11 +48,18 @@ static bool is_host_name(const char *host)
 	return n > 0 && n <= 253 && host[0] != '-';
 }
 
-static bool ends_with(const char *text, const char *suffix)
+bool url_ends_with(const char *text, const char *suffix)
 {
 	size_t n = strlen(text), m = strlen(suffix);
 
-	return n >= m && strcmp(text + n - m, suffix) == 0;
+	return n > m && strcmp(text + n - m, suffix) == 0;
+}
+
+const char *url_last(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
 }
 
 static bool is_here(const char *host)
@@ -64,7 +71,7 @@ static bool is_here(const char *host)
 		return ntohl(v4.s_addr) >> 24 == 127;
 	if (inet_pton(AF_INET6, host, &v6) == 1)
 		return IN6_IS_ADDR_LOOPBACK(&v6);
-	return strcmp(host, "localhost") == 0 || ends_with(host, ".localhost");
+	return strcmp(host, "localhost") == 0 || url_ends_with(host, ".localhost");
 }
 
 /* A name that ends in a number, also a hexadecimal one, is an address for some, libcurl among them,
@@ -153,7 +160,7 @@ static int shown_origin(const struct url *u)
 {
 	size_t n = strlen(u->origin);
 
-	if (ends_with(u->origin, u->tls ? ":443" : ":80"))
+	if (url_ends_with(u->origin, u->tls ? ":443" : ":80"))
 		n -= u->tls ? 4 : 3;
 	return (int)n;
 }

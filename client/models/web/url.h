@@ -26,6 +26,12 @@ static inline bool url_is(const char *text)
 	return strncasecmp(text, "https://", 8) == 0 || strncasecmp(text, "http://", 7) == 0;
 }
 
+/* Whether a path, or a URL, ends with that and has something before it. */
+bool url_ends_with(const char *text, const char *suffix);
+
+/* What follows the last '/'. */
+const char *url_last(const char *path);
+
 /* 0; -EINVAL, -ENOMEM with gpushm_error() set. Clear *ret in any case. */
 int url_parse(const char *text, struct url *ret);
 
