@@ -48,16 +48,6 @@ static int parse_types(const char *types, uint64_t *ret)
 	return 0;
 }
 
-static int call(struct gpushm *c, Gpushm__Proto__Events *m, struct gpushm_events **ret)
-{
-	_cleanup_(result_done) struct result result = { 0 };
-	int r = request_read(c, request_with(EVENTS, events, m), read_events, &result);
-
-	if (r == 0)
-		*ret = result_one(&result);
-	return r;
-}
-
 int gpushm_events(struct gpushm *c, const struct gpushm_events_options *options,
 		  struct gpushm_events **ret)
 {
@@ -74,11 +64,11 @@ int gpushm_events(struct gpushm *c, const struct gpushm_events_options *options,
 	m.after = o.after;
 	/* If the daemon dies while we wait, its successor's first events are new ones, too. */
 	if (r == 0 && o.after == GPUSHM_EVENTS_NEW && o.timeout_ms > 0) {
-		r = call(c, &m, &before);
+		r = request_one(c, request_with(EVENTS, events, &m), read_events, &before);
 		m.after = r == 0 ? before->last : 0;
 		gpushm_free(before);
 	}
 	m.has_wait_ms = o.timeout_ms > 0;
 	m.wait_ms = o.timeout_ms;
-	return r < 0 ? r : call(c, &m, ret);
+	return r < 0 ? r : request_one(c, request_with(EVENTS, events, &m), read_events, ret);
 }

@@ -36,8 +36,8 @@ static int read_stat(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *
 	return decode_stat(c, reply->stat, to);
 }
 
-static int call_stat(struct gpushm *c, const char *name, uint64_t timeout_ms, uint32_t flags,
-		     struct result *ret)
+int gpushm_stat(struct gpushm *c, const char *name, uint64_t timeout_ms, uint32_t flags,
+		struct gpushm_stat **ret)
 {
 	Gpushm__Proto__Stat stat = GPUSHM__PROTO__STAT__INIT;
 	int r = request_set_name(name, &stat.has_name, &stat.name);
@@ -47,31 +47,19 @@ static int call_stat(struct gpushm *c, const char *name, uint64_t timeout_ms, ui
 	stat.has_wait_ms = timeout_ms > 0;
 	stat.wait_ms = timeout_ms;
 	stat.has_holders = stat.holders = !!(flags & GPUSHM_HOLDERS);
-	return r < 0 ? r : request_read(c, request_with(STAT, stat, &stat), read_stat, ret);
-}
-
-int gpushm_stat(struct gpushm *c, const char *name, uint64_t timeout_ms, uint32_t flags,
-		struct gpushm_stat **ret)
-{
-	_cleanup_(result_done) struct result result = { 0 };
-	int r = call_stat(c, name, timeout_ms, flags, &result);
-
-	if (r == 0)
-		*ret = result_one(&result);
-	return r;
+	return r < 0 ? r : request_one(c, request_with(STAT, stat, &stat), read_stat, ret);
 }
 
 int gpushm_wait(struct gpushm *c, const char *name, uint64_t timeout_ms)
 {
-	_cleanup_(result_done) struct result result = { 0 };
-	int r = call_stat(c, name, timeout_ms, 0, &result);
+	struct gpushm_stat *st = NULL;
+	int r = gpushm_stat(c, name, timeout_ms, 0, &st);
 
-	if (r < 0)
-		return r;
 	/* The daemon does not let the creator wait for a buffer that it is still filling. */
-	return ((const struct gpushm_stat *)result.items[0])->state == GPUSHM_FILLING
-		       ? error_set(EAGAIN, "buffer \"%s\" is still being filled", name)
-		       : 0;
+	if (r == 0 && st->state == GPUSHM_FILLING)
+		r = error_set(EAGAIN, "buffer \"%s\" is still being filled", name);
+	gpushm_free(st);
+	return r;
 }
 
 /* ---- LIST ---- */
@@ -178,13 +166,9 @@ static int read_status(struct gpushm *c, const Gpushm__Proto__Reply *reply, void
 
 int gpushm_status(struct gpushm *c, struct gpushm_status **ret)
 {
-	_cleanup_(result_done) struct result result = { 0 };
 	Gpushm__Proto__Status status = GPUSHM__PROTO__STATUS__INIT;
-	int r = request_read(c, request_with(STATUS, status, &status), read_status, &result);
 
-	if (r == 0)
-		*ret = result_one(&result);
-	return r;
+	return request_one(c, request_with(STATUS, status, &status), read_status, ret);
 }
 
 /* ---- METRICS ---- */
@@ -254,11 +238,7 @@ static int read_metrics(struct gpushm *c, const Gpushm__Proto__Reply *reply, voi
 
 int gpushm_metrics(struct gpushm *c, struct gpushm_metrics **ret)
 {
-	_cleanup_(result_done) struct result result = { 0 };
 	Gpushm__Proto__Metrics metrics = GPUSHM__PROTO__METRICS__INIT;
-	int r = request_read(c, request_with(METRICS, metrics, &metrics), read_metrics, &result);
 
-	if (r == 0)
-		*ret = result_one(&result);
-	return r;
+	return request_one(c, request_with(METRICS, metrics, &metrics), read_metrics, ret);
 }

@@ -8,6 +8,7 @@
 
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
+#include "client/lib/base/result.h"
 #include "client/lib/link/hello.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
@@ -115,6 +116,18 @@ int request_read(struct gpushm *c, const Gpushm__Proto__Request *request,
 		 void *to)
 {
 	return request_read_within(c, 0, request, read, to);
+}
+
+int request_one(struct gpushm *c, const Gpushm__Proto__Request *request,
+		int (*read)(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to),
+		void *ret)
+{
+	_cleanup_(result_done) struct result result = { 0 };
+	int r = request_read(c, request, read, &result);
+
+	if (r == 0)
+		*(void **)ret = result_one(&result);
+	return r;
 }
 
 int request_ack_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Request *request)

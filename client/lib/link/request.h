@@ -36,7 +36,13 @@ int request_read(struct gpushm *c, const Gpushm__Proto__Request *request,
 		 int (*read)(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to),
 		 void *to);
 
-/* The same with request_call_within(); ms 0: without that limit. */
+/* The same, where read() makes one item of a struct result, which *(void **)ret is then; the caller
+ * frees it with gpushm_free(). */
+int request_one(struct gpushm *c, const Gpushm__Proto__Request *request,
+		int (*read)(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to),
+		void *ret);
+
+/* request_read() with request_call_within(); ms 0: without that limit. */
 int request_read_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Request *request,
 			int (*read)(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to),
 			void *to);
