@@ -42,22 +42,65 @@ static void close_indexes(struct indexes *in)
 	free(in->v);
 }
 
-static int add_index(struct checkpoint *cp, struct indexes *indexes, const char *path)
+static void free_texts(char **v)
+{
+	for (char **at = v; at && *at; at++)
+		free(*at);
+	free(v);
+}
+
+/* The paths, or URLs, of an index's shards; NULL ends them. */
+static int list_shards(const struct index *index, const char *source, char ***ret)
+{
+	char **v = calloc(index->n + 1, sizeof(*v));
+	int r = v ? 0 : load_no_memory();
+
+	for (size_t i = 0; r == 0 && i < index->n; i++)
+		r = url_is(source) ? url_sibling(source, index->shards[i], &v[i])
+				   : make_path(index->folder, index->shards[i], &v[i]);
+	if (r < 0)
+		free_texts(v);
+	else
+		*ret = v;
+	return r;
+}
+
+static int read_index(struct checkpoint *cp, const char *url, struct index *ret)
+{
+	const struct remote_request q = { .url = url,
+					  .max_bytes = INDEX_BYTES_MAX,
+					  .options = cp->files.options,
+					  .stop = cp->files.stop };
+	struct remote_reply reply = { 0 };
+	struct url shown = { 0 };
+	int r = url_parse(url, &shown);
+
+	if (r == 0)
+		r = remote_request(&q, &reply);
+	if (r == 0)
+		r = index_parse(shown.name, reply.body, reply.n_body, ret);
+	remote_reply_clear(&reply);
+	url_clear(&shown);
+	return r;
+}
+
+static int add_index(struct checkpoint *cp, struct indexes *indexes, const char *source)
 {
 	struct index *index = &indexes->v[indexes->n];
-	int r = index_open(path, index);
+	bool url = url_is(source);
+	char **shards = NULL;
+	int r = url ? read_index(cp, source, index) : index_open(source, index);
 
 	if (r < 0)
 		return r;
 	indexes->n++;
 	index->first = cp->files.n;
-	for (size_t i = 0; i < index->n && r == 0; i++) {
-		_cleanup_(free_ptr) char *shard = NULL;
-
-		r = make_path(index->folder, index->shards[i], &shard);
-		if (r == 0)
-			r = load_files_add(&cp->files, shard);
-	}
+	r = list_shards(index, source, &shards);
+	if (r == 0 && url)
+		r = load_files_add_urls(&cp->files, shards, index->n);
+	for (size_t i = 0; !url && i < index->n && r == 0; i++)
+		r = load_files_add(&cp->files, shards[i]);
+	free_texts(shards);
 	return r;
 }
 
@@ -163,64 +206,6 @@ static int add_folder(struct checkpoint *cp, struct indexes *indexes, const char
 
 /* ---- URLs ---- */
 
-static void free_texts(char **v)
-{
-	for (char **at = v; at && *at; at++)
-		free(*at);
-	free(v);
-}
-
-/* The URLs of an index's shards; NULL ends them. */
-static int shard_urls(const struct index *index, const char *url, char ***ret)
-{
-	char **urls = calloc(index->n + 1, sizeof(*urls));
-	int r = urls ? 0 : load_no_memory();
-
-	for (size_t i = 0; r == 0 && i < index->n; i++)
-		r = url_sibling(url, index->shards[i], &urls[i]);
-	if (r < 0)
-		free_texts(urls);
-	else
-		*ret = urls;
-	return r;
-}
-
-static int read_index(struct checkpoint *cp, const char *url, struct index *ret)
-{
-	const struct remote_request q = { .url = url,
-					  .max_bytes = INDEX_BYTES_MAX,
-					  .options = cp->files.options,
-					  .stop = cp->files.stop };
-	struct remote_reply reply = { 0 };
-	struct url shown = { 0 };
-	int r = url_parse(url, &shown);
-
-	if (r == 0)
-		r = remote_request(&q, &reply);
-	if (r == 0)
-		r = index_parse(shown.name, reply.body, reply.n_body, ret);
-	remote_reply_clear(&reply);
-	url_clear(&shown);
-	return r;
-}
-
-static int add_index_url(struct checkpoint *cp, struct indexes *indexes, const char *url)
-{
-	struct index *index = &indexes->v[indexes->n];
-	char **shards = NULL;
-	int r = read_index(cp, url, index);
-
-	if (r < 0)
-		return r;
-	indexes->n++;
-	index->first = cp->files.n;
-	r = shard_urls(index, url, &shards);
-	if (r == 0)
-		r = load_files_add_urls(&cp->files, shards, index->n);
-	free_texts(shards);
-	return r;
-}
-
 static int add_file_url(struct checkpoint *cp, const char *url)
 {
 	char *const urls[] = { (char *)url };
@@ -239,7 +224,7 @@ static int add_folder_url(struct checkpoint *cp, struct indexes *indexes, const 
 		r = url_sibling(url, "model" DATA_SUFFIX, &file);
 	if (r < 0)
 		return r;
-	r = add_index_url(cp, indexes, index);
+	r = add_index(cp, indexes, index);
 	if (r != -ENOENT || indexes->n > 0)
 		return r;
 	r = add_file_url(cp, file);
@@ -258,7 +243,7 @@ static int add_url(struct checkpoint *cp, struct indexes *indexes, const char *u
 	url_clear(&u);
 	return r < 0	? r
 	       : folder ? add_folder_url(cp, indexes, url)
-	       : index	? add_index_url(cp, indexes, url)
+	       : index	? add_index(cp, indexes, url)
 			: add_file_url(cp, url);
 }
 
