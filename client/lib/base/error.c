@@ -27,34 +27,23 @@ void error_put_back(const struct error *e)
 	last = *e;
 }
 
-__attribute__((format(printf, 1, 0))) static void set_text(const char *format, va_list ap)
-{
-	char text[ERROR_TEXT_MAX]; /* an argument may be gpushm_error() itself */
-
-	vsnprintf(text, sizeof(text), format, ap);
-	memcpy(last.text, text, sizeof(last.text));
-	last.code = NULL;
-}
-
 int error_set(int number, const char *format, ...)
 {
+	char text[ERROR_TEXT_MAX]; /* an argument may be gpushm_error() itself */
 	va_list ap;
 
 	va_start(ap, format);
-	set_text(format, ap);
+	vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
+	memcpy(last.text, text, sizeof(last.text));
+	last.code = NULL;
 	return -number;
 }
 
-int error_set_no_reply(int number, const char *format, ...)
+int error_no_reply(int r)
 {
-	va_list ap;
-
-	va_start(ap, format);
-	set_text(format, ap);
-	va_end(ap);
 	last.code = "NO_REPLY";
-	return -number;
+	return r;
 }
 
 int error_set_text(int number, const char *text)

@@ -36,8 +36,9 @@ static inline int error_null(const void *handle, const char *noun)
 	return handle ? 0 : error_set(EINVAL, "the %s is NULL", noun);
 }
 
-/* The same for a request without a reply: gpushm_error_code() is "NO_REPLY". */
-int error_set_no_reply(int number, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The stored error is that of a request without a reply: gpushm_error_code() is "NO_REPLY". Returns
+ * r. */
+int error_no_reply(int r);
 
 /* Stores an error that the daemon sent: code is enum code; the text is not terminated. Returns
  * -code_to_errno(code). */

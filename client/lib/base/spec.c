@@ -148,16 +148,12 @@ static int span(const struct gpushm_array_spec *spec, uint64_t *ret_before, uint
 		return r;
 	if (!dtype_valid(a.dtype))
 		return error_set(EINVAL, "array \"%s\": no such dtype", a.name);
-	if (!a.has_strides) {
+	if (!a.has_strides)
 		r = table_c_strides(a.dtype, a.ndim, a.shape, a.strides);
-		if (r < 0)
-			return error_set(EOVERFLOW, "array \"%s\": its size overflows", a.name);
-		a.has_strides = true;
-	}
-	r = table_span(&a, ret_before, ret_bytes);
-	if (r < 0)
-		return error_set(EOVERFLOW, "array \"%s\": its size overflows", a.name);
-	return 0;
+	a.has_strides = true;
+	if (r == 0)
+		r = table_span(&a, ret_before, ret_bytes);
+	return r < 0 ? error_set(EOVERFLOW, "array \"%s\": its size overflows", a.name) : 0;
 }
 
 static int place(const struct gpushm_array_spec *spec, uint64_t end, uint64_t *ret_offset,

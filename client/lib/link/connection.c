@@ -287,8 +287,9 @@ static int no_reply(const struct gpushm *c, int r, uint64_t ms, const char *what
 		return error_set(EINTR, "a signal has ended the wait for the daemon's reply%s",
 				 fate);
 	daemon_process_describe(c->socket, c->daemon_pid, process, sizeof(process));
-	return error_set_no_reply(ETIMEDOUT, "the daemon has not %s within %" PRIu64 " ms: %s%s",
-				  what, ms, process, fate);
+	return error_no_reply(error_set(ETIMEDOUT,
+					"the daemon has not %s within %" PRIu64 " ms: %s%s", what,
+					ms, process, fate));
 }
 
 /* The reply may still come. Returns r. */
