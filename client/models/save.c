@@ -81,26 +81,11 @@ static struct load_stop stop_by(const struct save *s, bool (*asked)(const void *
 
 /* ---- arrays without strides ---- */
 
-static int open_writer(void *user, void **ret)
-{
-	*ret = user;
-	return 0;
-}
-
-static void close_writer(void *state)
-{
-}
-
 static int write_part(void *state, const struct run *part, const void *bytes)
 {
 	struct save *s = state;
 
 	return save_file_write(s->file, bytes, part->bytes, part->file_offset);
-}
-
-static int write_block(void *state, uint64_t block)
-{
-	return 0;
 }
 
 static int write_plan(struct save *s, const struct plan *plan)
@@ -114,10 +99,7 @@ static int write_plan(struct save *s, const struct plan *plan)
 				 .progress = s->options.progress ? on_progress : NULL,
 				 .progress_user = s,
 				 .user = s,
-				 .open = open_writer,
-				 .close = close_writer,
-				 .part = write_part,
-				 .block = write_block };
+				 .part = write_part };
 	uint64_t elapsed_ns;
 	int r = blocks_init(&blocks, plan);
 

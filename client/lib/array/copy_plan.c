@@ -80,7 +80,7 @@ static void put_in_order(struct copy_plan *plan)
 			reverse(plan, &plan->axes[i]);
 }
 
-void copy_plan_merge(struct copy_plan *plan)
+static void merge(struct copy_plan *plan)
 {
 	int n = 0;
 
@@ -121,7 +121,7 @@ int copy_plan_init(struct copy_plan *plan, int ndim, const int64_t *shape,
 				(struct copy_plan_axis){ shape[i], dst_strides[i], src_strides[i] };
 	}
 	put_in_order(plan);
-	copy_plan_merge(plan);
+	merge(plan);
 	return 0;
 }
 
@@ -135,8 +135,8 @@ void copy_plan_split(const struct copy_plan *plan, struct copy_plan *pack, struc
 		pack->axes[i].dst = place->axes[i].src = stride;
 		stride *= plan->axes[i].n;
 	}
-	copy_plan_merge(pack);
-	copy_plan_merge(place);
+	merge(pack);
+	merge(place);
 }
 
 void copy_plan_inner(const struct copy_plan *plan, struct copy_plan *ret)

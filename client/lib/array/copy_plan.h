@@ -32,9 +32,6 @@ struct copy_plan {
 int copy_plan_init(struct copy_plan *plan, int ndim, const int64_t *shape,
 		   const int64_t *dst_strides, const int64_t *src_strides, size_t itemsize);
 
-/* Merges axes again, after strides were changed. */
-void copy_plan_merge(struct copy_plan *plan);
-
 /* The plan in two: `pack` from the source to memory without gaps, `place` from there to the
  * destination. */
 void copy_plan_split(const struct copy_plan *plan, struct copy_plan *pack, struct copy_plan *place);

@@ -51,8 +51,9 @@ static int call(struct gpushm *c, const Gpushm__Proto__Request *request, uint64_
 	return r;
 }
 
-int request_call_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Request *request,
-			Gpushm__Proto__Reply **ret, unsigned *ret_sends)
+/* ms: waits for the reply no longer than that; 0: without that limit. */
+static int call_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Request *request,
+		       Gpushm__Proto__Reply **ret, unsigned *ret_sends)
 {
 	uint64_t since = clock_monotonic_ns();
 	unsigned sends = 0;
@@ -74,7 +75,7 @@ int request_call_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Requ
 int request_call(struct gpushm *c, const Gpushm__Proto__Request *request,
 		 Gpushm__Proto__Reply **ret, unsigned *ret_sends)
 {
-	return request_call_within(c, 0, request, ret, ret_sends);
+	return call_within(c, 0, request, ret, ret_sends);
 }
 
 bool request_in_doubt(int r, unsigned sends)
@@ -100,7 +101,7 @@ int request_read_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Requ
 			void *to)
 {
 	Gpushm__Proto__Reply *reply;
-	int r = request_call_within(c, ms, request, &reply, NULL);
+	int r = call_within(c, ms, request, &reply, NULL);
 
 	if (r < 0)
 		return r;
@@ -134,7 +135,7 @@ int request_ack_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Reque
 {
 	Gpushm__Proto__Reply *reply;
 	unsigned sends;
-	int r = request_call_within(c, ms, request, &reply, &sends);
+	int r = call_within(c, ms, request, &reply, &sends);
 
 	if (r == 0)
 		request_done(c);

@@ -26,10 +26,6 @@ int request_violated(struct gpushm *c);
 /* Whether the daemon has got the request, and may carry it out although the call failed with r. */
 bool request_in_doubt(int r, unsigned sends);
 
-/* The same, but waits for the reply no longer than so many ms, 1 at least. */
-int request_call_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Request *request,
-			Gpushm__Proto__Reply **ret, unsigned *ret_sends);
-
 /* request_call(), then read(c, reply, to) under the lock, then request_done(); where read() returns
  * -EPROTO, request_violated(). Returns what failed, or 0. */
 int request_read(struct gpushm *c, const Gpushm__Proto__Request *request,
@@ -42,7 +38,7 @@ int request_one(struct gpushm *c, const Gpushm__Proto__Request *request,
 		int (*read)(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to),
 		void *ret);
 
-/* request_read() with request_call_within(); ms 0: without that limit. */
+/* request_read(), but waits for the reply no longer than so many ms; 0: without that limit. */
 int request_read_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Request *request,
 			int (*read)(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to),
 			void *to);

@@ -18,7 +18,7 @@ int pages_join(struct gpushm_buffer *b, uint32_t follow, uint32_t max_held, uint
 
 /* PAGE: maps a page of the stream. Checks the fd as that of host memory: its kind, owner, size and
  * seals; and what never changes in a head. bytes: the size of the group's page or a reader's; 0: of
- * the head. ms: as of request_call_within(), or 0. *ret_generation: of a reader's page. */
+ * the head. ms: as of request_read_within(). *ret_generation: of a reader's page. */
 int pages_map(struct gpushm_buffer *b, uint32_t page, uint64_t bytes, uint64_t ms,
 	      struct order_page *ret, uint64_t *ret_generation);
 void pages_unmap(struct order_page *p);

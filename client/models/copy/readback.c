@@ -36,7 +36,7 @@ static int fetch(struct reader *w, uint64_t block, struct slot **ret)
 
 static int end_block(struct reader *w, uint64_t block)
 {
-	int r = w->r->block(w->state, block);
+	int r = w->r->block ? w->r->block(w->state, block) : 0;
 
 	if (r == 0)
 		crew_done(w->crew, blocks_cursor(w->r->blocks, block).left, w->r->file);
@@ -116,8 +116,8 @@ static int run_device(struct reader *w)
 static int reader_run(struct crew *crew, unsigned thread, void *user)
 {
 	const struct readback *back = user;
-	struct reader w = { .r = back, .crew = crew };
-	int r = back->open(back->user, &w.state);
+	struct reader w = { .r = back, .crew = crew, .state = back->user };
+	int r = back->open ? back->open(back->user, &w.state) : 0;
 
 	if (r == 0 && back->transport) {
 		r = run_device(&w);
@@ -125,7 +125,8 @@ static int reader_run(struct crew *crew, unsigned thread, void *user)
 		w.host = gpushm_buffer_host_ptr(back->buffer);
 		r = read_host(&w);
 	}
-	back->close(w.state);
+	if (back->close)
+		back->close(w.state);
 	return r;
 }
 
@@ -163,9 +164,9 @@ static int hasher_open(void *user, void **ret)
 {
 	struct hasher *h = calloc(1, sizeof(*h));
 
+	*ret = h;
 	if (!h)
 		return gpushm_private_fail(ENOMEM, "out of memory for a digest");
-	*ret = h;
 	h->digest = user;
 	h->code = digest_code();
 	h->hash = h->code->new ();

@@ -19,7 +19,8 @@ struct readback {
 	gpushm_load_progress_fn *progress;
 	void *progress_user;
 
-	/* What is done with the bytes. Each thread has a state of its own. Functions that return an
+	/* What is done with the bytes. Each thread has a state of its own; without open() it is
+	 * `user`, and close() and block() may be NULL, too. Functions that return an
 	 * int return 0, or a negative errno with gpushm_error() set, which ends the work. */
 	void *user;
 	int (*open)(void *user, void **ret_state);

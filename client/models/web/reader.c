@@ -48,7 +48,8 @@ static void drain(struct remote_reader *rr)
 	fetch_body(rr->fetch, NULL, (size_t)(rr->end - rr->at), &got, never, &fate);
 }
 
-void reader_drop(struct remote_reader *rr)
+/* Drops the reply that is open. Keeps gpushm_error(). */
+static void drop_reply(struct remote_reader *rr)
 {
 	struct gpushm_private_error why;
 	struct remote *r = rr->remote;
@@ -69,7 +70,7 @@ struct remote_reader *remote_reader_free(struct remote_reader *rr)
 {
 	if (!rr)
 		return NULL;
-	reader_drop(rr);
+	drop_reply(rr);
 	fetch_free(rr->fetch);
 	free(rr);
 	return NULL;
@@ -303,7 +304,7 @@ int reader_ask(struct remote_reader *rr, struct remote *r, uint64_t first, uint6
 	bool fresh;
 	int error;
 
-	reader_drop(rr);
+	drop_reply(rr);
 	for (;;) {
 		place = places_take(&r->places, t->avoid, &u, &fresh, &wait_ms);
 		if (place)
@@ -320,7 +321,7 @@ int reader_ask(struct remote_reader *rr, struct remote *r, uint64_t first, uint6
 	error = ask_place(rr, r, &u, first, last, t);
 	if (error < 0) {
 		note_failure(r, place, fresh, t);
-		reader_drop(rr);
+		drop_reply(rr);
 		return error;
 	}
 	if (fresh && rr->fetch->hops > 0)
@@ -480,7 +481,7 @@ static int read_step(struct remote_reader *rr, struct remote *r, char *to, size_
 	if (rr->remote == r && t->fate == FATE_BUSY)
 		places_mark_busy(&r->places, rr->place, SLOW_MS);
 	rr->end = rr->at; /* nothing to drain */
-	reader_drop(rr);
+	drop_reply(rr);
 	return trial_failed(t, r, error);
 }
 
@@ -543,7 +544,7 @@ int remote_blame(struct remote_reader *rr, struct remote *r)
 		return load_fail(ENODATA, "%s: nothing was read", remote_name(r));
 	if (rr->remote == r) {
 		rr->end = rr->at; /* nothing to drain */
-		reader_drop(rr);
+		drop_reply(rr);
 	}
 	if (places_drop(&r->places, wrong))
 		return 0;

@@ -61,9 +61,6 @@ int trial_failed(struct trial *t, struct remote *r, int error);
 int reader_ask(struct remote_reader *rr, struct remote *r, uint64_t first, uint64_t last,
 	       struct trial *t);
 
-/* Drops the reply that is open. Keeps gpushm_error(). */
-void reader_drop(struct remote_reader *rr);
-
 /* A file that is not open yet. remote_close() *ret in any case. */
 int remote_new(const char *url, const struct gpushm_remote_options *o, struct remote **ret);
 void remote_hold(struct remote *r);
