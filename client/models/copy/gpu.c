@@ -207,8 +207,7 @@ int gpu_node(struct gpu *g)
 
 #define HUGE_PAGE ((size_t)2 << 20)
 #define PART (4 * HUGE_PAGE) /* that a thread clears at a time */
-#define THREADS 4u /* one clears 8 GB/s, four 24; eight are slower again (tests/bench/RESULTS.md) \
-		    */
+#define THREADS 4u /* one clears 8 GB/s, four 24; eight are slower (tests/bench/RESULTS.md) */
 
 static size_t page_align(size_t bytes)
 {

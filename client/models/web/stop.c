@@ -26,7 +26,8 @@ bool load_nap(uint64_t ms, struct load_stop stop)
 	for (uint64_t now; (now = clock_monotonic_ms()) < end;) {
 		if (load_stopped(stop))
 			return false;
-		poll(NULL, 0, end - now < LOAD_LOOK_AGAIN_MS ? (int)(end - now) : LOAD_LOOK_AGAIN_MS);
+		poll(NULL, 0,
+		     end - now < LOAD_LOOK_AGAIN_MS ? (int)(end - now) : LOAD_LOOK_AGAIN_MS);
 	}
 	return true;
 }
