@@ -59,11 +59,6 @@ static PyObject *get_dtype(PyObject *o, void *unused)
 	return descr ? object_call(types.dtype_module, "decode", "(OO)", name, descr) : NULL;
 }
 
-static PyObject *get_buffer(PyObject *o, void *unused)
-{
-	return Py_NewRef((PyObject *)buffer_of(o));
-}
-
 /* The buffer's attribute whose name is in the closure. */
 static PyObject *get_of_buffer(PyObject *o, void *closure)
 {
@@ -110,7 +105,6 @@ static PyGetSetDef getters[] = {
 	  "The address of element [0, 0, ...] for the CPU, as an int; None: the CPU does\n"
 	  "not reach it.",
 	  NULL },
-	{ "buffer", get_buffer, NULL, "The Buffer that has this array.", NULL },
 	{ "name", get_of_buffer, NULL, "The buffer's name.", (void *)"name" },
 	{ "pool", get_of_buffer, NULL, "The name of the buffer's pool.", (void *)"pool" },
 	{ "kind", get_of_buffer, NULL, "The pool's kind: 'host', 'pinned', 'vmm' or 'mempool'.",
@@ -277,7 +271,10 @@ static PyMethodDef methods[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
-static PyMemberDef members[] = { WEAKREFS(struct array), { NULL, 0, 0, 0, NULL } };
+static PyMemberDef members[] = { WEAKREFS(struct array),
+				 { "buffer", T_OBJECT_EX, offsetof(struct array, buffer), READONLY,
+				   "The Buffer that has this array." },
+				 { NULL, 0, 0, 0, NULL } };
 static PyType_Slot slots[] = { { Py_tp_doc,
 				 (void *)"A typed, strided array in a buffer, or a view of one." },
 			       { Py_tp_dealloc, array_dealloc },

@@ -65,29 +65,12 @@ GETTER(device, ordinal_or_none(gpushm_buffer_device(b)))
 GETTER(device_ptr, object_address(gpushm_buffer_device_ptr(b)))
 GETTER(host_ptr, object_address(gpushm_buffer_host_ptr(b)))
 
-static PyObject *get_name(PyObject *o, void *unused)
-{
-	return Py_NewRef(((struct buffer *)o)->name);
-}
-
 static PyObject *get_closed(PyObject *o, void *unused)
 {
 	return PyBool_FromLong(!((struct buffer *)o)->buffer || ((struct buffer *)o)->left);
 }
 
-static PyObject *get_anonymous(PyObject *o, void *unused)
-{
-	return PyBool_FromLong(((struct buffer *)o)->anonymous);
-}
-
-static PyObject *get_connection(PyObject *o, void *unused)
-{
-	return Py_NewRef((PyObject *)((struct buffer *)o)->connection);
-}
-
 static PyGetSetDef getters[] = {
-	{ "name", get_name, NULL, "The name that it was opened by; a closed buffer has it, too.",
-	  NULL },
 	{ "pool", get_pool, NULL, "The name of the pool of its memory.", NULL },
 	{ "kind", get_kind, NULL, "The pool's kind: 'host', 'pinned', 'vmm' or 'mempool'.", NULL },
 	{ "state", get_state, NULL, "'filling', 'sealed' or 'shared'.", NULL },
@@ -110,9 +93,6 @@ static PyGetSetDef getters[] = {
 	  "The address of its start for the CPU, as an int; None: the CPU does not reach it.",
 	  NULL },
 	{ "closed", get_closed, NULL, "Whether it is closed.", NULL },
-	{ "anonymous", get_anonymous, NULL, "Whether this process created it without a name.",
-	  NULL },
-	{ "connection", get_connection, NULL, "The Connection that it was opened through.", NULL },
 	{ NULL, NULL, NULL, NULL, NULL }
 };
 
@@ -351,7 +331,14 @@ static PyMethodDef methods[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
-static PyMemberDef members[] = { WEAKREFS(struct buffer), { NULL, 0, 0, 0, NULL } };
+static PyMemberDef members[] = { WEAKREFS(struct buffer),
+				 { "name", T_OBJECT_EX, offsetof(struct buffer, name), READONLY,
+				   "The name that it was opened by; a closed buffer has it, too." },
+				 { "anonymous", T_BOOL, offsetof(struct buffer, anonymous),
+				   READONLY, "Whether this process created it without a name." },
+				 { "connection", T_OBJECT_EX, offsetof(struct buffer, connection),
+				   READONLY, "The Connection that it was opened through." },
+				 { NULL, 0, 0, 0, NULL } };
 static PyType_Slot slots[] = { { Py_tp_doc, (void *)"A buffer as this process has it open." },
 			       { Py_tp_dealloc, buffer_dealloc },
 			       { Py_tp_traverse, buffer_traverse },

@@ -408,11 +408,6 @@ PyMethodDef connection_functions[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
-static PyObject *get_closed(PyObject *o, void *unused)
-{
-	return PyBool_FromLong(((struct connection *)o)->closed);
-}
-
 static void dealloc(PyObject *o)
 {
 	struct connection *self = (struct connection *)o;
@@ -440,11 +435,10 @@ static PyMethodDef methods[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
-static PyGetSetDef getters[] = { { "closed", get_closed, NULL, "Whether close() was called.",
-				   NULL },
-				 { NULL, NULL, NULL, NULL, NULL } };
 static PyMemberDef members[] = {
 	WEAKREFS(struct connection),
+	{ "closed", T_BOOL, offsetof(struct connection, closed), READONLY,
+	  "Whether close() was called." },
 	{ "socket", T_STRING, offsetof(struct connection, path), READONLY,
 	  "The path that was given; None: found by the rule of gpushm_connect()." },
 	{ NULL, 0, 0, 0, NULL }
@@ -462,7 +456,6 @@ static PyType_Slot slots[] = {
 	{ Py_tp_new, type_new },
 	{ Py_tp_dealloc, dealloc },
 	{ Py_tp_methods, methods },
-	{ Py_tp_getset, getters },
 	{ Py_tp_members, members },
 	{ 0, NULL }
 };

@@ -439,21 +439,6 @@ static int contains(PyObject *o, PyObject *key)
 
 /* ---- getters ---- */
 
-static PyObject *get_seq(PyObject *o, void *unused)
-{
-	return PyLong_FromUnsignedLongLong(((struct frame *)o)->seq);
-}
-
-static PyObject *get_skipped(PyObject *o, void *unused)
-{
-	return PyLong_FromUnsignedLongLong(((struct frame *)o)->skipped);
-}
-
-static PyObject *get_slot(PyObject *o, void *unused)
-{
-	return PyLong_FromUnsignedLong(((struct frame *)o)->index);
-}
-
 static PyObject *get_time(PyObject *o, void *unused)
 {
 	uint64_t ns = ((struct frame *)o)->time_ns;
@@ -467,12 +452,8 @@ static PyObject *get_closed(PyObject *o, void *unused)
 }
 
 static PyGetSetDef getters[] = {
-	{ "seq", get_seq, NULL, "The frame's number in the stream, from 1.", NULL },
 	{ "time", get_time, NULL,
 	  "When it was published, as time.monotonic() counts; None: it is being filled.", NULL },
-	{ "skipped", get_skipped, NULL,
-	  "Frames that this reader did not get between the frame before and this one.", NULL },
-	{ "slot", get_slot, NULL, "The index of its slot in the stream's memory.", NULL },
 	{ "meta", get_meta, set_meta,
 	  "What the producer says with the frame: bytes, or a dict of str to numbers, str,\n"
 	  "bytes, bool, None, lists and dicts; 64 bytes in all, and a dict is encoded in CBOR.\n"
@@ -634,7 +615,16 @@ static PyMethodDef methods[] = {
 	  "publish(), or cancel() after an error; of a reader's frame release()." },
 	{ NULL, NULL, 0, NULL }
 };
-static PyMemberDef members[] = { WEAKREFS(struct frame), { NULL, 0, 0, 0, NULL } };
+static PyMemberDef members[] = {
+	WEAKREFS(struct frame),
+	{ "seq", T_ULONGLONG, offsetof(struct frame, seq), READONLY,
+	  "The frame's number in the stream, from 1." },
+	{ "skipped", T_ULONGLONG, offsetof(struct frame, skipped), READONLY,
+	  "Frames that this reader did not get between the frame before and this one." },
+	{ "slot", T_UINT, offsetof(struct frame, index), READONLY,
+	  "The index of its slot in the stream's memory." },
+	{ NULL, 0, 0, 0, NULL }
+};
 static PyType_Slot slots[] = {
 	{ Py_tp_doc, (void *)"A frame of a stream: f['name'] is an Array, over memory that the "
 			     "frame has until it is\npublished or released." },

@@ -183,21 +183,6 @@ PyObject *side_close_all(PyObject *module, PyObject *unused)
 
 /* ---- the type ---- */
 
-static PyObject *get_name(PyObject *o, void *unused)
-{
-	return Py_NewRef(((struct side *)o)->name);
-}
-
-static PyObject *get_closed(PyObject *o, void *unused)
-{
-	return PyBool_FromLong(((struct side *)o)->closed);
-}
-
-static PyObject *get_connection(PyObject *o, void *unused)
-{
-	return Py_NewRef((PyObject *)((struct side *)o)->connection);
-}
-
 static PyObject *get_slots(PyObject *o, void *unused)
 {
 	struct gpushm_stream *s = side_stream((struct side *)o);
@@ -251,12 +236,9 @@ static PyObject *release(PyObject *o, PyObject *unused)
 }
 
 static PyGetSetDef getters[] = {
-	{ "name", get_name, NULL, "The stream's name.", NULL },
 	{ "slots", get_slots, NULL, "How many frames the stream's memory holds.", NULL },
 	{ "buffer", get_buffer, NULL,
 	  "The Buffer with all slots: its arrays have the slots as their first axis.", NULL },
-	{ "connection", get_connection, NULL, "The Connection that it was opened through.", NULL },
-	{ "closed", get_closed, NULL, "Whether it is closed.", NULL },
 	{ NULL, NULL, NULL, NULL, NULL }
 };
 static PyMethodDef methods[] = {
@@ -280,7 +262,14 @@ static PyMethodDef methods[] = {
 	{ "__exit__", close_side, METH_VARARGS, "__exit__($self, /, *raised)\n--\n\nclose()." },
 	{ NULL, NULL, 0, NULL }
 };
-static PyMemberDef members[] = { WEAKREFS(struct side), { NULL, 0, 0, 0, NULL } };
+static PyMemberDef members[] = {
+	WEAKREFS(struct side),
+	{ "name", T_OBJECT_EX, offsetof(struct side, name), READONLY, "The stream's name." },
+	{ "connection", T_OBJECT_EX, offsetof(struct side, connection), READONLY,
+	  "The Connection that it was opened through." },
+	{ "closed", T_BOOL, offsetof(struct side, closed), READONLY, "Whether it is closed." },
+	{ NULL, 0, 0, 0, NULL }
+};
 static PyType_Slot slots[] = { { Py_tp_doc, (void *)"One side of a stream." },
 			       { Py_tp_dealloc, side_dealloc },
 			       { Py_tp_traverse, side_traverse },
