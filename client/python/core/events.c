@@ -8,6 +8,8 @@
 #include "client/python/core/module.h"
 #include "client/python/core/record.h"
 
+#include "client/gpushm_events.h"
+
 struct events_ask {
 	struct ask ask;
 	struct gpushm_events_options options;
@@ -36,7 +38,9 @@ static int run_events(struct gpushm *c, struct ask *ask)
 
 static PyObject *result(const struct events_ask *a)
 {
-	PyObject *list = record_events(a->events);
+	const struct gpushm_events *e = a->events;
+	PyObject *list = record_list(record_logged_event, e ? (const void *const *)e->events : NULL,
+				     e ? e->n_events : 0);
 
 	return list ? Py_BuildValue("(NKK)", list, (unsigned long long)a->options.after,
 				    (unsigned long long)a->lost)

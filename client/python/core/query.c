@@ -8,6 +8,9 @@
 #include "client/python/core/module.h"
 #include "client/python/core/record.h"
 
+#include "client/gpushm_query.h"
+#include "client/gpushm_stream.h"
+
 struct query {
 	struct ask ask;
 	const struct kind *kind;
@@ -76,53 +79,24 @@ static int run_streams(struct gpushm *c, struct query *q)
 	return gpushm_streams(c, q->name, &q->found.streams, &q->n);
 }
 
-static PyObject *none(const struct query *q)
-{
-	return Py_NewRef(Py_None);
-}
-
-static PyObject *stats(const struct query *q)
-{
-	return record_stats(q->found.stats, q->n);
-}
-
-static PyObject *stat_of(const struct query *q)
-{
-	return record_stat(q->found.stat);
-}
-
-static PyObject *pools(const struct query *q)
-{
-	return record_pools(q->found.pools, q->n);
-}
-
-static PyObject *status(const struct query *q)
-{
-	return record_status(q->found.status);
-}
-
-static PyObject *streams(const struct query *q)
-{
-	return record_streams(q->found.streams, q->n);
-}
-
 static const struct kind {
 	const char *word;
 	int (*run)(struct gpushm *c, struct query *q);
-	PyObject *(*result)(const struct query *q);
-	bool named;    /* it needs a name */
-	uint32_t flag; /* what its bool says */
+	const struct record *const *found; /* NULL: nothing */
+	bool lists;			   /* many of them */
+	bool named;			   /* it needs a name */
+	uint32_t flag;			   /* what its bool says */
 } kinds[] = {
-	{ "unlink", run_unlink, none, true, 0 },
-	{ "rename", run_rename, none, true, GPUSHM_REPLACE },
-	{ "clean", run_clean, none, true, 0 },
-	{ "flush", run_flush, none, false, 0 },
-	{ "wait", run_wait, none, true, 0 },
-	{ "ls", run_list, stats, false, GPUSHM_HOLDERS },
-	{ "stat", run_stat, stat_of, true, GPUSHM_HOLDERS },
-	{ "pools", run_pools, pools, false, 0 },
-	{ "status", run_status, status, false, 0 },
-	{ "streams", run_streams, streams, false, 0 },
+	{ "unlink", run_unlink, NULL, false, true, 0 },
+	{ "rename", run_rename, NULL, false, true, GPUSHM_REPLACE },
+	{ "clean", run_clean, NULL, false, true, 0 },
+	{ "flush", run_flush, NULL, false, false, 0 },
+	{ "wait", run_wait, NULL, false, true, 0 },
+	{ "ls", run_list, &record_stat, true, false, GPUSHM_HOLDERS },
+	{ "stat", run_stat, &record_stat, false, true, GPUSHM_HOLDERS },
+	{ "pools", run_pools, &record_pool, true, false, 0 },
+	{ "status", run_status, &record_status, false, false, 0 },
+	{ "streams", run_streams, &record_stream_info, true, false, 0 },
 };
 
 /* ---- the request ---- */
@@ -145,6 +119,14 @@ static int send_query(PyObject *self, struct query *q, const struct deadline *d)
 	return error_result(r);
 }
 
+static PyObject *result_of(const struct query *q)
+{
+	if (!q->kind->found)
+		Py_RETURN_NONE;
+	return q->kind->lists ? record_list(*q->kind->found, q->found.any, q->n)
+			      : record_one(*q->kind->found, q->found.any);
+}
+
 static PyObject *query(PyObject *self, PyObject *args)
 {
 	struct query q = { .ask.run = run, .kind = kinds };
@@ -161,7 +143,7 @@ static PyObject *query(PyObject *self, PyObject *args)
 	    (q.kind->run == run_rename && args_text(to, "the new name", &q.to) < 0))
 		return NULL;
 	q.flags = flag ? q.kind->flag : 0;
-	result = send_query(self, &q, &d) < 0 ? NULL : q.kind->result(&q);
+	result = send_query(self, &q, &d) < 0 ? NULL : result_of(&q);
 	gpushm_free(q.found.any);
 	return result;
 }

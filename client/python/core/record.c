@@ -5,6 +5,9 @@
  */
 #include "client/python/core/record.h"
 
+#include "client/gpushm_events.h"
+#include "client/gpushm_query.h"
+#include "client/gpushm_stream.h"
 #include "proto/base/uuid.h"
 #include "proto/record.h"
 #include "proto/words.h"
@@ -12,6 +15,13 @@
 #include "records_table.h"
 
 #define FIELDS_MAX 32
+
+const struct record *const record_stat = &stat_record, *const record_pool = &pool_record,
+			   *const record_status = &status_record,
+			   *const record_event = &event_record,
+			   *const record_logged_event = &logged_event_record,
+			   *const record_stream_stats = &stream_stats_record,
+			   *const record_stream_info = &stream_info_record;
 
 /* A table's type. */
 struct tuple_type {
@@ -36,8 +46,6 @@ static struct tuple_type tuple_types[] = {
 	TUPLE(stream_reader),
 	TUPLE(stream_info),
 };
-
-static PyObject *fill(const struct record *r, const void *from);
 
 /* ---- members of one value ---- */
 
@@ -160,12 +168,12 @@ static PyObject *from_refusals(struct gpushm_refusal *const *refusals, size_t n)
 	return take_ptr(dict);
 }
 
-static PyObject *fill_list(const struct record *r, const void *const *structs, size_t n)
+PyObject *record_list(const struct record *r, const void *const *structs, size_t n)
 {
 	PyObject *list = PyList_New(0);
 
 	for (size_t i = 0; list && i < n; i++)
-		object_append(&list, fill(r, structs[i]));
+		object_append(&list, record_one(r, structs[i]));
 	return list;
 }
 
@@ -194,7 +202,7 @@ static PyObject *read_field(const struct record_field *f, const void *from)
 		if (f->of == &refusal_record)
 			return from_refusals(*(struct gpushm_refusal *const *const *)p,
 					     record_count(f, from));
-		return fill_list(f->of, *(const void *const *const *)p, record_count(f, from));
+		return record_list(f->of, *(const void *const *const *)p, record_count(f, from));
 	default:
 		return f->size == sizeof(uint64_t) ? from_64(f->type, *(const uint64_t *)p)
 						   : from_32(f->type, p);
@@ -210,7 +218,7 @@ static PyTypeObject *type_of(const struct record *r)
 	return tuple_types[i].type;
 }
 
-static PyObject *fill(const struct record *r, const void *from)
+PyObject *record_one(const struct record *r, const void *from)
 {
 	PyObject *tuple = PyStructSequence_New(type_of(r));
 	Py_ssize_t at = 0;
@@ -249,45 +257,4 @@ int record_init(PyObject *module)
 		if (add(module, &tuple_types[i]) < 0)
 			return -1;
 	return 0;
-}
-
-PyObject *record_stat(const struct gpushm_stat *s)
-{
-	return fill(&stat_record, s);
-}
-
-PyObject *record_stats(struct gpushm_stat *const *stats, size_t n)
-{
-	return fill_list(&stat_record, (const void *const *)stats, n);
-}
-
-PyObject *record_pools(struct gpushm_pool *const *pools, size_t n)
-{
-	return fill_list(&pool_record, (const void *const *)pools, n);
-}
-
-PyObject *record_status(const struct gpushm_status *s)
-{
-	return fill(&status_record, s);
-}
-
-PyObject *record_stream_stats(const struct gpushm_stream_stats *s)
-{
-	return fill(&stream_stats_record, s);
-}
-
-PyObject *record_streams(struct gpushm_stream_info *const *streams, size_t n)
-{
-	return fill_list(&stream_info_record, (const void *const *)streams, n);
-}
-
-PyObject *record_event(const struct gpushm_event *e)
-{
-	return fill(&event_record, e);
-}
-
-PyObject *record_events(const struct gpushm_events *e)
-{
-	return e ? fill_list(&logged_event_record, (const void *const *)e->events, e->n_events)
-		 : PyList_New(0);
 }

@@ -4,22 +4,18 @@
  */
 #pragma once
 
-#include "client/gpushm_events.h"
-#include "client/gpushm_query.h"
-#include "client/gpushm_stream.h"
 #include "client/python/core/object.h"
+
+struct record; /* proto/record.h */
 
 /* Adds the types to the module. */
 int record_init(PyObject *module);
 
-/* A new object each. */
-PyObject *record_stat(const struct gpushm_stat *s);
-PyObject *record_status(const struct gpushm_status *s);
-PyObject *record_stream_stats(const struct gpushm_stream_stats *s);
-PyObject *record_event(const struct gpushm_event *e);
+/* Of struct gpushm_stat and so on. */
+extern const struct record *const record_stat, *const record_pool, *const record_status,
+	*const record_event, *const record_logged_event, *const record_stream_stats,
+	*const record_stream_info;
 
-/* Lists. */
-PyObject *record_stats(struct gpushm_stat *const *stats, size_t n);
-PyObject *record_events(const struct gpushm_events *e); /* NULL: empty */
-PyObject *record_streams(struct gpushm_stream_info *const *streams, size_t n);
-PyObject *record_pools(struct gpushm_pool *const *pools, size_t n);
+/* A new object for such a struct, and a list of them. */
+PyObject *record_one(const struct record *r, const void *from);
+PyObject *record_list(const struct record *r, const void *const *structs, size_t n);

@@ -205,7 +205,7 @@ static PyObject *stats(PyObject *o, PyObject *unused)
 
 	if (!s || r < 0)
 		return r < 0 ? error_raise(r) : NULL;
-	return record_stream_stats(&found);
+	return record_one(record_stream_stats, &found);
 }
 
 static PyObject *side_fileno(PyObject *o, PyObject *unused)

@@ -10,6 +10,8 @@
 #include "client/python/core/module.h"
 #include "client/python/core/record.h"
 
+#include "client/gpushm_query.h"
+
 struct watch {
 	PyObject_HEAD
 	PyObject *weakrefs;
@@ -125,7 +127,7 @@ static PyObject *take(struct watch *self, const struct deadline *d)
 		return NULL;
 	r = wait_in_turns(self, d, &e);
 	/* error_raise() keeps what a signal handler has raised. */
-	return r < 0 ? error_raise(r) : record_event(&e);
+	return r < 0 ? error_raise(r) : record_one(record_event, &e);
 }
 
 static PyObject *watch_next(PyObject *o, PyObject *args, PyObject *kwargs)
