@@ -30,7 +30,7 @@ PyObject *view_over(struct buffer *b, PyObject *dtype, PyObject *shape, PyObject
  */
 int open_access_from(const char *word, enum gpushm_access *ret, uint32_t *ret_flags);
 
-/* The Array of an open of this buffer, which owns it. Does not take b over. */
+/* The only array of a buffer, which owns it. Takes b over; NULL is allowed. */
 PyObject *open_result(struct buffer *b);
 
 /* ---- memory.c: the array and memory of the host ---- */

@@ -25,8 +25,11 @@ struct create_ask {
 	struct gpushm_array_spec *specs;
 	size_t n;
 	uint64_t bytes; /* 0: as many as the arrays need */
+	bool or_open;	/* a buffer that has the name, for that access */
+	enum gpushm_access access;
 	struct options *options;
 	struct gpushm_buffer *ret;
+	bool created;
 };
 
 /* Describes the arrays of a new buffer, or discards it. *ret_again: it was lost with its daemon,
@@ -43,9 +46,10 @@ static int describe_new(struct gpushm_buffer *b, const struct gpushm_array_spec 
 	return r;
 }
 
-/* A buffer of a size of the caller's, with the arrays at its start. */
-static int create_sized(struct gpushm *c, struct create_ask *a)
+/* One that is new gets the arrays at its start. */
+static int have_buffer(struct gpushm *c, struct create_ask *a)
 {
+	struct options *o = a->options;
 	struct gpushm_buffer *b;
 	bool again;
 	uint64_t needed;
@@ -55,8 +59,11 @@ static int create_sized(struct gpushm *c, struct create_ask *a)
 		return r;
 	do {
 		again = false;
-		r = gpushm_create(c, a->name, a->bytes, &a->options->o, &b);
-		if (r == 0)
+		r = a->or_open ? gpushm_open_or_create(c, a->name, a->access, a->ask.timeout_ms,
+						       &o->opening, needed, &o->o, &b)
+			       : gpushm_create(c, a->name, a->bytes, &o->o, &b);
+		a->created = r == (a->or_open ? GPUSHM_CREATED : 0);
+		if (a->created)
 			r = describe_new(b, a->specs, a->n, &again);
 	} while (again && ++tries < CREATES_MAX);
 	if (r == 0)
@@ -69,8 +76,10 @@ static int run_create(struct gpushm *c, struct ask *ask)
 	struct create_ask *a = container_of(ask, struct create_ask, ask);
 
 	a->options->o.wait_ms = ask->timeout_ms;
-	return a->bytes ? create_sized(c, a)
-			: gpushm_create_arrays(c, a->name, a->specs, a->n, &a->options->o, &a->ret);
+	a->created = true;
+	return a->bytes || a->or_open
+		       ? have_buffer(c, a)
+		       : gpushm_create_arrays(c, a->name, a->specs, a->n, &a->options->o, &a->ret);
 }
 
 /* Notes where the program created it. */
@@ -97,7 +106,11 @@ static PyObject *anonymous_name(mode_t mode)
 	return PyUnicode_FromString(name);
 }
 
-static struct buffer *make_named(PyObject *self, PyObject *name, struct create_ask *a)
+/* A new buffer waits for memory, and a name for who fills the buffer or has left it dirty. The
+ * buffer of a wait stays on the link of the wait, so that the connection's own link is free for
+ * other threads. */
+static struct buffer *make_named(PyObject *self, PyObject *name, struct create_ask *a,
+				 const struct deadline *d)
 {
 	struct connection *c;
 	struct buffer *b;
@@ -107,12 +120,15 @@ static struct buffer *make_named(PyObject *self, PyObject *name, struct create_a
 		return NULL;
 	c = connection_of(self);
 	r = c ? connection_try(c, &a->ask) : -ECONNRESET;
-	if (r == -ENOSPC && deadline_turn(&a->options->wait) > 0)
-		r = connection_try_apart(c, &a->ask, &a->options->wait);
+	if ((r == -ENOSPC || (a->or_open && (r == -EAGAIN || r == -EUCLEAN))) &&
+	    deadline_turn(d) > 0)
+		r = connection_try_apart(c, &a->ask, d);
 	if (r < 0)
 		return error_raise(r);
-	b = place(pybuffer_new(c, a->ret, name, NULL));
-	return a->options->o.pool ? b : buffer_hinted(b, a->options->o.flags);
+	b = pybuffer_new(c, a->ret, name, NULL);
+	if (a->created)
+		b = place(b);
+	return a->created && a->options->o.pool ? b : buffer_hinted(b, a->options->o.flags);
 }
 
 /* name: a str, or None for an anonymous buffer. */
@@ -126,24 +142,13 @@ static struct buffer *make(PyObject *self, PyObject *name, struct gpushm_array_s
 	struct buffer *b;
 
 	if (name != Py_None)
-		return make_named(self, name, &a);
+		return make_named(self, name, &a, &options->wait);
 	made = anonymous_name(options->o.mode);
 	options->o.flags |= GPUSHM_TRANSIENT;
-	b = made ? make_named(self, made, &a) : NULL;
+	b = made ? make_named(self, made, &a, &options->wait) : NULL;
 	if (b)
 		b->anonymous = b->scratch = true;
 	return b;
-}
-
-/* The only array of a new buffer, which owns the buffer. Takes b over. */
-static PyObject *owner_of(struct buffer *b)
-{
-	struct gpushm_array *a = NULL;
-	PyObject *array = array_new(b, gpushm_array_at(b->buffer, 0, &a), &a);
-
-	b->owner = (struct array *)array;
-	Py_DECREF((PyObject *)b);
-	return array;
 }
 
 static PyObject *create(PyObject *self, PyObject *args)
@@ -159,76 +164,14 @@ static PyObject *create(PyObject *self, PyObject *args)
 			      &options, u64_arg, &bytes, &owns))
 		return NULL;
 	b = make(self, name, l.specs, l.n, bytes, &options);
-	return b && owns ? owner_of(b) : (PyObject *)b;
-}
-
-/* ---- open or create ---- */
-
-struct either_ask {
-	struct ask ask;
-	const char *name;
-	enum gpushm_access access;
-	struct gpushm_array_spec *spec;
-	struct options *options;
-	struct gpushm_buffer *ret;
-	bool created;
-};
-
-static int run_either(struct gpushm *c, struct ask *ask)
-{
-	struct either_ask *a = container_of(ask, struct either_ask, ask);
-	struct gpushm_buffer *b;
-	bool again;
-	uint64_t bytes;
-	int tries = 0, r = gpushm_layout(a->spec, 1, &bytes);
-
-	a->options->o.wait_ms = ask->timeout_ms;
-	if (r < 0)
-		return r;
-	do {
-		again = false;
-		r = gpushm_open_or_create(c, a->name, a->access, ask->timeout_ms,
-					  &a->options->opening, bytes, &a->options->o, &b);
-		a->created = r == GPUSHM_CREATED;
-		if (a->created)
-			r = describe_new(b, a->spec, 1, &again);
-	} while (again && ++tries < CREATES_MAX);
-	if (r == 0)
-		a->ret = b;
-	return r;
-}
-
-/* The buffer of a wait stays on the link of the wait, so that the connection's own link is free for
- * other threads. */
-static PyObject *have_either(PyObject *self, PyObject *name, struct either_ask *a,
-			     const struct deadline *d)
-{
-	struct connection *c = connection_of(self);
-	int r = c ? connection_try(c, &a->ask) : -ECONNRESET;
-	struct buffer *b;
-	PyObject *result;
-
-	if ((r == -EAGAIN || r == -EUCLEAN || r == -ENOSPC) && deadline_turn(d) > 0)
-		r = connection_try_apart(c, &a->ask, d);
-	if (r < 0)
-		return error_raise(r);
-	b = pybuffer_new(c, a->ret, name, NULL);
-	if (a->created)
-		b = place(b);
-	if (!a->created || !a->options->o.pool)
-		b = buffer_hinted(b, a->options->o.flags);
-	if (!b || a->created)
-		return b ? owner_of(b) : NULL;
-	result = open_result(b);
-	Py_DECREF((PyObject *)b);
-	return result;
+	return owns ? open_result(b) : (PyObject *)b;
 }
 
 static PyObject *open_or_create(PyObject *self, PyObject *args)
 {
 	_cleanup_(options_done) struct options options = { 0 };
 	_cleanup_(layouts_done) struct layouts l = { 0 };
-	struct either_ask a = { .ask.run = run_either, .options = &options };
+	struct create_ask a = { .ask.run = run_create, .or_open = true, .options = &options };
 	struct deadline timeout;
 	const char *access;
 	PyObject *name;
@@ -236,11 +179,12 @@ static PyObject *open_or_create(PyObject *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "OO&O&sO&:open_or_create", &name, layouts_arg, &l, options_arg,
 			      &options, &access, deadline_arg, &timeout) ||
-	    args_text(name, "name", &a.name) < 0 || open_access_from(access, &a.access, &flags) < 0)
+	    open_access_from(access, &a.access, &flags) < 0)
 		return NULL;
 	options.opening.flags |= flags;
-	a.spec = l.specs;
-	return have_either(self, name, &a, &timeout);
+	a.specs = l.specs;
+	a.n = l.n;
+	return open_result(make_named(self, name, &a, &timeout));
 }
 
 PyMethodDef create_functions[] = {

@@ -188,14 +188,6 @@ static PyObject *choose(struct buffer *b, const char *name, const struct overrid
 	return result;
 }
 
-PyObject *open_result(struct buffer *b)
-{
-	PyObject *result = only_array(b);
-
-	b->owner = (struct array *)result;
-	return result;
-}
-
 /* ---- the functions ---- */
 
 /* The arguments that both functions have. */
@@ -273,6 +265,11 @@ static PyObject *chosen(struct buffer *b, PyObject *array, const struct override
 	/* The array has a reference of its own. */
 	Py_XDECREF((PyObject *)b);
 	return result;
+}
+
+PyObject *open_result(struct buffer *b)
+{
+	return chosen(b, Py_None, &(struct overrides){ Py_None, Py_None, Py_None, Py_None });
 }
 
 static PyObject *open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
