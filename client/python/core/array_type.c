@@ -163,12 +163,12 @@ static PyObject *leave(PyObject *o, PyObject *args)
 
 static PyObject *publish(PyObject *o, PyObject *args)
 {
-	return opened(o) ? pybuffer_publish(buffer_of(o), args) : NULL;
+	return opened(o) ? pybuffer_publish((PyObject *)buffer_of(o), args) : NULL;
 }
 
 static PyObject *publish_as(PyObject *o, PyObject *args, PyObject *kwargs)
 {
-	return opened(o) ? buffer_publish_as(buffer_of(o), args, kwargs) : NULL;
+	return opened(o) ? buffer_publish_as((PyObject *)buffer_of(o), args, kwargs) : NULL;
 }
 
 static PyObject *wait_for_others(PyObject *o, PyObject *stream)

@@ -427,15 +427,11 @@ int buffer_end_stream(struct buffer *self)
 	if (!in_use(self))
 		return error_result(end(self));
 	self->left = true;
-	self->calls++;
+	buffer_hold(self);
 	Py_BEGIN_ALLOW_THREADS
 	r = gpushm_stream_leave(self->stream);
 	Py_END_ALLOW_THREADS
-	self->calls--;
-	if (r < 0)
-		error_raise(r);
-	buffer_settle(self);
-	return r < 0 ? -1 : 0;
+	return buffer_release(self, r);
 }
 
 struct gpushm_frame *buffer_end_slot(struct buffer *self, struct slot *slot)
@@ -448,6 +444,20 @@ struct gpushm_frame *buffer_end_slot(struct buffer *self, struct slot *slot)
 	list_drop(&slot->link);
 	order_done(&slot->order);
 	return take_ptr(slot->frame);
+}
+
+void buffer_hold(struct buffer *self)
+{
+	self->calls++;
+}
+
+int buffer_release(struct buffer *self, int r)
+{
+	self->calls--;
+	/* First, because the end of the buffer is a call of libgpushm. */
+	r = error_result(r);
+	buffer_settle(self);
+	return r;
 }
 
 int buffer_traverse(PyObject *o, visitproc visit, void *arg)
@@ -537,37 +547,30 @@ static PyObject *publish(struct buffer *self, const char *word, PyObject *name, 
 	waited = object_call(types.libraries_module, "before_publish", "(O)", self);
 	if (!waited || !buffer_is_open(self) || (state == GPUSHM_SEALED && !may_be_sealed(self)))
 		return NULL;
-	self->calls++;
+	buffer_hold(self);
 	self->sealing += state == GPUSHM_SEALED;
 	Py_BEGIN_ALLOW_THREADS
 	r = text ? gpushm_publish_as(self->buffer, state, text, flags)
 		 : gpushm_publish(self->buffer, state);
 	Py_END_ALLOW_THREADS
-	self->calls--;
 	self->sealing -= state == GPUSHM_SEALED;
-	if (r < 0) {
-		error_raise(r);
-	} else {
-		if (name) {
-			Py_DECREF(self->name);
-			self->name = Py_NewRef(name);
-		}
-		r = warn_if_not_kept(self);
+	if (r >= 0 && name) {
+		Py_DECREF(self->name);
+		self->name = Py_NewRef(name);
 	}
-	buffer_settle(self);
-	return r < 0 ? NULL : Py_NewRef(Py_None);
+	return object_none(buffer_release(self, r < 0 ? r : warn_if_not_kept(self)));
 }
 
-PyObject *pybuffer_publish(struct buffer *self, PyObject *args)
+PyObject *pybuffer_publish(PyObject *o, PyObject *args)
 {
 	const char *word = "sealed";
 
 	if (!PyArg_ParseTuple(args, "|s:publish", &word))
 		return NULL;
-	return publish(self, word, NULL, 0);
+	return publish((struct buffer *)o, word, NULL, 0);
 }
 
-PyObject *buffer_publish_as(struct buffer *self, PyObject *args, PyObject *kwargs)
+PyObject *buffer_publish_as(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = { "name", "state", "replace", NULL };
 	const char *word = "sealed";
@@ -577,26 +580,23 @@ PyObject *buffer_publish_as(struct buffer *self, PyObject *args, PyObject *kwarg
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|s$p:publish_as", (char **)names, &name,
 					 &word, &replace))
 		return NULL;
-	return publish(self, word, name, replace ? GPUSHM_REPLACE : 0);
+	return publish((struct buffer *)o, word, name, replace ? GPUSHM_REPLACE : 0);
 }
 
-PyObject *buffer_set_attrs(struct buffer *self, PyObject *attrs)
+PyObject *buffer_set_attrs(PyObject *o, PyObject *attrs)
 {
-	_cleanup_(options_done) struct options o = { 0 };
+	struct buffer *self = (struct buffer *)o;
+	_cleanup_(options_done) struct options options = { 0 };
 	int r;
 
-	if (options_from(&(struct options_args){ .mode = 0600, .attrs = attrs }, &o) < 0 ||
+	if (options_from(&(struct options_args){ .mode = 0600, .attrs = attrs }, &options) < 0 ||
 	    !buffer_is_open(self))
 		return NULL;
-	self->calls++;
+	buffer_hold(self);
 	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_set_attrs(self->buffer, o.o.attrs, o.o.n_attrs);
+	r = gpushm_set_attrs(self->buffer, options.o.attrs, options.o.n_attrs);
 	Py_END_ALLOW_THREADS
-	self->calls--;
-	if (r < 0)
-		error_raise(r);
-	buffer_settle(self);
-	return r < 0 ? NULL : Py_NewRef(Py_None);
+	return object_none(buffer_release(self, r));
 }
 
 /* ---- arrays ---- */
@@ -632,14 +632,13 @@ bool array_is_open(const struct array *self)
 void array_hold(struct array *self)
 {
 	self->calls++;
-	self->buffer->calls++;
+	buffer_hold(self->buffer);
 }
 
 void array_release(struct array *self)
 {
 	self->calls--;
-	self->buffer->calls--;
-	buffer_settle(self->buffer);
+	buffer_release(self->buffer, 0);
 }
 
 int array_close(struct array *self)

@@ -104,18 +104,23 @@ int buffer_end_stream(struct buffer *self);
  * caller has a reference to its owner: the arrays may have the last. */
 struct gpushm_frame *buffer_end_slot(struct buffer *self, struct slot *slot);
 
+/* Between the two no other thread can close it: around calls without the GIL. r: what the call has
+ * returned, which buffer_release() raises where it is negative. */
+void buffer_hold(struct buffer *self);
+int buffer_release(struct buffer *self, int r);
+
 /* tp_traverse, tp_dealloc. */
 int buffer_traverse(PyObject *o, visitproc visit, void *arg);
 void buffer_dealloc(PyObject *o);
 
 /* The method publish(state='sealed'). InUse: a writable view would outlive the sealing. */
-PyObject *pybuffer_publish(struct buffer *self, PyObject *args);
+PyObject *pybuffer_publish(PyObject *o, PyObject *args);
 
 /* The method publish_as(name, state='sealed', *, replace=False). */
-PyObject *buffer_publish_as(struct buffer *self, PyObject *args, PyObject *kwargs);
+PyObject *buffer_publish_as(PyObject *o, PyObject *args, PyObject *kwargs);
 
 /* The method set_attrs(attrs). */
-PyObject *buffer_set_attrs(struct buffer *self, PyObject *attrs);
+PyObject *buffer_set_attrs(PyObject *o, PyObject *attrs);
 
 /* Adds gpushm.errors.NotKeptWarning to the module. */
 int buffer_init(PyObject *module);

@@ -229,26 +229,6 @@ static PyObject *leave(PyObject *o, PyObject *args)
 	return object_none(buffer_leave((struct buffer *)o, args_first(args)));
 }
 
-static PyObject *publish(PyObject *o, PyObject *args)
-{
-	return pybuffer_publish((struct buffer *)o, args);
-}
-
-static PyObject *publish_as(PyObject *o, PyObject *args, PyObject *kwargs)
-{
-	return buffer_publish_as((struct buffer *)o, args, kwargs);
-}
-
-static PyObject *set_attrs(PyObject *o, PyObject *attrs)
-{
-	return buffer_set_attrs((struct buffer *)o, attrs);
-}
-
-static PyObject *describe(PyObject *o, PyObject *arrays)
-{
-	return opened(o) ? pybuffer_describe((struct buffer *)o, arrays) : NULL;
-}
-
 static PyObject *attr(PyObject *o, PyObject *args)
 {
 	struct gpushm_buffer *b = opened(o);
@@ -296,23 +276,23 @@ static PyMethodDef methods[] = {
 	  "Closes a buffer that is not published, without UnpublishedWarning: its contents are\n"
 	  "dropped, and its name is free. A closed buffer stays as it is. Errors: StateError\n"
 	  "(published), InUse." },
-	{ "publish", publish, METH_VARARGS,
+	{ "publish", pybuffer_publish, METH_VARARGS,
 	  "publish($self, state='sealed', /)\n--\n\n"
 	  "Lets others open it: 'sealed' means that nobody writes to it any more, this process\n"
 	  "included; 'shared' allows writing. Waits for the GPU as Array.publish(). Errors:\n"
 	  "StateError (published before), InUse (writable views would outlive the sealing),\n"
 	  "DaemonGone." },
-	{ "publish_as", KEYWORDS(publish_as), METH_VARARGS | METH_KEYWORDS,
+	{ "publish_as", KEYWORDS(buffer_publish_as), METH_VARARGS | METH_KEYWORDS,
 	  "publish_as($self, name, state='sealed', *, replace=False)\n--\n\n"
 	  "publish() under another name than the buffer was created with, in one step. replace:\n"
 	  "a buffer that has the name loses it; processes that have that one open keep it.\n"
 	  "Errors: Exists, and as publish()." },
-	{ "set_attrs", set_attrs, METH_O,
+	{ "set_attrs", buffer_set_attrs, METH_O,
 	  "set_attrs($self, attrs, /)\n--\n\n"
 	  "Sets attributes of a buffer that is not published yet: a dict of str to bytes or str;\n"
 	  "an empty value removes one. Errors: LimitReached (more than 4,096 bytes in all),\n"
 	  "StateError (published)." },
-	{ "describe", describe, METH_O,
+	{ "describe", pybuffer_describe, METH_O,
 	  "describe($self, arrays, /)\n--\n\n"
 	  "Adds arrays to a buffer that is not published yet. arrays: a dict of names to\n"
 	  "(shape, dtype, strides, offset), as the arguments of array(); strides None is C\n"

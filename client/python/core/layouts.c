@@ -63,21 +63,18 @@ int layouts_arg(PyObject *items, void *ret)
 	return 1;
 }
 
-PyObject *pybuffer_describe(struct buffer *self, PyObject *arrays)
+PyObject *pybuffer_describe(PyObject *o, PyObject *arrays)
 {
+	struct buffer *self = (struct buffer *)o;
 	_cleanup_(layouts_done) struct layouts l = { 0 };
 	_cleanup_(drop_object) PyObject *items = PyMapping_Items(arrays);
 	int r;
 
 	if (!items || !layouts_arg(items, &l) || !buffer_is_open(self))
 		return NULL;
-	self->calls++;
+	buffer_hold(self);
 	Py_BEGIN_ALLOW_THREADS
 	r = gpushm_describe(self->buffer, l.specs, l.n);
 	Py_END_ALLOW_THREADS
-	self->calls--;
-	if (r < 0)
-		error_raise(r);
-	buffer_settle(self);
-	return r < 0 ? NULL : Py_NewRef(Py_None);
+	return object_none(buffer_release(self, r));
 }

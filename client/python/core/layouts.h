@@ -19,4 +19,4 @@ int layouts_arg(PyObject *items, void *ret);
 void layouts_done(struct layouts *l);
 
 /* The method describe(arrays): arrays that are added to a buffer after it was created. */
-PyObject *pybuffer_describe(struct buffer *self, PyObject *arrays);
+PyObject *pybuffer_describe(PyObject *o, PyObject *arrays);

@@ -298,30 +298,20 @@ PyObject *load_pull_wait(PyObject *module, PyObject *args)
 
 /* ---- save and verify ---- */
 
-/* Between the two no other thread can close it: around calls without the GIL. */
-static int hold(PyObject *o)
+/* Until buffer_release(). */
+static int hold(struct buffer *b)
 {
-	struct buffer *b = (struct buffer *)o;
-
 	if (!buffer_is_open(b) || load_library() < 0)
 		return -1;
-	b->calls++;
+	buffer_hold(b);
 	return 0;
-}
-
-static void release(PyObject *o)
-{
-	struct buffer *b = (struct buffer *)o;
-
-	b->calls--;
-	buffer_settle(b);
 }
 
 PyObject *load_save(PyObject *module, PyObject *args)
 {
 	struct gpushm_save_options o = { .struct_size = sizeof(o), .progress = on_progress };
+	struct buffer *b;
 	const char *path;
-	PyObject *b;
 	int r;
 
 	if (!PyArg_ParseTuple(args, "O!O&O&O&OO&:save", types.buffer, &b, bytes_arg, &path,
@@ -330,14 +320,12 @@ PyObject *load_save(PyObject *module, PyObject *args)
 	    hold(b) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
-	r = calls.save(((struct buffer *)b)->buffer, path, &o);
+	r = calls.save(b->buffer, path, &o);
 	Py_END_ALLOW_THREADS
-	r = result(r);
-	release(b);
-	return r < 0 ? NULL : Py_NewRef(Py_None);
+	return object_none(buffer_release(b, result(r)));
 }
 
-static PyObject *check(PyObject *b, PyObject *progress, bool make)
+static PyObject *check(struct buffer *b, PyObject *progress, bool make)
 {
 	struct gpushm_load_report report = { .struct_size = sizeof(report) };
 	int r;
@@ -345,17 +333,15 @@ static PyObject *check(PyObject *b, PyObject *progress, bool make)
 	if (hold(b) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
-	r = (make ? calls.digest : calls.verify)(((struct buffer *)b)->buffer, on_progress,
-						 progress, &report);
+	r = (make ? calls.digest : calls.verify)(b->buffer, on_progress, progress, &report);
 	Py_END_ALLOW_THREADS
-	r = result(r);
-	release(b);
-	return r < 0 ? NULL : PyUnicode_FromString(report.content);
+	return buffer_release(b, result(r)) < 0 ? NULL : PyUnicode_FromString(report.content);
 }
 
 PyObject *load_verify(PyObject *module, PyObject *args)
 {
-	PyObject *b, *progress;
+	PyObject *progress;
+	struct buffer *b;
 
 	return PyArg_ParseTuple(args, "O!O:verify", types.buffer, &b, &progress)
 		       ? check(b, progress, false)
@@ -364,7 +350,7 @@ PyObject *load_verify(PyObject *module, PyObject *args)
 
 PyObject *load_digest(PyObject *module, PyObject *args)
 {
-	PyObject *b;
+	struct buffer *b;
 
 	return PyArg_ParseTuple(args, "O!:digest", types.buffer, &b) ? check(b, Py_None, true)
 								     : NULL;
