@@ -291,6 +291,19 @@ int connection_try_wait(struct connection *self, const char *name, const struct 
 	return r;
 }
 
+int connection_try_when(struct connection *self, struct ask *a, const char *name,
+			const struct deadline *d)
+{
+	int r = connection_try(self, a);
+
+	while ((r == -ENOENT || r == -EAGAIN) && deadline_waits(d)) {
+		r = connection_try_wait(self, name, d);
+		if (r == 0)
+			r = connection_try(self, a);
+	}
+	return r;
+}
+
 /* ---- the type ---- */
 
 static struct connection *connection_new(PyTypeObject *type, const char *path)

@@ -73,5 +73,11 @@ int connection_take_spare(struct connection *self, struct gpushm **ret);
 /* Takes it back for another call, also where a buffer has it until then. */
 void connection_put_spare(struct connection *self, struct gpushm *c);
 
+/* connection_try() for something of that name; waits, on another link, until the name is published.
+ * It may be unlinked in between, and published again. Waits at least once, so that the error is the
+ * timeout. */
+int connection_try_when(struct connection *self, struct ask *a, const char *name,
+			const struct deadline *d);
+
 /* Waits until a name is published. Returns as connection_try(). */
 int connection_try_wait(struct connection *self, const char *name, const struct deadline *d);

@@ -80,11 +80,6 @@ static bool is_open(const struct frame *self)
 
 /* ---- the end ---- */
 
-static void *cuda_stream_of(const struct stream *s)
-{
-	return s->given ? s->handle : GPUSHM_ON_HOST;
-}
-
 /* Waits for copies on other streams, and, where no stream is given, for work that libgpushm does
  * not know. May let other threads run. */
 static int await_others(struct frame *self, const struct stream *on)
@@ -110,7 +105,7 @@ static int release_on(struct frame *self, const struct stream *on)
 	f = buffer_end_slot(side->buffer, &self->slot);
 	side->calls++;
 	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_frame_release(f, cuda_stream_of(on));
+	r = gpushm_frame_release(f, stream_where(on));
 	Py_END_ALLOW_THREADS
 	side->calls--;
 	if (r == -EPIPE)
@@ -152,7 +147,7 @@ static int publish_on(struct frame *self, const struct stream *on)
 		return -1;
 	f = buffer_end_slot(side->buffer, &self->slot);
 	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_frame_publish(f, cuda_stream_of(on), self->meta.bytes, self->meta.n);
+	r = gpushm_frame_publish(f, stream_where(on), self->meta.bytes, self->meta.n);
 	Py_END_ALLOW_THREADS
 	side_end(side);
 	return error_result(r);

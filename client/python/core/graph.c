@@ -142,33 +142,19 @@ static int take_frame(struct gpushm_stream *unused, void *launch, uint64_t timeo
 	return gpushm_graph_next(l->frame, l->exec, timeout_ms, ret);
 }
 
-/* Returns as side_take(). */
-static int take(struct graph *self, void *exec, const struct deadline *d, struct gpushm_frame **ret)
-{
-	struct launch l = { .frame = self->frame, .exec = exec };
-	int r;
-
-	self->calls++;
-	r = side_take(self->of.side, take_frame, &l, d, ret);
-	if (r == -EOWNERDEAD && self->of.patient)
-		r = side_take(self->of.side, take_frame, &l, d, ret);
-	self->calls--;
-	return r;
-}
-
 static PyObject *next(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
 	static const char *const names[] = { "graph", "timeout", NULL };
 	static const struct args_signature signature = { "next", names, 1, 1 };
 	struct graph *self = (struct graph *)o;
 	PyObject *given[2] = { NULL, self->of.timeout };
+	struct launch l = { .frame = self->frame };
 	struct gpushm_frame *f = NULL;
 	struct deadline d;
-	void *exec;
 	int r;
 
 	if (args_take(&signature, args, n, keywords, given) < 0 || !deadline_arg(given[1], &d) ||
-	    exec_from(given[0], &exec) < 0 || !is_open(self))
+	    exec_from(given[0], &l.exec) < 0 || !is_open(self))
 		return NULL;
 	if (!self->ends)
 		return error_format(
@@ -176,7 +162,9 @@ static PyObject *next(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 			"stream \"%U\": the graph does not end the frame: call release() "
 			"of the graph frame while the stream captures",
 			self->of.side->name);
-	r = take(self, exec, &d, &f);
+	self->calls++;
+	r = side_take(self->of.side, take_frame, &l, &d, &f);
+	self->calls--;
 	return r < 0 ? side_raise(r)
 		     : (PyObject *)pyframe_new(self->of.side, f, NULL, NULL, self->of.fills);
 }

@@ -11,7 +11,6 @@ struct graph_side {
 	struct side *side;
 	PyObject *timeout; /* of next() without one */
 	bool fills;	   /* a producer's */
-	bool patient;	   /* waits for another producer where one died */
 };
 
 /* The method graph(stream, where=0). Everything in `of` is borrowed. */

@@ -24,28 +24,16 @@ static int run_open(struct gpushm *c, struct ask *ask)
 	return gpushm_open(c, a->name, a->access, ask->timeout_ms, a->options, &a->ret);
 }
 
-/* Whether another process may still make the open succeed. */
-static bool is_worth_waiting(int r)
-{
-	return r == -ENOENT || r == -EAGAIN || r == -EUCLEAN;
-}
-
-/* Waits for the name on another link, so that the connection's own link stays free for other
- * threads, and then opens it on the own link. The name may be unlinked in between, and published
- * again. */
+/* Waiting until a buffer is clean means opening it: it is published already. */
 static int open_in_time(struct connection *c, struct open_ask *a, const struct deadline *d)
 {
-	int r = connection_try(c, &a->ask);
+	int r;
 
-	/* Waits at least once, so that the error is the timeout. */
-	while (is_worth_waiting(r) && deadline_waits(d)) {
-		/* Waiting until a buffer is clean means opening it: it is published already. */
-		if (a->options->flags & GPUSHM_REFUSE_DIRTY)
-			return connection_try_apart(c, &a->ask, d);
-		r = connection_try_wait(c, a->name, d);
-		if (r == 0)
-			r = connection_try(c, &a->ask);
-	}
+	if (!(a->options->flags & GPUSHM_REFUSE_DIRTY))
+		return connection_try_when(c, &a->ask, a->name, d);
+	r = connection_try(c, &a->ask);
+	if ((r == -ENOENT || r == -EAGAIN || r == -EUCLEAN) && deadline_waits(d))
+		r = connection_try_apart(c, &a->ask, d);
 	return r;
 }
 

@@ -87,7 +87,7 @@ static PyObject *begin_frame(struct side *self, PyObject *stream, const struct d
 
 	if (stream_from(stream, &on) < 0)
 		return NULL;
-	r = side_take(self, gpushm_frame_begin, on.given ? on.handle : GPUSHM_ON_HOST, d, &f);
+	r = side_take(self, gpushm_frame_begin, stream_where(&on), d, &f);
 	return r < 0 ? side_raise(r) : (PyObject *)pyframe_new(self, f, &on, stream, true);
 }
 

@@ -14,7 +14,6 @@ struct reader {
 	struct side side;
 	enum gpushm_follow follow;
 	uint32_t max_held;
-	int patient;	   /* it waits for another producer where one died */
 	PyObject *timeout; /* as it was given; a reference */
 	PyObject *stream;  /* likewise */
 	struct gpushm_follow_options options;
@@ -40,20 +39,6 @@ static int run_follow(struct gpushm *c, struct ask *ask)
 				  &a->ret);
 }
 
-/* As open(): waits on another link. Returns 0 or -errno. */
-static int join_in_time(struct reader *self, struct follow_ask *a, const struct deadline *d)
-{
-	struct connection *c = self->side.connection;
-	int r = connection_try(c, &a->ask);
-
-	while ((r == -ENOENT || r == -EAGAIN) && deadline_waits(d)) {
-		r = connection_try_wait(c, a->name, d);
-		if (r == 0)
-			r = connection_try(c, &a->ask);
-	}
-	return r;
-}
-
 /* Joins if it has not yet. Returns 0 or -errno, which may be raised already. */
 static int join(struct reader *self, const struct deadline *d)
 {
@@ -69,7 +54,7 @@ static int join(struct reader *self, const struct deadline *d)
 	if (args_text(self->side.name, "name", &a.name) < 0)
 		return -EINVAL;
 	self->side.calls++;
-	r = join_in_time(self, &a, d);
+	r = connection_try_when(self->side.connection, &a.ask, a.name, d);
 	self->side.calls--;
 	if (r < 0)
 		return r;
@@ -101,18 +86,6 @@ static int make_room(struct reader *self)
 	return -1;
 }
 
-/* A producer's death is returned once; after that gpushm_frame_next() waits for another one. */
-static int take(struct reader *self, const struct stream *on, const struct deadline *d,
-		struct gpushm_frame **ret)
-{
-	void *cuda_stream = on->given ? on->handle : GPUSHM_ON_HOST;
-	int r = side_take(&self->side, gpushm_frame_next, cuda_stream, d, ret);
-
-	if (r == -EOWNERDEAD && self->patient)
-		r = side_take(&self->side, gpushm_frame_next, cuda_stream, d, ret);
-	return r;
-}
-
 /* *ret_r: what was not raised; NULL without it. */
 static PyObject *next_frame(struct reader *self, PyObject *stream, const struct deadline *d,
 			    int *ret_r)
@@ -128,7 +101,7 @@ static PyObject *next_frame(struct reader *self, PyObject *stream, const struct 
 	if (r == 0 && make_room(self) < 0)
 		return NULL;
 	if (r == 0)
-		r = take(self, &on, d, &f);
+		r = side_take(&self->side, gpushm_frame_next, stream_where(&on), d, &f);
 	if (r == 0)
 		return (PyObject *)pyframe_new(&self->side, f, &on, stream, false);
 	*ret_r = r;
@@ -169,9 +142,7 @@ static PyObject *iternext(PyObject *o)
 static PyObject *graph(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
 	struct reader *self = (struct reader *)o;
-	const struct graph_side of = { .side = &self->side,
-				       .timeout = self->timeout,
-				       .patient = self->patient };
+	const struct graph_side of = { .side = &self->side, .timeout = self->timeout };
 
 	return graph_capture(&of, args, n, keywords);
 }
@@ -221,7 +192,7 @@ static struct reader *reader_new(PyObject *self, PyObject *name, const struct re
 		return NULL;
 	r->follow = like->follow;
 	r->max_held = like->max_held;
-	r->patient = like->patient;
+	r->side.patient = like->side.patient;
 	r->timeout = Py_NewRef(like->timeout);
 	r->stream = Py_NewRef(like->stream);
 	r->options = like->options;
@@ -259,7 +230,7 @@ static PyObject *follow(PyObject *self, PyObject *args)
 	struct reader *r;
 
 	if (!PyArg_ParseTuple(args, "OiO&OOpOK:follow", &name, &given.follow, u32_arg,
-			      &given.max_held, &given.stream, &given.timeout, &given.patient,
+			      &given.max_held, &given.stream, &given.timeout, &given.side.patient,
 			      &device, &spin_us) ||
 	    args_text(name, "name", &text) < 0 || stream_from(given.stream, &on) < 0 ||
 	    !deadline_arg(given.timeout, &d) ||

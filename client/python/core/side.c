@@ -79,6 +79,7 @@ int side_take(struct side *self, side_take_fn *take, void *where, const struct d
 {
 	struct gpushm_stream *s = side_stream(self);
 	uint64_t turn = deadline_turn(d);
+	bool told = false;
 	int r;
 
 	if (!s || side_begin(self) < 0)
@@ -88,6 +89,10 @@ int side_take(struct side *self, side_take_fn *take, void *where, const struct d
 		r = take(s, where, turn, ret);
 		Py_END_ALLOW_THREADS
 		turn = deadline_turn(d);
+		if (r == -EOWNERDEAD && self->patient && !told) {
+			told = true;
+			continue;
+		}
 		if (r != -ETIMEDOUT || turn == 0)
 			break;
 		if (PyErr_CheckSignals() < 0) {

@@ -19,6 +19,7 @@ struct side {
 	unsigned calls;		       /* that run without the GIL, and tasks that wait */
 	bool busy;		       /* one of them takes or publishes a frame */
 	bool closed;
+	int patient; /* a Reader waits for another producer where one died */
 };
 
 /* A new side without a buffer. */
@@ -36,8 +37,10 @@ int side_begin(struct side *self);
 void side_end(struct side *self);
 
 /* Takes a frame in turns, so that Python handles Ctrl-C in between: gpushm_frame_begin(),
- * gpushm_frame_next() or the like. where: its CUDA stream. Returns 0, -errno, or -EINTR after
- * raising. */
+ * gpushm_frame_next() or the like. where: its CUDA stream. A producer's death is returned once; a
+ * side that is patient asks again, and waits for another one. Returns 0, -errno, or -EINTR after
+ * raising.
+ */
 typedef int side_take_fn(struct gpushm_stream *s, void *where, uint64_t timeout_ms,
 			 struct gpushm_frame **ret);
 int side_take(struct side *self, side_take_fn *take, void *where, const struct deadline *d,

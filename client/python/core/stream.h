@@ -7,6 +7,8 @@
 
 #include "client/python/core/object.h"
 
+#include "client/gpushm_stream.h"
+
 struct stream {
 	bool given;	  /* false: the caller wants the work done on return */
 	void *handle;	  /* a CUstream; NULL and 1: the legacy default stream */
@@ -18,6 +20,12 @@ struct stream {
  * legacy default stream and the per-thread one. Otherwise an object that has __cuda_stream__ (the
  * protocol of cuda.core), or CuPy's .ptr, torch's .cuda_stream, Numba's .handle. */
 int stream_from(PyObject *o, struct stream *ret);
+
+/* For functions of gpushm_stream.h. */
+static inline void *stream_where(const struct stream *s)
+{
+	return s->given ? s->handle : GPUSHM_ON_HOST;
+}
 
 /* A stream argument as an int; None: the legacy default stream. For the package's modules. */
 PyObject *stream_handle(PyObject *module, PyObject *o);
