@@ -293,7 +293,4 @@ static PyType_Spec spec = { .name = "gpushm._core.Array",
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 
-int array_type_init(PyObject *module)
-{
-	return types_add(module, &spec, &types.array);
-}
+const struct type_row array_row = { &spec, &types.array, NULL };

@@ -336,7 +336,4 @@ static PyType_Spec spec = { .name = "gpushm._core.Buffer",
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 
-int buffer_type_init(PyObject *module)
-{
-	return types_add(module, &spec, &types.buffer);
-}
+const struct type_row buffer_row = { &spec, &types.buffer, NULL };

@@ -166,7 +166,4 @@ static PyType_Spec spec = { .name = "gpushm._core._Call",
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 
-int call_init(PyObject *module)
-{
-	return types_add(module, &spec, &call_type);
-}
+const struct type_row call_row = { &spec, &call_type, NULL };

@@ -479,7 +479,7 @@ static PyType_Spec spec = { .name = "gpushm.types.Connection",
 
 int connection_init(PyObject *module, PyMethodDef *const *tables)
 {
-	if (types_add(module, &spec, &types.connection) < 0)
+	if (types_add(module, &(struct type_row){ &spec, &types.connection, NULL }) < 0)
 		return -1;
 	for (; *tables; tables++) {
 		for (PyMethodDef *f = *tables; f->ml_name; f++) {

@@ -12,6 +12,7 @@
 #include "client/python/core/frame.h"
 
 #include "client/python/core/array.h"
+#include "client/python/core/module.h"
 #include "proto/kind.h"
 
 static PyTypeObject *frame_type; /* owned, for as long as the process lives */
@@ -643,7 +644,4 @@ static PyType_Spec spec = { .name = "gpushm.types.Frame",
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 
-int frame_init(PyObject *module)
-{
-	return types_add(module, &spec, &frame_type);
-}
+const struct type_row frame_row = { &spec, &frame_type, NULL };

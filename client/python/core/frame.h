@@ -33,4 +33,3 @@ struct frame *pyframe_new(struct side *side, struct gpushm_frame *f, const struc
  * says that the graph was launched. Raises where its contents were not good. */
 int frame_release(struct frame *self);
 
-int frame_init(PyObject *module);

@@ -6,6 +6,8 @@
  */
 #include "client/python/core/graph.h"
 
+#include "client/python/core/module.h"
+
 static PyTypeObject *graph_type; /* owned, for as long as the process lives */
 
 struct graph {
@@ -276,7 +278,4 @@ static PyType_Spec spec = { .name = "gpushm.types.GraphFrame",
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 
-int graph_init(PyObject *module)
-{
-	return types_add(module, &spec, &graph_type);
-}
+const struct type_row graph_row = { &spec, &graph_type, NULL };

@@ -17,4 +17,3 @@ struct graph_side {
 PyObject *graph_capture(const struct graph_side *of, PyObject *const *args, Py_ssize_t n,
 			PyObject *keywords);
 
-int graph_init(PyObject *module);

@@ -191,6 +191,18 @@ static PyMethodDef own_functions[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
+static int add_types(PyObject *module)
+{
+	const struct type_row *const rows[] = { &call_row,  &watch_row,	   &buffer_row,
+						&array_row, &side_row,	   &frame_row,
+						&graph_row, &producer_row, &reader_row };
+
+	for (size_t i = 0; i < array_size(rows); i++)
+		if (types_add(module, rows[i]) < 0)
+			return -1;
+	return 0;
+}
+
 static int add_functions(PyObject *module)
 {
 	PyMethodDef *const tables[] = { create_functions,
@@ -252,10 +264,7 @@ static int module_exec(PyObject *module)
 		return error_python(PyExc_ImportError,
 				    "gpushm is in use by another interpreter of this process");
 	if (error_init(module) < 0 || unpublished_init(module) < 0 || buffer_init(module) < 0 ||
-	    record_init(module) < 0 || call_init(module) < 0 || watch_init(module) < 0 ||
-	    buffer_type_init(module) < 0 || array_type_init(module) < 0 || side_init(module) < 0 ||
-	    frame_init(module) < 0 || graph_init(module) < 0 || producer_init(module) < 0 ||
-	    pyreader_init(module) < 0 || add_functions(module) < 0 ||
+	    record_init(module) < 0 || add_types(module) < 0 || add_functions(module) < 0 ||
 	    add_kinds(module, "_ON_GPU", offsetof(struct kind, on_gpu)) < 0 ||
 	    add_kinds(module, "_BY_DRIVER", offsetof(struct kind, by_driver)) < 0 ||
 	    add_kinds(module, "_READ_ONLY", offsetof(struct kind, read_only)) < 0)

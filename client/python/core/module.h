@@ -18,12 +18,9 @@ extern PyMethodDef load_functions[];   /* _load */
 extern PyMethodDef stream_functions[]; /* stream */
 extern PyMethodDef follow_functions[]; /* follow */
 
-int buffer_type_init(PyObject *module);
-int array_type_init(PyObject *module);
-int call_init(PyObject *module);
-int watch_init(PyObject *module);
-int producer_init(PyObject *module);
-int pyreader_init(PyObject *module);
+/* A base before its types. */
+extern const struct type_row call_row, watch_row, buffer_row, array_row, side_row, frame_row,
+	graph_row, producer_row, reader_row;
 
 /* What gpushm._load calls of its functions' names. */
 PyObject *load_key(PyObject *module, PyObject *sources);

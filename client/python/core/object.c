@@ -8,15 +8,12 @@
 
 struct types types;
 
-int types_add_derived(PyObject *module, PyType_Spec *spec, PyTypeObject *base, PyTypeObject **ret)
+int types_add(PyObject *module, const struct type_row *row)
 {
-	*ret = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, (PyObject *)base);
-	return *ret ? PyModule_AddType(module, *ret) : -1;
-}
+	PyObject *base = row->base ? (PyObject *)*row->base : NULL;
 
-int types_add(PyObject *module, PyType_Spec *spec, PyTypeObject **ret)
-{
-	return types_add_derived(module, spec, NULL, ret);
+	*row->ret = (PyTypeObject *)PyType_FromModuleAndSpec(module, row->spec, base);
+	return *row->ret ? PyModule_AddType(module, *row->ret) : -1;
 }
 
 void *object_new(PyTypeObject *type)

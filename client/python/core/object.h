@@ -40,11 +40,15 @@ struct types {
 };
 extern struct types types;
 
-/* Makes a heap type from its spec and adds it to the module under the last word of the spec's name.
- * The module keeps it alive. */
-int types_add(PyObject *module, PyType_Spec *spec, PyTypeObject **ret);
-/* The same for a type with a base other than object. */
-int types_add_derived(PyObject *module, PyType_Spec *spec, PyTypeObject *base, PyTypeObject **ret);
+/* A heap type, which its file keeps in *ret. */
+struct type_row {
+	PyType_Spec *spec;
+	PyTypeObject **ret, **base; /* base: NULL: object */
+};
+
+/* Makes it and adds it to the module under the last word of the spec's name. The module keeps it
+ * alive. */
+int types_add(PyObject *module, const struct type_row *row);
 
 /* The entry of a type's PyMemberDefs for weak references. */
 #define WEAKREFS(struct_)                                                                     \

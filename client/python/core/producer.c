@@ -168,7 +168,4 @@ PyMethodDef stream_functions[] = { { "_stream_new", stream, METH_VARARGS,
 				     "_stream_new($self, *arguments)\n--\n\nSee gpushm._calls." },
 				   { NULL, NULL, 0, NULL } };
 
-int producer_init(PyObject *module)
-{
-	return types_add_derived(module, &spec, side_type, &stream_type);
-}
+const struct type_row producer_row = { &spec, &stream_type, &side_type };

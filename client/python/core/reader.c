@@ -347,7 +347,4 @@ PyMethodDef follow_functions[] = { { "_follow", follow, METH_VARARGS,
 				     "_follow($self, *arguments)\n--\n\nSee gpushm._calls." },
 				   { NULL, NULL, 0, NULL } };
 
-int pyreader_init(PyObject *module)
-{
-	return types_add_derived(module, &spec, side_type, &reader_type);
-}
+const struct type_row reader_row = { &spec, &reader_type, &side_type };

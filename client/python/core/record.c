@@ -139,30 +139,19 @@ static PyObject *from_64(enum record_type type, uint64_t number)
 
 /* ---- members of many values ---- */
 
-static PyObject *from_attrs(struct gpushm_attr *const *attrs, size_t n)
+/* Attributes by their keys, or the counts of refusals by their codes. */
+static PyObject *from_pairs(const void *const *structs, size_t n, bool attrs)
 {
 	_cleanup_(drop_object) PyObject *dict = PyDict_New();
 
 	for (size_t i = 0; dict && i < n; i++) {
+		const struct gpushm_attr *a = structs[i];
+		const struct gpushm_refusal *r = structs[i];
 		_cleanup_(drop_object) PyObject *value =
-			PyBytes_FromStringAndSize(attrs[i]->value, (Py_ssize_t)attrs[i]->size);
+			attrs ? PyBytes_FromStringAndSize(a->value, (Py_ssize_t)a->size)
+			      : PyLong_FromUnsignedLongLong(r->count);
 
-		if (!value || PyDict_SetItemString(dict, attrs[i]->key, value) < 0)
-			return NULL;
-	}
-	return take_ptr(dict);
-}
-
-/* The counts by their codes. */
-static PyObject *from_refusals(struct gpushm_refusal *const *refusals, size_t n)
-{
-	_cleanup_(drop_object) PyObject *dict = PyDict_New();
-
-	for (size_t i = 0; dict && i < n; i++) {
-		_cleanup_(drop_object) PyObject *count =
-			PyLong_FromUnsignedLongLong(refusals[i]->count);
-
-		if (!count || PyDict_SetItemString(dict, refusals[i]->code, count) < 0)
+		if (!value || PyDict_SetItemString(dict, attrs ? a->key : r->code, value) < 0)
 			return NULL;
 	}
 	return take_ptr(dict);
@@ -197,11 +186,10 @@ static PyObject *read_field(const struct record_field *f, const void *from)
 	case RECORD_UUID:
 		return from_uuid(p);
 	case RECORD_ATTRS:
-		return from_attrs(*(struct gpushm_attr *const *const *)p, record_count(f, from));
 	case RECORD_LIST:
-		if (f->of == &refusal_record)
-			return from_refusals(*(struct gpushm_refusal *const *const *)p,
-					     record_count(f, from));
+		if (f->type == RECORD_ATTRS || f->of == &refusal_record)
+			return from_pairs(*(const void *const *const *)p, record_count(f, from),
+					  f->type == RECORD_ATTRS);
 		return record_list(f->of, *(const void *const *const *)p, record_count(f, from));
 	default:
 		return f->size == sizeof(uint64_t) ? from_64(f->type, *(const uint64_t *)p)

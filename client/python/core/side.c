@@ -8,6 +8,7 @@
  */
 #include "client/python/core/side.h"
 
+#include "client/python/core/module.h"
 #include "client/python/core/record.h"
 
 PyTypeObject *side_type; /* owned, for as long as the process lives */
@@ -288,7 +289,4 @@ static PyType_Spec spec = { .name = "gpushm._core._Side",
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 
-int side_init(PyObject *module)
-{
-	return types_add(module, &spec, &side_type);
-}
+const struct type_row side_row = { &spec, &side_type, NULL };

@@ -60,5 +60,4 @@ void side_dealloc(PyObject *o);
 PyObject *side_close_all(PyObject *module, PyObject *unused);
 
 /* The type that both have as their base: close(), stats(), fileno() ... */
-int side_init(PyObject *module);
 extern PyTypeObject *side_type;

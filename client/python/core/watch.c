@@ -268,7 +268,4 @@ PyMethodDef watch_functions[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
-int watch_init(PyObject *module)
-{
-	return types_add(module, &spec, &watch_type);
-}
+const struct type_row watch_row = { &spec, &watch_type, NULL };
