@@ -57,11 +57,17 @@ PyObject *copy_many(PyObject *module, PyObject *args);
 PyObject *exchange_dlpack(PyObject *o, PyObject *args, PyObject *kwargs);
 PyObject *exchange_dlpack_device(PyObject *o, PyObject *unused);
 
+#define EXCHANGE_CAPSULE "dltensor_versioned"
+#define EXCHANGE_PADDED (1u << 2) /* DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED */
+
 /* A tensor of DLPack's, which the caller deletes or gives away; *ret_gone becomes true when it is
  * deleted, unless exchange_taken() was called before. Orders no stream. */
 struct dlpack_versioned;
 struct dlpack_versioned *exchange_tensor(struct array *self, bool *ret_gone);
 void exchange_taken(struct dlpack_versioned *v);
+
+struct dlpack_tensor;
+bool exchange_in_c_order(const struct dlpack_tensor *t);
 
 /* ---- exchange_api.c: the same in C, for libraries that have DLPack's exchange API ---- */
 

@@ -692,6 +692,24 @@ bool array_is_writable(const struct array *self)
 	return !self->buffer->sealing && !gpushm_array_read_only(self->array);
 }
 
+int array_check_writable(const struct array *self)
+{
+	if (array_is_writable(self))
+		return 0;
+	error_format(ERROR_READ_ONLY, EROFS, "buffer \"%s\" is open for reading only",
+		     gpushm_buffer_name(self->buffer->buffer));
+	return -1;
+}
+
+int array_check_child(const struct array *self)
+{
+	struct gpushm_array *a = NULL;
+	int r = gpushm_array_dup(self->array, &a);
+
+	gpushm_array_free(a);
+	return error_result(r);
+}
+
 int array_traverse(PyObject *o, visitproc visit, void *arg)
 {
 	struct array *self = (struct array *)o;

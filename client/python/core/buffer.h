@@ -158,6 +158,11 @@ Py_ssize_t array_itemsize(const struct array *self);
 
 /* Whether an open array may be written to. */
 bool array_is_writable(const struct array *self);
+/* Raises ReadOnly where not. */
+int array_check_writable(const struct array *self);
+
+/* For one without an address: in a forked child libgpushm has none, and this raises why. */
+int array_check_child(const struct array *self);
 
 /* tp_traverse, tp_dealloc. */
 int array_traverse(PyObject *o, visitproc visit, void *arg);

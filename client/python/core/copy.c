@@ -41,13 +41,8 @@ static int hold_one(struct one *one, struct gpushm_copy *copy)
 {
 	struct array *a = one->array;
 
-	if (!array_is_open(a))
+	if (!array_is_open(a) || array_check_writable(a) < 0)
 		return -1;
-	if (!array_is_writable(a)) {
-		error_format(ERROR_READ_ONLY, EROFS, "buffer \"%s\" is open for reading only",
-			     gpushm_buffer_name(a->buffer->buffer));
-		return -1;
-	}
 	if (copy->strides && one->strides.ndim != gpushm_array_ndim(a->array))
 		return error_python(PyExc_ValueError, "%d strides were given for %d dimensions",
 				    one->strides.ndim, gpushm_array_ndim(a->array));

@@ -15,10 +15,8 @@
 #include "proto/dlpack_abi.h"
 #include "proto/words.h"
 
-#define VERSIONED "dltensor_versioned"
 #define LEGACY "dltensor"
-#define IS_COPIED (1u << 1)	 /* DLPACK_FLAG_BITMASK_IS_COPIED */
-#define SUBBYTE_PADDED (1u << 2) /* DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED */
+#define IS_COPIED (1u << 1) /* DLPACK_FLAG_BITMASK_IS_COPIED */
 
 struct request {
 	bool legacy;
@@ -101,8 +99,8 @@ static void on_capsule_gone(PyObject *capsule)
 {
 	void *p;
 
-	if (PyCapsule_IsValid(capsule, VERSIONED)) {
-		p = PyCapsule_GetPointer(capsule, VERSIONED);
+	if (PyCapsule_IsValid(capsule, EXCHANGE_CAPSULE)) {
+		p = PyCapsule_GetPointer(capsule, EXCHANGE_CAPSULE);
 		tensor_drop(container_of(p, struct tensor, versioned));
 	} else if (PyCapsule_IsValid(capsule, LEGACY)) {
 		p = PyCapsule_GetPointer(capsule, LEGACY);
@@ -247,8 +245,9 @@ static PyObject *make_capsule(struct array *self, const struct request *q)
 	if (!t)
 		return NULL;
 	if (make(t, self, q) == 0)
-		capsule = q->legacy ? PyCapsule_New(&t->legacy, LEGACY, on_capsule_gone)
-				    : PyCapsule_New(&t->versioned, VERSIONED, on_capsule_gone);
+		capsule = q->legacy
+				  ? PyCapsule_New(&t->legacy, LEGACY, on_capsule_gone)
+				  : PyCapsule_New(&t->versioned, EXCHANGE_CAPSULE, on_capsule_gone);
 	if (!capsule)
 		tensor_drop(t);
 	return capsule;
@@ -443,11 +442,11 @@ static const struct dlpack_tensor *tensor_in(PyObject *capsule, uint64_t *ret_fl
 	const struct dlpack_legacy *l;
 
 	*ret_flags = 0;
-	if (!PyCapsule_IsValid(capsule, VERSIONED)) {
+	if (!PyCapsule_IsValid(capsule, EXCHANGE_CAPSULE)) {
 		l = PyCapsule_GetPointer(capsule, LEGACY);
 		return l ? &l->tensor : NULL;
 	}
-	v = PyCapsule_GetPointer(capsule, VERSIONED);
+	v = PyCapsule_GetPointer(capsule, EXCHANGE_CAPSULE);
 	*ret_flags = v->flags;
 	if (v->major == DLPACK_MAJOR)
 		return &v->tensor;
@@ -455,14 +454,14 @@ static const struct dlpack_tensor *tensor_in(PyObject *capsule, uint64_t *ret_fl
 				    v->major, v->minor, DLPACK_MAJOR);
 }
 
-static bool in_c_order(const struct dlpack_tensor *t)
+bool exchange_in_c_order(const struct dlpack_tensor *t)
 {
 	int64_t stride = 1;
 
 	for (int i = t->ndim - 1; i >= 0 && t->strides; i--) {
 		if (t->shape[i] > 1 && t->strides[i] != stride)
 			return false;
-		stride *= t->shape[i];
+		stride = (int64_t)((uint64_t)stride * (uint64_t)t->shape[i]);
 	}
 	return true;
 }
@@ -472,7 +471,7 @@ static PyObject *strides_in(const struct dlpack_tensor *t, int64_t bytes)
 {
 	int64_t strides[GPUSHM_MAX_NDIM];
 
-	if (!t->strides || (bytes == 0 && in_c_order(t)))
+	if (!t->strides || (bytes == 0 && exchange_in_c_order(t)))
 		return Py_NewRef(Py_None);
 	if (bytes == 0)
 		return PyErr_Format(PyExc_TypeError,
@@ -500,7 +499,7 @@ PyObject *exchange_read_dlpack(PyObject *module, PyObject *capsule)
 	if (t->ndim > GPUSHM_MAX_NDIM)
 		return PyErr_Format(PyExc_TypeError, "a DLPack tensor of %d dimensions", t->ndim);
 	bits = gpushm_dtype_bits(type);
-	padded = bits % 8 != 0 && flags & SUBBYTE_PADDED;
+	padded = bits % 8 != 0 && flags & EXCHANGE_PADDED;
 	return Py_BuildValue("sNNK(ii)O", name, shape_tuple(t->shape, t->ndim),
 			     strides_in(t, padded     ? 1
 					   : bits % 8 ? 0
@@ -575,17 +574,6 @@ static PyObject *build(struct array *self, PyObject *typestr)
 	return take_ptr(dict);
 }
 
-/* In a forked child libgpushm returns no address, and the reason here. */
-static PyObject *refuse_child(struct array *self)
-{
-	struct gpushm_array *a = NULL;
-	int r = gpushm_array_dup(self->array, &a);
-
-	gpushm_array_free(a);
-	return r < 0 ? error_raise(r)
-		     : PyErr_Format(PyExc_AttributeError, "the array has no address for a GPU");
-}
-
 PyObject *exchange_cai(PyObject *o, void *unused)
 {
 	struct array *self = (struct array *)o;
@@ -595,7 +583,10 @@ PyObject *exchange_cai(PyObject *o, void *unused)
 		return NULL;
 	if (!gpushm_array_device_ptr(self->array) &&
 	    kind_of(gpushm_buffer_kind(self->buffer->buffer))->by_driver)
-		return refuse_child(self);
+		return array_check_child(self) < 0
+			       ? NULL
+			       : PyErr_Format(PyExc_AttributeError,
+					      "the array has no address for a GPU");
 	if (!gpushm_array_device_ptr(self->array))
 		return PyErr_Format(PyExc_AttributeError,
 				    "the array is in the host's memory, which "

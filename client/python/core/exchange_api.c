@@ -11,10 +11,8 @@
 #include "client/python/core/array.h"
 #include "proto/dlpack_abi.h"
 
-#define CAPSULE "dltensor_versioned"
-#define CUDA_MANAGED 13		 /* kDLCUDAManaged */
-#define SUBBYTE_PADDED (1u << 2) /* DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED */
-#define COMPLEX 5		 /* kDLComplex */
+#define CUDA_MANAGED 13 /* kDLCUDAManaged */
+#define COMPLEX 5	/* kDLComplex */
 
 static const struct dlpack_exchange_api *api_of(PyObject *capsule)
 {
@@ -123,7 +121,7 @@ static void on_capsule_gone(PyObject *capsule)
 	struct dlpack_versioned *v;
 
 	PyErr_Fetch(&type, &value, &traceback);
-	v = PyCapsule_GetPointer(capsule, CAPSULE);
+	v = PyCapsule_GetPointer(capsule, EXCHANGE_CAPSULE);
 	if (v && v->deleter)
 		v->deleter(v);
 	PyErr_Restore(type, value, traceback);
@@ -145,18 +143,6 @@ static bool says(PyObject *tensor, const char *method, PyObject **name)
 	return r != 0;
 }
 
-static bool is_c_order(const struct dlpack_tensor *t)
-{
-	int64_t stride = 1;
-
-	for (int i = t->ndim - 1; i >= 0 && t->strides; i--) {
-		if (t->shape[i] > 1 && t->strides[i] != stride)
-			return false;
-		stride = (int64_t)((uint64_t)stride * (uint64_t)t->shape[i]);
-	}
-	return true;
-}
-
 /* Whether the memory has exactly the array's elements, in C order. */
 static bool is_plain(const struct array *a, const struct dlpack_versioned *v, PyObject *tensor)
 {
@@ -165,10 +151,10 @@ static bool is_plain(const struct array *a, const struct dlpack_versioned *v, Py
 	static PyObject *is_neg, *is_conj; /* kept until the process ends */
 
 	if (t->code != own.code || t->bits != own.bits || t->lanes != own.lanes ||
-	    v->flags & SUBBYTE_PADDED || t->ndim != gpushm_array_ndim(a->array) ||
+	    v->flags & EXCHANGE_PADDED || t->ndim != gpushm_array_ndim(a->array) ||
 	    memcmp(t->shape, gpushm_array_shape(a->array), (size_t)t->ndim * sizeof(int64_t)) != 0)
 		return false;
-	return is_c_order(t) && !says(tensor, "is_neg", &is_neg) &&
+	return exchange_in_c_order(t) && !says(tensor, "is_neg", &is_neg) &&
 	       !(t->code == COMPLEX && says(tensor, "is_conj", &is_conj));
 }
 
@@ -198,7 +184,7 @@ PyObject *exchange_copy_of(PyObject *module, PyObject *args)
 		PyErr_Clear();
 		Py_RETURN_NONE;
 	}
-	owner = PyCapsule_New(v, CAPSULE, on_capsule_gone);
+	owner = PyCapsule_New(v, EXCHANGE_CAPSULE, on_capsule_gone);
 	if (!owner) {
 		v->deleter(v);
 		return NULL;

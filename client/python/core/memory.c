@@ -56,18 +56,10 @@ static int check_memory(struct array *self, int flags)
 {
 	if (!array_is_open(self))
 		return -1;
-	if (!gpushm_array_host_ptr(self->array)) {
-		struct gpushm_array *a = NULL;
-		int r = gpushm_array_dup(self->array, &a);
-
-		/* In a forked child libgpushm returns no address, and the reason here. */
-		gpushm_array_free(a);
-		if (r < 0)
-			error_raise(r);
-		else
-			refuse("the array is on a GPU: copy_to_host() has its bytes");
-		return -1;
-	}
+	if (!gpushm_array_host_ptr(self->array))
+		return array_check_child(self) < 0
+			       ? -1
+			       : refuse("the array is on a GPU: copy_to_host() has its bytes");
 	if ((flags & PyBUF_WRITABLE) && !array_is_writable(self))
 		return refuse("the array is read-only");
 	return 0;
@@ -271,12 +263,7 @@ static int run(struct array *self, const struct copy *c)
 	/* Checked again, because other threads have run. */
 	if (!array_is_open(self))
 		return -1;
-	if (!c->to_host && !array_is_writable(self)) {
-		error_format(ERROR_READ_ONLY, EROFS, "buffer \"%s\" is open for reading only",
-			     gpushm_buffer_name(self->buffer->buffer));
-		return -1;
-	}
-	if (match(self, &c->view, &strides) < 0)
+	if ((!c->to_host && array_check_writable(self) < 0) || match(self, &c->view, &strides) < 0)
 		return -1;
 	array_hold(self);
 	self->buffer->writing += !c->to_host;
