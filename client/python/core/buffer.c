@@ -11,7 +11,6 @@
 #include "client/python/core/buffer.h"
 
 #include "client/gpushm_private.h"
-#include "client/python/core/unpublished.h"
 #include "client/python/core/write_fault.h"
 #include "proto/kind.h"
 
@@ -239,17 +238,25 @@ static bool is_unpublished(const struct buffer *self)
 
 static int warn_once(struct buffer *self)
 {
-	bool warned = self->warned;
+	_cleanup_(drop_object) PyObject *done = NULL;
 
+	if (self->warned)
+		return 0;
 	self->warned = true;
-	return warned ? 0 : unpublished_warn(self->name, self->place);
+	done = object_call(types.unpublished_module, "warn", "(OO)", self->name,
+			   self->place ? self->place : Py_None);
+	return done ? 0 : -1;
 }
 
+/* Where no exception can be raised. One that is being handled stays as it is. */
 static void warn_once_quietly(struct buffer *self)
 {
-	if (!self->warned)
-		unpublished_warn_quietly(self->name, self->place);
-	self->warned = true;
+	PyObject *type, *value, *traceback;
+
+	PyErr_Fetch(&type, &value, &traceback);
+	if (warn_once(self) < 0)
+		PyErr_WriteUnraisable(self->name);
+	PyErr_Restore(type, value, traceback);
 }
 
 PyObject *buffer_report_unpublished(PyObject *module, PyObject *unused)
@@ -508,23 +515,14 @@ static bool may_be_sealed(const struct buffer *self)
 	return false;
 }
 
-static PyObject *not_kept; /* owned, for as long as the process lives */
-
-int buffer_init(PyObject *module)
-{
-	not_kept = PyErr_NewExceptionWithDoc(
-		"gpushm.errors.NotKeptWarning",
-		"A buffer was published that does not survive the daemon's death, because all "
-		"places for such buffers are taken.",
-		PyExc_RuntimeWarning, NULL);
-	return not_kept ? PyModule_AddObjectRef(module, "NotKeptWarning", not_kept) : -1;
-}
-
 static int warn_if_not_kept(const struct buffer *self)
 {
-	return gpushm_buffer_kept(self->buffer) == -ENOSPC
-		       ? PyErr_WarnEx(not_kept, gpushm_error(), 1)
-		       : 0;
+	_cleanup_(drop_object) PyObject *done = NULL;
+
+	if (gpushm_buffer_kept(self->buffer) != -ENOSPC)
+		return 0;
+	done = object_call(types.unpublished_module, "warn_not_kept", "(s)", gpushm_error());
+	return done ? 0 : -1;
 }
 
 /* name: a str, or NULL for its own. Without the GIL the str is kept by the caller's arguments. */

@@ -30,7 +30,7 @@ struct buffer {
 	bool anonymous;		   /* this process created it, without a name */
 	bool scratch;		   /* nobody will miss its contents: they end without a warning */
 	bool warned;		   /* that its contents are lost, or an exception said enough */
-	PyObject *place; /* where this process created it: unpublished_place(); NULL: it did not */
+	PyObject *place; /* where this process created it: place() of gpushm._unpublished; NULL: it did not */
 	bool left;	 /* its with block is over, and only its users keep it: buffer_leave() */
 	struct order order;	      /* copies that nobody has waited for */
 	struct gpushm_stream *stream; /* owned: the buffer is this stream's; NULL: of no stream */
@@ -121,9 +121,6 @@ PyObject *buffer_publish_as(PyObject *o, PyObject *args, PyObject *kwargs);
 
 /* The method set_attrs(attrs). */
 PyObject *buffer_set_attrs(PyObject *o, PyObject *attrs);
-
-/* Adds gpushm.errors.NotKeptWarning to the module. */
-int buffer_init(PyObject *module);
 
 /* _report_unpublished(): warns of each buffer that is not published, at the end of the program. */
 PyObject *buffer_report_unpublished(PyObject *module, PyObject *unused);

@@ -8,7 +8,6 @@
 #include "client/python/core/array.h"
 #include "client/python/core/layouts.h"
 #include "client/python/core/module.h"
-#include "client/python/core/unpublished.h"
 
 #include <stdio.h>
 #include <sys/random.h>
@@ -86,7 +85,7 @@ static int run_create(struct gpushm *c, struct ask *ask)
 static struct buffer *place(struct buffer *b)
 {
 	if (b)
-		b->place = unpublished_place();
+		b->place = object_call(types.unpublished_module, "place", "()");
 	if (!b || b->place)
 		return b;
 	b->scratch = true;

@@ -12,7 +12,6 @@
 #include "client/python/core/array.h"
 #include "client/python/core/graph.h"
 #include "client/python/core/record.h"
-#include "client/python/core/unpublished.h"
 #include "proto/kind.h"
 
 #include "client/gpushm_private.h"
@@ -25,10 +24,10 @@
 /* From now on the core makes objects of the package's classes, and calls its modules. */
 static PyObject *register_package(PyObject *module, PyObject *args)
 {
-	PyObject *array, *buffer, *dtype, *driver, *asyncio, *libraries;
+	PyObject *array, *buffer, *dtype, *driver, *asyncio, *libraries, *unpublished;
 
-	if (!PyArg_ParseTuple(args, "O!O!OOOO:_register", &PyType_Type, &array, &PyType_Type,
-			      &buffer, &dtype, &driver, &asyncio, &libraries))
+	if (!PyArg_ParseTuple(args, "O!O!OOOOO:_register", &PyType_Type, &array, &PyType_Type,
+			      &buffer, &dtype, &driver, &asyncio, &libraries, &unpublished))
 		return NULL;
 	if (!PyType_IsSubtype((PyTypeObject *)array, types.array) ||
 	    !PyType_IsSubtype((PyTypeObject *)buffer, types.buffer))
@@ -39,6 +38,7 @@ static PyObject *register_package(PyObject *module, PyObject *args)
 	types.driver_module = Py_NewRef(driver);
 	types.asyncio_module = Py_NewRef(asyncio);
 	types.libraries_module = Py_NewRef(libraries);
+	types.unpublished_module = Py_NewRef(unpublished);
 	Py_RETURN_NONE;
 }
 
@@ -111,7 +111,8 @@ static PyObject *pending_cleanup(PyObject *module, PyObject *unused)
 
 static PyMethodDef own_functions[] = {
 	{ "_register", register_package, METH_VARARGS,
-	  "_register($module, array, buffer, dtype, driver, asyncio, libraries, /)\n--\n\n"
+	  "_register($module, array, buffer, dtype, driver, asyncio, libraries,\n"
+	  "          unpublished, /)\n--\n\n"
 	  "Sets the classes that open() and create() return, and the modules that the core "
 	  "calls." },
 	{ "_opened", opened, METH_NOARGS,
@@ -263,8 +264,8 @@ static int module_exec(PyObject *module)
 	if (types.array)
 		return error_python(PyExc_ImportError,
 				    "gpushm is in use by another interpreter of this process");
-	if (error_init(module) < 0 || unpublished_init(module) < 0 || buffer_init(module) < 0 ||
-	    record_init(module) < 0 || add_types(module) < 0 || add_functions(module) < 0 ||
+	if (error_init(module) < 0 || record_init(module) < 0 || add_types(module) < 0 ||
+	    add_functions(module) < 0 ||
 	    add_kinds(module, "_ON_GPU", offsetof(struct kind, on_gpu)) < 0 ||
 	    add_kinds(module, "_BY_DRIVER", offsetof(struct kind, by_driver)) < 0 ||
 	    add_kinds(module, "_READ_ONLY", offsetof(struct kind, read_only)) < 0)

@@ -3,10 +3,11 @@
 
 from ._core import (  # isort: skip
     AccessDenied, BadArgument, BadContents, DaemonGone, DeviceFailed, Dirty, DriverError, Error, Exists, ForkError,
-    InUse, LayoutError, LimitReached, NotFound, NotKeptWarning, NotPublished, NotSupported, OutOfMemory, PoolFull,
-    ProducerDied, ReaderDropped, ReadOnly, StateError, StreamEnded, Timeout, TooLarge, UnpublishedWarning,
+    InUse, LayoutError, LimitReached, NotFound, NotPublished, NotSupported, OutOfMemory, PoolFull, ProducerDied,
+    ReaderDropped, ReadOnly, StateError, StreamEnded, Timeout, TooLarge,
 )
 from ._libraries import DeviceWarning, ReadOnlyWarning
+from ._unpublished import NotKeptWarning, UnpublishedWarning
 
 __all__ = [
     "AccessDenied", "BadArgument", "BadContents", "DaemonGone", "DeviceFailed", "DeviceWarning", "Dirty", "DriverError",
