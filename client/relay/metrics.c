@@ -151,7 +151,6 @@ static enum exposition_format format_of(const struct exchange *x)
 enum MHD_Result metrics_get(const struct exchange *x)
 {
 	struct exposition e = { .format = format_of(x) };
-	struct MHD_Response *r;
 	char *text = NULL;
 	size_t n = 0;
 
@@ -172,8 +171,6 @@ enum MHD_Result metrics_get(const struct exchange *x)
 	exposition_end(&e);
 	if (fclose(e.out) != 0)
 		return free(text), MHD_NO;
-	r = MHD_create_response_from_buffer(n, text, MHD_RESPMEM_MUST_FREE);
-	exchange_add(r, MHD_HTTP_HEADER_CONTENT_TYPE, "%s", exposition_content_type(e.format));
-	exchange_add(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-	return exchange_send(x, MHD_HTTP_OK, r);
+	return exchange_send(x, MHD_HTTP_OK,
+			     exchange_text(exposition_content_type(e.format), "no-store", text));
 }

@@ -6,7 +6,6 @@
 #include "client/relay/fleet/fanout.h"
 
 #include "client/gpushm_load_private.h"
-#include "client/relay/fleet/mirrors.h"
 #include "client/relay/fleet/transfers.h"
 #include "client/relay/locks.h"
 #include "client/relay/serve/range.h"
@@ -175,14 +174,12 @@ static const struct announcement *read_announcement(const struct exchange *x,
 static enum MHD_Result reply_busy(const struct exchange *x, const struct offer_facts *facts,
 				  const struct announcement *asks)
 {
-	static const char text[] = "{\"error\":\"this relay is busy; Link names others that have "
-				   "the file or are getting it\"}";
+	char *text =
+		strdup("{\"error\":\"this relay is busy; Link names others that have the file or "
+		       "are getting it\"}");
 	_cleanup_(free_ptr) char *link = mirrors_link(x->fanout->mirrors, facts->etag, asks);
-	struct MHD_Response *r =
-		MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT);
+	struct MHD_Response *r = exchange_text("application/json", "no-store", text);
 
-	exchange_add(r, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
-	exchange_add(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 	exchange_add(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
 	if (link)
 		exchange_add(r, MHD_HTTP_HEADER_LINK, "%s", link);
@@ -254,22 +251,13 @@ void fanout_leave(struct fanout_pass *p)
 	p->of = NULL;
 }
 
-int fanout_add_mirrors(const struct exchange *x, struct manifest *m)
+size_t fanout_mirrors(const struct exchange *x, const char *etag,
+		      struct announcement ret[MIRRORS_NAMED])
 {
-	struct announcement says, chosen[MIRRORS_NAMED];
-	size_t n = mirrors_choose(x->fanout->mirrors, m->etag, read_announcement(x, &says),
-				  MIRRORS_OLDER, chosen);
+	struct announcement says;
 
-	m->mirrors = calloc(n + 1, sizeof(*m->mirrors));
-	if (!m->mirrors)
-		return -ENOMEM;
-	for (size_t i = 0; i < n; i++) {
-		m->mirrors[i] = strdup(chosen[i].url);
-		if (!m->mirrors[i])
-			return -ENOMEM;
-		m->n_mirrors++;
-	}
-	return 0;
+	return mirrors_choose(x->fanout->mirrors, etag, read_announcement(x, &says), MIRRORS_OLDER,
+			      ret);
 }
 
 /* It has, or is getting, just the file that is here now, if it says so. */

@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "client/relay/fleet/announcement.h"
+#include "client/relay/fleet/mirrors.h"
 #include "client/relay/serve/exchange.h"
 
 struct fanout;
@@ -41,8 +41,9 @@ void fanout_leave(struct fanout_pass *p);
 /* A request for the manifest: of a machine that says where it offers the same file. */
 void fanout_hear(const struct exchange *x, const struct offer_facts *facts);
 
-/* Adds mirrors that `x` may read from to the manifest of a file. 0 or -ENOMEM. */
-int fanout_add_mirrors(const struct exchange *x, struct manifest *m);
+/* Mirrors of a file that `x` may read from: how many. */
+size_t fanout_mirrors(const struct exchange *x, const char *etag,
+		      struct announcement ret[MIRRORS_NAMED]);
 
 /* What this relay says of itself while it pulls a name; NULL: it does not pull it any more. */
 void fanout_set_own(struct fanout *f, const char *name, const struct announcement *own);

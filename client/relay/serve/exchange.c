@@ -66,19 +66,25 @@ enum MHD_Result exchange_send(const struct exchange *x, unsigned status, struct 
 	return sent;
 }
 
+struct MHD_Response *exchange_text(const char *type, const char *cache, char *text)
+{
+	struct MHD_Response *r =
+		text ? MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE)
+		     : NULL;
+
+	if (!r)
+		free(text);
+	exchange_add(r, MHD_HTTP_HEADER_CONTENT_TYPE, "%s", type);
+	exchange_add(r, MHD_HTTP_HEADER_CACHE_CONTROL, "%s", cache);
+	return r;
+}
+
 enum MHD_Result exchange_json(const struct exchange *x, unsigned status, json_t *object)
 {
 	char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
-	struct MHD_Response *r;
+	struct MHD_Response *r = exchange_text("application/json", "no-store", text);
 
 	json_decref(object);
-	if (!text)
-		return MHD_NO;
-	r = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
-	if (!r)
-		free(text);
-	exchange_add(r, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
-	exchange_add(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 	if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
 		exchange_add(r, MHD_HTTP_HEADER_ALLOW, "%s", x->allow);
 	return exchange_send(x, status, r);
@@ -124,7 +130,8 @@ enum MHD_Result exchange_failed(const struct exchange *x, int result)
 	return exchange_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", text ? text : "");
 }
 
-struct offer *exchange_offer(const struct exchange *x, const char *etag, enum MHD_Result *ret)
+/* NULL: a reply says why not, whose result is *ret. */
+static struct offer *find_offer(const struct exchange *x, const char *etag, enum MHD_Result *ret)
 {
 	struct offer *o;
 
@@ -147,4 +154,22 @@ struct offer *exchange_offer(const struct exchange *x, const char *etag, enum MH
 				      "does not hide",
 				      x->name);
 	return o;
+}
+
+enum MHD_Result exchange_known(const struct exchange *x, const char *etag,
+			       enum MHD_Result (*reply)(const struct exchange *x, struct offer *o,
+							const struct offer_facts *f))
+{
+	enum MHD_Result ret;
+	struct offer *o = find_offer(x, etag, &ret);
+	struct offer_facts facts;
+	int r;
+
+	if (!o)
+		return ret;
+	r = offer_know(o, x->http);
+	offer_facts(o, &facts);
+	ret = r < 0 ? exchange_failed(x, r) : reply(x, o, &facts);
+	offer_release(o);
+	return ret;
 }

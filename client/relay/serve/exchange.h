@@ -35,6 +35,10 @@ const char *exchange_header(const struct exchange *x, const char *name);
 void exchange_add(struct MHD_Response *r, const char *name, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* A response with that text, which it takes; malloc'd. NULL: out of memory. cache: of the header
+ * Cache-Control. */
+struct MHD_Response *exchange_text(const char *type, const char *cache, char *text);
+
 /* Sends the response, and frees it. NULL: out of memory; the connection ends. */
 enum MHD_Result exchange_send(const struct exchange *x, unsigned status, struct MHD_Response *r);
 
@@ -51,6 +55,8 @@ enum MHD_Result exchange_failed(const struct exchange *x, int result);
 /* Takes the object. NULL: out of memory. */
 enum MHD_Result exchange_json(const struct exchange *x, unsigned status, json_t *object);
 
-/* Finds the offer that the request names, if its client may read that. NULL: a reply says why not,
- * whose result is *ret. The caller releases it. etag: as for offers_find(). */
-struct offer *exchange_offer(const struct exchange *x, const char *etag, enum MHD_Result *ret);
+/* Replies about the offer that the request names, and whose file is known by then; or says that its
+ * client may not read it, or that there is none. etag: as for offers_find(). */
+enum MHD_Result exchange_known(const struct exchange *x, const char *etag,
+			       enum MHD_Result (*reply)(const struct exchange *x, struct offer *o,
+							const struct offer_facts *f));

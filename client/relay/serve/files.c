@@ -181,11 +181,9 @@ static enum MHD_Result send_part(const struct exchange *x, struct offer *o,
 
 static enum MHD_Result send_unsatisfiable(const struct exchange *x, const struct offer_facts *f)
 {
-	static const char text[] = "{\"error\":\"no byte of this range exists\"}";
-	struct MHD_Response *r =
-		MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT);
+	char *text = strdup("{\"error\":\"no byte of this range exists\"}");
+	struct MHD_Response *r = exchange_text("application/json", "no-store", text);
 
-	exchange_add(r, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
 	exchange_add(r, MHD_HTTP_HEADER_CONTENT_RANGE, "bytes */%" PRIu64, f->size);
 	return exchange_send(x, MHD_HTTP_RANGE_NOT_SATISFIABLE, r);
 }
@@ -217,19 +215,7 @@ static enum MHD_Result send_file(const struct exchange *x, struct offer *o,
 
 enum MHD_Result files_get(const struct exchange *x)
 {
-	const char *etag = exchange_header(x, MHD_HTTP_HEADER_IF_RANGE);
-	enum MHD_Result ret;
-	struct offer *o = exchange_offer(x, etag, &ret);
-	struct offer_facts facts;
-	int r;
-
-	if (!o)
-		return ret;
-	r = offer_know(o, x->http);
-	offer_facts(o, &facts);
-	ret = r < 0 ? exchange_failed(x, r) : send_file(x, o, &facts);
-	offer_release(o);
-	return ret;
+	return exchange_known(x, exchange_header(x, MHD_HTTP_HEADER_IF_RANGE), send_file);
 }
 
 /* ---- the list ---- */

@@ -11,7 +11,6 @@
 #include "client/relay/serve/range.h"
 #include "proto/base/clock.h"
 #include "proto/base/list.h"
-#include "proto/base/own.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -26,48 +25,17 @@ static bool is_local(const char *key)
 	return strcmp(key, "gpushm.files") == 0 || strcmp(key, "gpushm.path") == 0;
 }
 
-static int copy_attr(const struct manifest_attr *from, struct manifest *m)
+/* What a manifest borrows. */
+struct parts {
+	struct offer_facts facts;
+	struct announcement mirrors[MIRRORS_NAMED];
+	char *urls[MIRRORS_NAMED];   /* of the mirrors */
+	struct manifest_attr *attrs; /* owned; the rest is the offer's */
+};
+
+static int fill(const struct exchange *x, struct offer *o, struct parts *p, struct manifest *m)
 {
-	struct manifest_attr *to = &m->attrs[m->n_attrs];
-
-	to->key = strdup(from->key);
-	to->value = malloc(from->size + 1);
-	to->size = from->size;
-	if (to->value)
-		memcpy(to->value, from->value, from->size);
-	m->n_attrs++;
-	return to->key && to->value ? 0 : -ENOMEM;
-}
-
-static int copy_attrs(const struct manifest_attr *attrs, size_t n, struct manifest *m)
-{
-	int r = 0;
-
-	m->attrs = calloc(n + 1, sizeof(*m->attrs));
-	for (size_t i = 0; m->attrs && r == 0 && i < n; i++)
-		if (!is_local(attrs[i].key))
-			r = copy_attr(&attrs[i], m);
-	return m->attrs ? r : -ENOMEM;
-}
-
-static int copy_facts(struct offer *o, struct manifest *m)
-{
-	struct offer_facts f;
-
-	offer_facts(o, &f);
-	m->name = strdup(f.name);
-	m->etag = strdup(f.etag);
-	m->id = f.id;
-	m->size = f.size;
-	m->header = f.header;
-	m->data = f.size - f.header;
-	m->complete = f.complete;
-	memcpy(m->content, f.content, sizeof(m->content));
-	return m->name && m->etag ? 0 : -ENOMEM;
-}
-
-static int fill(const struct exchange *x, struct offer *o, struct manifest *m)
-{
+	const struct offer_facts *f = &p->facts;
 	const struct manifest_attr *attrs;
 	const uint64_t *blocks;
 	size_t n;
@@ -77,35 +45,46 @@ static int fill(const struct exchange *x, struct offer *o, struct manifest *m)
 		r = offer_attrs(o, x->http, &attrs, &n);
 	if (r < 0)
 		return r;
-	m->blocks = malloc((m->n_blocks + 1) * sizeof(*blocks));
-	if (!m->blocks)
+	p->attrs = calloc(n + 1, sizeof(*p->attrs));
+	if (!p->attrs)
 		return -ENOMEM;
-	memcpy(m->blocks, blocks, m->n_blocks * sizeof(*blocks));
-	r = copy_facts(o, m);
-	if (r == 0)
-		r = copy_attrs(attrs, n, m);
-	return r < 0 ? r : fanout_add_mirrors(x, m);
+	for (size_t i = 0; i < n; i++)
+		if (!is_local(attrs[i].key))
+			p->attrs[m->n_attrs++] = attrs[i];
+	offer_facts(o, &p->facts);
+	m->n_mirrors = fanout_mirrors(x, f->etag, p->mirrors);
+	for (size_t i = 0; i < m->n_mirrors; i++)
+		p->urls[i] = p->mirrors[i].url;
+	m->name = (char *)f->name;
+	m->id = f->id;
+	m->etag = (char *)f->etag;
+	m->size = f->size;
+	m->header = f->header;
+	m->data = f->size - f->header;
+	m->blocks = (uint64_t *)blocks;
+	m->attrs = p->attrs;
+	m->complete = f->complete;
+	m->mirrors = p->urls;
+	memcpy(m->content, f->content, sizeof(m->content));
+	return 0;
 }
 
 static enum MHD_Result send_manifest(const struct exchange *x, struct offer *o)
 {
-	struct manifest m = { 0 };
-	struct MHD_Response *response = NULL;
+	struct parts p = { .attrs = NULL };
+	struct manifest m = { .n_attrs = 0 };
+	struct MHD_Response *response;
 	char *text = NULL;
 	size_t n = 0;
-	int r = fill(x, o, &m);
+	int r = fill(x, o, &p, &m);
 
 	if (r == 0)
 		r = gpushm_private_manifest_format(&m, &text, &n);
-	if (r < 0) {
-		gpushm_private_manifest_clear(&m);
+	free(p.attrs);
+	if (r < 0)
 		return exchange_failed(x, r);
-	}
-	response = MHD_create_response_from_buffer(n, text, MHD_RESPMEM_MUST_FREE);
-	exchange_add(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
-	exchange_add(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
-	exchange_add(response, MHD_HTTP_HEADER_ETAG, "%s", m.etag);
-	gpushm_private_manifest_clear(&m);
+	response = exchange_text("application/json", "no-cache", text);
+	exchange_add(response, MHD_HTTP_HEADER_ETAG, "%s", p.facts.etag);
 	return exchange_send(x, MHD_HTTP_OK, response);
 }
 
@@ -183,28 +162,13 @@ static void await(const struct exchange *x, unsigned wait_s)
 	end_wait(&w);
 }
 
-static enum MHD_Result reply(const struct exchange *x)
+static enum MHD_Result reply(const struct exchange *x, struct offer *o, const struct offer_facts *f)
 {
 	const char *none = exchange_header(x, MHD_HTTP_HEADER_IF_NONE_MATCH);
-	enum MHD_Result ret;
-	struct offer *o = exchange_offer(x, NULL, &ret);
-	struct offer_facts facts;
-	int r;
 
-	if (!o)
-		return ret;
-	r = offer_know(o, x->http);
-	offer_facts(o, &facts);
-	if (r == 0)
-		fanout_hear(x, &facts);
-	if (r < 0)
-		ret = exchange_failed(x, r);
-	else if (none && range_has_etag(none, facts.etag, true))
-		ret = send_same(x, facts.etag);
-	else
-		ret = send_manifest(x, o);
-	offer_release(o);
-	return ret;
+	fanout_hear(x, f);
+	return none && range_has_etag(none, f->etag, true) ? send_same(x, f->etag)
+							   : send_manifest(x, o);
 }
 
 enum MHD_Result manifests_get(const struct exchange *x)
@@ -216,11 +180,11 @@ enum MHD_Result manifests_get(const struct exchange *x)
 
 	if (wait_s == 0 || !config_offers(x->config, x->name) ||
 	    !allow_read(x->config, x->peer, x->name))
-		return reply(x);
+		return exchange_known(x, NULL, reply);
 	await(x, wait_s);
 	/* The configuration may be another one by now. */
 	later.config = config = config_current();
-	ret = reply(&later);
+	ret = exchange_known(&later, NULL, reply);
 	config_release(config);
 	return ret;
 }

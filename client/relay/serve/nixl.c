@@ -403,18 +403,6 @@ static int format(struct session *s, char **ret)
 	return result;
 }
 
-static enum MHD_Result send_text(const struct exchange *x, char *text)
-{
-	struct MHD_Response *r =
-		MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
-
-	if (!r)
-		free(text);
-	exchange_add(r, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
-	exchange_add(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-	return exchange_send(x, MHD_HTTP_OK, r);
-}
-
 static enum MHD_Result failed(const struct exchange *x, int result)
 {
 	_cleanup_(free_ptr) char *why = strdup(gpushm_error());
@@ -426,19 +414,20 @@ static enum MHD_Result failed(const struct exchange *x, int result)
 	return exchange_failed(x, result);
 }
 
-static enum MHD_Result begin_session(const struct exchange *x, struct offer *o)
+static enum MHD_Result begin_session(const struct exchange *x, struct offer *o,
+				     const struct offer_facts *f)
 {
 	struct session *s = NULL;
 	char *text;
-	int r = offer_know(o, x->http);
+	int r = begin(x, o, &s);
 
-	if (r == 0)
-		r = begin(x, o, &s);
 	if (r < 0)
 		return failed(x, r);
 	r = format(s, &text);
 	leave(s, r < 0);
-	return r < 0 ? failed(x, r) : send_text(x, text);
+	return r < 0 ? failed(x, r)
+		     : exchange_send(x, MHD_HTTP_OK,
+				     exchange_text("application/json", "no-store", text));
 }
 
 /* Reads bytes of the file into a slot; waits for them if the relay itself pulls them. */
@@ -491,8 +480,6 @@ static enum MHD_Result reply(const struct exchange *x, const json_t *body)
 	const char *id = json_string_value(json_object_get(body, "session"));
 	const char *etag = json_string_value(json_object_get(body, "etag"));
 	json_int_t version = json_integer_value(json_object_get(body, "version"));
-	enum MHD_Result ret;
-	struct offer *o;
 
 	if (!id && (!etag || version < 1))
 		return exchange_error(x, MHD_HTTP_BAD_REQUEST,
@@ -505,12 +492,7 @@ static enum MHD_Result reply(const struct exchange *x, const json_t *body)
 	/* A session was allowed when it began; a configuration may change. */
 	if (id && allow_read(x->config, x->peer, x->name))
 		return use_session(x, body, id);
-	o = exchange_offer(x, etag, &ret);
-	if (!o)
-		return ret;
-	ret = begin_session(x, o);
-	offer_release(o);
-	return ret;
+	return exchange_known(x, etag, begin_session);
 }
 
 enum MHD_Result nixl_post(const struct exchange *x)
