@@ -173,6 +173,10 @@ void clients_on_completed(void *arg, struct MHD_Connection *connection, void **r
 	lock_drop(&lock);
 }
 
+void clients_drop_line(void *arg, const char *format, va_list ap)
+{
+}
+
 void clients_reply(struct MHD_Connection *connection)
 {
 	struct client *c = client_of(connection);

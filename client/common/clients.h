@@ -35,6 +35,10 @@ void clients_on_connection(void *arg, struct MHD_Connection *connection, void **
 void clients_on_completed(void *arg, struct MHD_Connection *connection, void **request,
 			  enum MHD_RequestTerminationCode code);
 
+/* For MHD_OPTION_EXTERNAL_LOGGER: libmicrohttpd would print a line for each client that breaks off.
+ */
+void clients_drop_line(void *arg, const char *format, va_list ap);
+
 /* The request is there: what its reply takes counts from now on. */
 void clients_reply(struct MHD_Connection *connection);
 

@@ -21,6 +21,12 @@ static const struct {
 	[EXPOSITION_INFO] = { "info", "gauge", "_info" },
 };
 
+enum exposition_format exposition_format_for(const char *accept)
+{
+	return accept && strstr(accept, "application/openmetrics-text") ? EXPOSITION_OPENMETRICS
+									: EXPOSITION_PROMETHEUS;
+}
+
 const char *exposition_content_type(enum exposition_format format)
 {
 	return format == EXPOSITION_OPENMETRICS
@@ -107,6 +113,14 @@ void exposition_seconds(struct exposition *e, uint64_t ns)
 	close_labels(e);
 	write_seconds(e->out, ns);
 	fputc('\n', e->out);
+}
+
+void exposition_one(struct exposition *e, enum exposition_type type, const char *name,
+		    const char *unit, const char *help, uint64_t value)
+{
+	exposition_family(e, type, name, unit, help);
+	exposition_begin(e, type == EXPOSITION_COUNTER ? "_total" : "");
+	exposition_number(e, value);
 }
 
 void exposition_end(struct exposition *e)

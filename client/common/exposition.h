@@ -27,6 +27,9 @@ struct exposition {
 	bool labelled;	    /* the sample has a label */
 };
 
+/* For a request with that header Accept, or NULL: only a client that says so reads OpenMetrics. */
+enum exposition_format exposition_format_for(const char *accept);
+
 /* The value of the header Content-Type. */
 const char *exposition_content_type(enum exposition_format format);
 
@@ -41,6 +44,10 @@ void exposition_begin(struct exposition *e, const char *suffix);
 void exposition_label(struct exposition *e, const char *name, const char *value);
 void exposition_number(struct exposition *e, uint64_t value);
 void exposition_seconds(struct exposition *e, uint64_t ns);
+
+/* A family of one sample without labels. */
+void exposition_one(struct exposition *e, enum exposition_type type, const char *name,
+		    const char *unit, const char *help, uint64_t value);
 
 /* A label whose value is a bound of a histogram's bucket; UINT64_MAX: no bound. */
 void exposition_bound(struct exposition *e, uint64_t ns);

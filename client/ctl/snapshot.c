@@ -88,16 +88,8 @@ int snapshot_read(struct gpushm *c, unsigned by, struct snapshot *ret)
 
 /* ---- families ---- */
 
-static void write_one(struct exposition *e, enum exposition_type type, const char *name,
-		      const char *unit, const char *help, uint64_t value)
-{
-	exposition_family(e, type, name, unit, help);
-	exposition_begin(e, type == EXPOSITION_COUNTER ? "_total" : "");
-	exposition_number(e, value);
-}
-
-#define GAUGE(name, help, value) write_one(e, EXPOSITION_GAUGE, name, NULL, help, value)
-#define COUNTER(name, help, value) write_one(e, EXPOSITION_COUNTER, name, NULL, help, value)
+#define GAUGE(name, help, value) exposition_one(e, EXPOSITION_GAUGE, name, NULL, help, value)
+#define COUNTER(name, help, value) exposition_one(e, EXPOSITION_COUNTER, name, NULL, help, value)
 
 static void write_build(struct exposition *e, const struct gpushm_status *s)
 {
@@ -118,8 +110,8 @@ static void write_daemon(struct exposition *e, const struct gpushm_status *s)
 	GAUGE("gpushm_waiting_requests", "Requests that wait for a name or a change.", s->waiting);
 	GAUGE("gpushm_retained_buffers",
 	      "Buffers that were freed and that processes still have open or mapped.", s->retained);
-	write_one(e, EXPOSITION_GAUGE, "gpushm_retained_bytes", "bytes",
-		  "Memory and tables of these buffers.", s->retained_bytes);
+	exposition_one(e, EXPOSITION_GAUGE, "gpushm_retained_bytes", "bytes",
+		       "Memory and tables of these buffers.", s->retained_bytes);
 	GAUGE("gpushm_open_fds", "File descriptors that the daemon has open; 0: not known.",
 	      s->fds);
 	GAUGE("gpushm_max_fds", "The most that it may have open.", s->fds_max);

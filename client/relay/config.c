@@ -47,7 +47,18 @@ static void format_list(const struct keyfile_type *type, const void *member, FIL
 		fprintf(out, "%s ", s->items[i]);
 }
 
-static void clear_list(void *member)
+void strings_add(struct strings *s, const char *text, size_t n)
+{
+	char *copy = strndup(text, n);
+	char **item = copy ? grow_append(&s->items, &s->n, sizeof(*item)) : NULL;
+
+	if (item)
+		*item = copy;
+	else
+		free(copy);
+}
+
+void strings_clear(void *member)
 {
 	struct strings *s = member;
 
@@ -64,7 +75,7 @@ static const struct keyfile_type value_text = { .allowed = "text",
 static const struct keyfile_type value_list = { .allowed = "text",
 						.parse = parse_list,
 						.format = format_list,
-						.clear = clear_list,
+						.clear = strings_clear,
 						.list = true };
 static const struct keyfile_type value_yes = KEYFILE_WORDS("no", "yes", "yes or no");
 static const struct keyfile_type value_connections = KEYFILE_NUMBER(1, 16384, NULL, "1 to 16384");

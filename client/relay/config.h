@@ -75,5 +75,8 @@ void config_use(struct config *c);
 
 /* Whether a buffer of that name is offered at all. */
 bool config_offers(const struct config *c, const char *name);
+/* Adds a text of n bytes, if there is memory; and frees all of them. */
+void strings_add(struct strings *s, const char *text, size_t n);
+void strings_clear(void *s);
 /* Whether one of the globs fits the name. */
 bool strings_match(const struct strings *globs, const char *name);

@@ -14,23 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void number(struct exposition *e, enum exposition_type type, const char *name,
-		   const char *unit, const char *help, uint64_t value)
-{
-	exposition_family(e, type, name, unit, help);
-	exposition_begin(e, type == EXPOSITION_COUNTER ? "_total" : "");
-	exposition_number(e, value);
-}
-
 static void write_connections(struct exposition *e)
 {
 	struct clients_counts c;
 
 	clients_count(&c);
-	number(e, EXPOSITION_GAUGE, "gpushm_relay_connections", NULL, "Connections that are open.",
-	       c.connections);
-	number(e, EXPOSITION_COUNTER, "gpushm_relay_accepted", NULL,
-	       "Connections that were accepted.", c.accepted);
+	exposition_one(e, EXPOSITION_GAUGE, "gpushm_relay_connections", NULL,
+		       "Connections that are open.", c.connections);
+	exposition_one(e, EXPOSITION_COUNTER, "gpushm_relay_accepted", NULL,
+		       "Connections that were accepted.", c.accepted);
 	exposition_family(e, EXPOSITION_COUNTER, "gpushm_relay_ended", NULL,
 			  "Connections that were ended because of a limit.");
 	exposition_begin(e, "_total");
@@ -39,8 +31,8 @@ static void write_connections(struct exposition *e)
 	exposition_begin(e, "_total");
 	exposition_label(e, "limit", "min-rate");
 	exposition_number(e, c.ended_slow);
-	number(e, EXPOSITION_COUNTER, "gpushm_relay_sent_bytes", "bytes",
-	       "Bytes that clients have received, with TLS and headers.", c.bytes);
+	exposition_one(e, EXPOSITION_COUNTER, "gpushm_relay_sent_bytes", "bytes",
+		       "Bytes that clients have received, with TLS and headers.", c.bytes);
 }
 
 static void write_replies(struct exposition *e)
@@ -78,11 +70,12 @@ static void write_offers(struct exposition *e, struct offers *offers)
 		offer_release(list[i]);
 	}
 	free(list);
-	number(e, EXPOSITION_GAUGE, "gpushm_relay_buffers", NULL,
-	       "Buffers that are offered, or would be but for their types.", n);
-	number(e, EXPOSITION_GAUGE, "gpushm_relay_buffer_bytes", "bytes", "Their bytes.", bytes);
-	number(e, EXPOSITION_GAUGE, "gpushm_relay_pulls", NULL,
-	       "Buffers that the relay is pulling.", pulled);
+	exposition_one(e, EXPOSITION_GAUGE, "gpushm_relay_buffers", NULL,
+		       "Buffers that are offered, or would be but for their types.", n);
+	exposition_one(e, EXPOSITION_GAUGE, "gpushm_relay_buffer_bytes", "bytes", "Their bytes.",
+		       bytes);
+	exposition_one(e, EXPOSITION_GAUGE, "gpushm_relay_pulls", NULL,
+		       "Buffers that the relay is pulling.", pulled);
 }
 
 static void write_pulls(struct exposition *e)
@@ -102,8 +95,8 @@ static void write_pulls(struct exposition *e)
 		exposition_label(e, "cause", causes[i]);
 		exposition_number(e, c.failed[i]);
 	}
-	number(e, EXPOSITION_GAUGE, "gpushm_relay_sources_away", NULL,
-	       "Sources that do not reply, of pulls that wait for something new.", c.away);
+	exposition_one(e, EXPOSITION_GAUGE, "gpushm_relay_sources_away", NULL,
+		       "Sources that do not reply, of pulls that wait for something new.", c.away);
 	exposition_family(e, EXPOSITION_GAUGE, "gpushm_relay_last_pull_timestamp_seconds",
 			  "seconds", "When a pull was good for the last time.");
 	if (c.last_s) {
@@ -134,23 +127,16 @@ static void write_nixl(struct exposition *e)
 	unsigned sessions, regions;
 
 	nixl_count(&sessions, &regions);
-	number(e, EXPOSITION_GAUGE, "gpushm_relay_nixl_sessions", NULL, "Sessions of NIXL.",
-	       sessions);
-	number(e, EXPOSITION_GAUGE, "gpushm_relay_nixl_regions", NULL,
-	       "Pieces of memory that NIXL knows.", regions);
-}
-
-static enum exposition_format format_of(const struct exchange *x)
-{
-	const char *accept = exchange_header(x, MHD_HTTP_HEADER_ACCEPT);
-
-	return accept && strstr(accept, "application/openmetrics-text") ? EXPOSITION_OPENMETRICS
-									: EXPOSITION_PROMETHEUS;
+	exposition_one(e, EXPOSITION_GAUGE, "gpushm_relay_nixl_sessions", NULL, "Sessions of NIXL.",
+		       sessions);
+	exposition_one(e, EXPOSITION_GAUGE, "gpushm_relay_nixl_regions", NULL,
+		       "Pieces of memory that NIXL knows.", regions);
 }
 
 enum MHD_Result metrics_get(const struct exchange *x)
 {
-	struct exposition e = { .format = format_of(x) };
+	struct exposition e = { .format = exposition_format_for(
+					exchange_header(x, MHD_HTTP_HEADER_ACCEPT)) };
 	char *text = NULL;
 	size_t n = 0;
 

@@ -63,19 +63,10 @@ static enum MHD_Result reply_text(struct MHD_Connection *c, unsigned status, con
 						     MHD_RESPMEM_PERSISTENT));
 }
 
-/* Only a client that says so reads OpenMetrics. */
-static enum exposition_format format_for(struct MHD_Connection *c)
-{
-	const char *accept =
-		MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
-
-	return accept && strstr(accept, "application/openmetrics-text") ? EXPOSITION_OPENMETRICS
-									: EXPOSITION_PROMETHEUS;
-}
-
 static enum MHD_Result reply_metrics(struct MHD_Connection *c, struct collector *collector)
 {
-	enum exposition_format format = format_for(c);
+	enum exposition_format format = exposition_format_for(
+		MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT));
 	size_t len = 0;
 	char *text = collector_text(collector, format, &len);
 
@@ -112,11 +103,6 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 	return reply_text(c, MHD_HTTP_NOT_FOUND, "text/plain", "there is only /metrics\n");
 }
 
-/* libmicrohttpd would print a line for each client that breaks off. */
-static void drop_line(void *arg, const char *format, va_list ap)
-{
-}
-
 int metrics_server_start(int socket, struct collector *c)
 {
 	const struct clients_limits limits = { .idle_s = CLIENTS_S,
@@ -126,7 +112,7 @@ int metrics_server_start(int socket, struct collector *c)
 
 	clients_limit(&limits);
 	http = MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL,
-				on_request, c, MHD_OPTION_EXTERNAL_LOGGER, drop_line, NULL,
+				on_request, c, MHD_OPTION_EXTERNAL_LOGGER, clients_drop_line, NULL,
 				MHD_OPTION_LISTEN_SOCKET, socket, MHD_OPTION_CONNECTION_LIMIT,
 				CLIENTS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, CLIENTS_S,
 				MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY,

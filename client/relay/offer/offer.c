@@ -163,16 +163,6 @@ const char *offer_name(const struct offer *o)
 	return o->name;
 }
 
-uint64_t offer_id(struct offer *o)
-{
-	uint64_t id;
-
-	lock_take(&o->lock, LOCK_OFFER);
-	id = o->id;
-	lock_drop(&o->lock);
-	return id;
-}
-
 void offer_facts(struct offer *o, struct offer_facts *ret)
 {
 	lock_take(&o->lock, LOCK_OFFER);
@@ -692,16 +682,6 @@ struct offer *offer_new_pulled(struct daemon_link *link, const char *name, const
 	o->arrays = p->m.n_arrays;
 	o->pull = p;
 	return o;
-}
-
-bool offer_is_pulled(struct offer *o)
-{
-	bool pulled;
-
-	lock_take(&o->lock, LOCK_OFFER);
-	pulled = o->pull;
-	lock_drop(&o->lock);
-	return pulled;
 }
 
 void offer_pull_block(struct offer *o, uint64_t block)

@@ -39,7 +39,6 @@ struct offer *offer_ref(struct offer *o);
 struct offer *offer_release(struct offer *o);
 
 const char *offer_name(const struct offer *o);
-uint64_t offer_id(struct offer *o);
 void offer_facts(struct offer *o, struct offer_facts *ret);
 
 /* What follows may wait for the daemon and for other threads: as long as `reader`'s client waits,
@@ -89,7 +88,6 @@ bool offer_is_open(struct offer *o);
  * memory, or the arrays do not fit the header. */
 struct offer *offer_new_pulled(struct daemon_link *link, const char *name, const struct manifest *m,
 			       const char *header, struct gpushm_buffer *b);
-bool offer_is_pulled(struct offer *o);
 /* This block of the file's data is there. Any thread. */
 void offer_pull_block(struct offer *o, uint64_t block);
 /* On return nobody reads through the buffer that it was made with. result 0: it is published under

@@ -10,6 +10,7 @@
 #include "client/gpushm_private.h"
 #include "client/relay/locks.h"
 #include "proto/base/clock.h"
+#include "proto/base/grow.h"
 #include "proto/base/own.h"
 #include "proto/base/thread.h"
 
@@ -117,19 +118,13 @@ static bool is_offered(const struct config *c, const struct gpushm_stat *s)
 /* Under the lock. An offer whose buffer has lost its name, but may still be read. */
 static void retire(struct offers *o, struct offer *old)
 {
-	struct offer **grown;
+	struct offer **at =
+		offer_is_open(old) ? grow_append(&o->retired, &o->n_retired, sizeof(old)) : NULL;
 
-	if (!offer_is_open(old)) {
+	if (at)
+		*at = old;
+	else
 		offer_release(old);
-		return;
-	}
-	grown = reallocarray(o->retired, o->n_retired + 1, sizeof(struct offer *));
-	if (!grown) {
-		offer_release(old);
-		return;
-	}
-	o->retired = grown;
-	grown[o->n_retired++] = old;
 }
 
 /* Under the lock. What is pulled stays; what is the same buffer stays, too. */
@@ -137,11 +132,15 @@ static void merge(struct offers *o, struct offer **fresh, size_t n)
 {
 	for (size_t i = 0; i < o->n; i++) {
 		struct offer *old = o->items[i], **at = find(fresh, n, offer_name(old));
+		struct offer_facts was, is;
 
-		if (at && (offer_is_pulled(old) || offer_id(old) == offer_id(*at))) {
+		offer_facts(old, &was);
+		if (at)
+			offer_facts(*at, &is);
+		if (at && (!was.complete || was.id == is.id)) {
 			offer_release(*at);
 			*at = old;
-		} else if (offer_is_pulled(old)) {
+		} else if (!was.complete) {
 			fresh[n++] = old; /* there is space for all of them */
 			qsort(fresh, n, sizeof(struct offer *), by_name);
 		} else {
@@ -208,36 +207,23 @@ static int refresh(struct offers *o, struct gpushm *c)
 
 /* ---- the thread ---- */
 
-/* Waits for something that can change the list. 0, or a negative errno. */
+/* Waits for something that can change the list; the first time it only finds where events begin. 0,
+ * or a negative errno. */
 static int await_change(struct gpushm *c, uint64_t *last)
 {
 	struct gpushm_events_options options = { .struct_size = sizeof(options),
 						 .after = *last,
-						 .timeout_ms = EVENTS_MS,
 						 .types = EVENTS };
 	struct gpushm_events *events;
-	int r = gpushm_events(c, &options, &events);
+	int r;
 
+	options.timeout_ms = *last == GPUSHM_EVENTS_NEW ? 0 : EVENTS_MS;
+	r = gpushm_events(c, &options, &events);
 	if (r == 0) {
 		*last = events->last;
 		gpushm_free(events);
 	}
 	return r;
-}
-
-static int start_events(struct gpushm *c, uint64_t *last)
-{
-	struct gpushm_events_options options = { .struct_size = sizeof(options),
-						 .after = GPUSHM_EVENTS_NEW,
-						 .types = EVENTS };
-	struct gpushm_events *events;
-	int r = gpushm_events(c, &options, &events);
-
-	if (r < 0)
-		return r;
-	*last = events->last;
-	gpushm_free(events);
-	return 0;
 }
 
 static void note_try(struct offers *o, bool is_there)
@@ -257,7 +243,7 @@ static int follow(struct offers *o, bool *was_up)
 	int r = gpushm_connect(o->socket, &c);
 
 	if (r == 0)
-		r = start_events(c, &last);
+		r = await_change(c, &last);
 	while (r == 0) {
 		r = refresh(o, c);
 		note_try(o, true);

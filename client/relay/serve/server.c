@@ -148,9 +148,7 @@ static void free_session(void *arg)
 {
 	struct session *s = arg;
 
-	for (size_t i = 0; i < s->peer.names.n; i++)
-		free(s->peer.names.items[i]);
-	free(s->peer.names.items);
+	strings_clear(&s->peer.names);
 	free(s);
 }
 
@@ -271,11 +269,6 @@ static void on_completed(void *arg, struct MHD_Connection *c, void **context,
 	clients_on_completed(NULL, c, context, code);
 }
 
-/* libmicrohttpd would print a line for each client that breaks off. */
-static void drop_line(void *arg, const char *format, va_list ap)
-{
-}
-
 bool server_is_safe(const struct config *c, bool loopback)
 {
 	if (loopback || c->insecure || (c->cert && c->ca))
@@ -309,11 +302,12 @@ static const struct MHD_Daemon *start(struct server *s, int socket, const struct
 	return MHD_start_daemon(MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
 					MHD_USE_POLL | MHD_USE_ERROR_LOG |
 					(c->cert ? MHD_USE_TLS : 0u),
-				0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, drop_line,
-				NULL, MHD_OPTION_LISTEN_SOCKET, socket, MHD_OPTION_CONNECTION_LIMIT,
-				c->max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-				c->max_connections_per_address, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-				(size_t)MEMORY, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,
+				0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER,
+				clients_drop_line, NULL, MHD_OPTION_LISTEN_SOCKET, socket,
+				MHD_OPTION_CONNECTION_LIMIT, c->max_connections,
+				MHD_OPTION_PER_IP_CONNECTION_LIMIT, c->max_connections_per_address,
+				MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY,
+				MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,
 				MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
 				MHD_OPTION_NOTIFY_CONNECTION, clients_on_connection, NULL,
 				MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_ARRAY,

@@ -9,7 +9,6 @@
 #include "client/relay/serve/tls.h"
 
 #include "proto/base/clock.h"
-#include "proto/base/grow.h"
 #include "proto/base/own.h"
 
 #include <errno.h>
@@ -328,19 +327,6 @@ const void *const tls_retrieve = (const void *)retrieve;
 
 /* ---- clients ---- */
 
-static int add_name(struct strings *names, const char *name, size_t n)
-{
-	char **items = grow(names->items, names->n, sizeof(*items));
-
-	if (!items)
-		return -1;
-	names->items = items;
-	items[names->n] = strndup(name, n);
-	if (items[names->n])
-		names->n++;
-	return 0;
-}
-
 /* A name with a NUL in it is none of a host. */
 static void find_names(gnutls_x509_crt_t cert, struct strings *ret)
 {
@@ -352,12 +338,12 @@ static void find_names(gnutls_x509_crt_t cert, struct strings *ret)
 		      (type = gnutls_x509_crt_get_subject_alt_name(cert, i, name, &n, NULL)) >= 0;
 	     i++)
 		if (type == GNUTLS_SAN_DNSNAME && !memchr(name, '\0', n))
-			add_name(ret, name, n);
+			strings_add(ret, name, n);
 	n = sizeof(name);
 	if (ret->n == 0 &&
 	    gnutls_x509_crt_get_dn_by_oid(cert, GNUTLS_OID_X520_COMMON_NAME, 0, 0, name, &n) >= 0 &&
 	    !memchr(name, '\0', n))
-		add_name(ret, name, n);
+		strings_add(ret, name, n);
 }
 
 /* Why a chain is refused, as a sentence of GnuTLS. */
