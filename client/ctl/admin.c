@@ -58,8 +58,9 @@ static int report_missing(struct ctl *ctl, const char *word)
 }
 
 /* A buffer may have a name that looks like a pattern. */
-static int remove_word(struct ctl *ctl, const char *word, bool force)
+static int remove_word(struct ctl *ctl, const void *options, const char *word)
 {
+	bool force = ((const struct rm_options *)options)->force;
 	int r = pattern_is_folder(word) ? -ENOENT : gpushm_unlink(ctl->connection, word);
 
 	if (r == -ENOENT && pattern_is(word))
@@ -72,16 +73,7 @@ static int remove_word(struct ctl *ctl, const char *word, bool force)
 
 static int run_rm(struct ctl *ctl, const void *options, size_t n, char **words)
 {
-	const struct rm_options *o = options;
-	int first = CTL_OK;
-
-	for (size_t i = 0; i < n; i++) {
-		int r = remove_word(ctl, words[i], o->force);
-
-		if (!first)
-			first = r;
-	}
-	return first;
+	return ctl_each(ctl, options, n, words, remove_word);
 }
 
 const struct command command_rm = {
@@ -131,17 +123,14 @@ const struct command command_mv = {
 	.run = run_mv,
 };
 
+static int clean(struct ctl *ctl, const void *options, const char *word)
+{
+	return ctl_result(gpushm_clean(ctl->connection, word));
+}
+
 static int run_clean(struct ctl *ctl, const void *options, size_t n, char **words)
 {
-	int first = CTL_OK;
-
-	for (size_t i = 0; i < n; i++) {
-		int r = ctl_result(gpushm_clean(ctl->connection, words[i]));
-
-		if (!first)
-			first = r;
-	}
-	return first;
+	return ctl_each(ctl, options, n, words, clean);
 }
 
 const struct command command_clean = {

@@ -7,7 +7,6 @@
  */
 #include "client/ctl/ctl.h"
 
-#include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/base/suggest.h"
 
@@ -121,6 +120,19 @@ int ctl_print(const struct ctl *ctl, struct table *t)
 	return table_print(t, flags, stdout) < 0 ? ctl_error(CTL_FAILED, "out of memory") : CTL_OK;
 }
 
+int ctl_each(struct ctl *ctl, const void *options, size_t n, char **words,
+	     int (*one)(struct ctl *ctl, const void *options, const char *word))
+{
+	int first = CTL_OK;
+
+	for (size_t i = 0; i < n; i++) {
+		int r = one(ctl, options, words[i]);
+
+		first = first ? first : r;
+	}
+	return first;
+}
+
 int ctl_flush(void)
 {
 	if (fflush(stdout) == 0)
@@ -129,15 +141,6 @@ int ctl_flush(void)
 		return CTL_FAILED;
 	clearerr(stdout);
 	return ctl_error(CTL_FAILED, "standard output: %s", strerror(errno));
-}
-
-uint64_t ctl_time_left(uint64_t since, uint64_t timeout)
-{
-	uint64_t gone = clock_monotonic_ms() - since;
-
-	if (timeout == GPUSHM_WAIT_FOREVER)
-		return timeout;
-	return gone < timeout ? timeout - gone : 0;
 }
 
 /* ---- signals ---- */

@@ -114,12 +114,13 @@ static inline struct output_text ctl_size(const struct ctl *ctl, uint64_t bytes)
 /* Prints the table on stdout and frees it. An exit code. */
 int ctl_print(const struct ctl *ctl, struct table *t);
 
+/* Calls it for each word, also after one has failed. The first exit code but CTL_OK. */
+int ctl_each(struct ctl *ctl, const void *options, size_t n, char **words,
+	     int (*one)(struct ctl *ctl, const void *options, const char *word));
+
 /* Flushes standard output, so that a pipe's reader gets each line. Returns an exit code, and prints
  * no error if the pipe is closed. */
 int ctl_flush(void);
-
-/* What is left of a timeout that began then (CLOCK_MONOTONIC); all in ms. */
-uint64_t ctl_time_left(uint64_t since, uint64_t timeout);
 
 /* hold.c: reads and drops standard input until it ends, or until the daemon is gone. An exit code.
  */

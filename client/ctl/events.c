@@ -38,10 +38,10 @@ struct event_reader {
 	const struct events_options *options;
 	char *const *words;
 	size_t n_words;
-	uid_t uid;		/* (uid_t)-1: of all users */
-	uint64_t since_ns;	/* CLOCK_REALTIME: what was before is not printed */
-	bool begun;		/* it has a first batch */
-	uint64_t printed, last; /* events; ms, CLOCK_MONOTONIC, of the last one */
+	uid_t uid;		    /* (uid_t)-1: of all users */
+	uint64_t since_ns;	    /* CLOCK_REALTIME: what was before is not printed */
+	bool begun;		    /* it has a first batch */
+	uint64_t printed, deadline; /* events; of the next one: clock_deadline() */
 };
 
 /* ---- which ones ---- */
@@ -184,7 +184,7 @@ static int print_batch(struct event_reader *r, const struct gpushm_events *batch
 		if (!is_wanted(r, e))
 			continue;
 		r->printed++;
-		r->last = clock_monotonic_ms();
+		r->deadline = clock_deadline(r->options->timeout);
 		if (r->ctl->quiet)
 			continue;
 		if (ctl_json(r->ctl, &j))
@@ -238,11 +238,11 @@ static int follow(struct event_reader *r)
 	struct gpushm_events_options o = { sizeof(o), all ? 0 : GPUSHM_EVENTS_NEW, 0, x->types };
 	int code = CTL_OK;
 
-	r->last = clock_monotonic_ms();
+	r->deadline = clock_deadline(x->timeout);
 	while (code == CTL_OK && more)
 		code = read_batch(r, &o, &more);
 	while (code == CTL_OK && !x->once && !is_done(r) && !output_is_closed(STDOUT_FILENO)) {
-		o.timeout_ms = ctl_time_left(r->last, x->timeout);
+		o.timeout_ms = clock_left_ms(r->deadline);
 		if (o.timeout_ms == 0)
 			return ctl_error(CTL_TIMED_OUT, "nothing has happened");
 		if (o.timeout_ms > LOOK_MS)

@@ -78,7 +78,7 @@ int new_buffer_options(const struct new_buffer *nb, struct new_buffer_options *r
 		.options = { .struct_size = sizeof(ret->options),
 			     .pool = nb->pool,
 			     .mode = nb->mode,
-			     .wait_ms = nb->wait,
+			     .wait_ms = nb->wait == NEW_BUFFER_NO_WAIT ? 0 : nb->wait,
 			     .attrs = ret->attrs,
 			     .n_attrs = nb->attrs.n,
 			     .flags = (nb->transient ? GPUSHM_TRANSIENT : 0) |

@@ -14,6 +14,8 @@ struct new_buffer {
 	uint64_t wait;	       /* ms */
 };
 
+#define NEW_BUFFER_NO_WAIT (UINT64_MAX - 1) /* the default of wait: it was not given */
+
 /* For an options struct that starts with a struct new_buffer. */
 extern const struct arg new_buffer_args[];
 

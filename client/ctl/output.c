@@ -281,17 +281,14 @@ char *output_shorten(const char *text, size_t columns)
 
 char *output_cut(const char *text, size_t columns)
 {
-	const char *end = text;
-	size_t used = 0, n, width;
 	char *all = NULL;
 
 	if (output_columns(text) <= columns)
 		return strdup(text);
-	for (n = next_character(end, &width); used + width < columns; used += width) {
-		end += n;
-		n = next_character(end, &width);
-	}
-	return asprintf(&all, "%.*s\xe2\x80\xa6", (int)(end - text), text) < 0 ? NULL : all;
+	return asprintf(&all, "%.*s\xe2\x80\xa6",
+			columns > 1 ? (int)output_fit(text, columns - 1) : 0, text) < 0
+		       ? NULL
+		       : all;
 }
 
 char *output_format(const char *format, va_list ap)

@@ -297,9 +297,10 @@ static int explain(struct ctl *ctl, const char *name)
 			 name);
 }
 
-static int publish(struct ctl *ctl, const char *name, unsigned state)
+static int publish(struct ctl *ctl, const void *options, const char *name)
 {
-	int r = ask(ctl, name, state);
+	const struct options *o = options;
+	int r = ask(ctl, name, o->shared ? GPUSHM_SHARED : o->sealed ? GPUSHM_SEALED : 0);
 
 	return r == CTL_NOT_FOUND ? explain(ctl, name) : r;
 }
@@ -307,8 +308,6 @@ static int publish(struct ctl *ctl, const char *name, unsigned state)
 static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	const struct options *o = options;
-	unsigned state = o->shared ? GPUSHM_SHARED : o->sealed ? GPUSHM_SEALED : 0;
-	int first = CTL_OK;
 	int r;
 
 	if (o->shared && o->sealed)
@@ -316,14 +315,7 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 	if (ctl->json && n > 1)
 		return ctl_error(CTL_USAGE, "--json prints one document: give one NAME");
 	r = ctl_connect(ctl);
-	if (r)
-		return r;
-	for (size_t i = 0; i < n; i++) {
-		r = publish(ctl, words[i], state);
-		if (!first)
-			first = r;
-	}
-	return first;
+	return r ? r : ctl_each(ctl, o, n, words, publish);
 }
 
 const struct command command_publish = {

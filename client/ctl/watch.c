@@ -119,7 +119,7 @@ struct follower {
 	size_t n_words;
 	bool has_patterns;
 	struct sight seen;
-	uint64_t printed, last; /* events; ms, CLOCK_MONOTONIC, of the last one */
+	uint64_t printed, deadline; /* events; of the next one: clock_deadline() */
 };
 
 static bool is_done(const struct follower *f)
@@ -132,7 +132,7 @@ static int tell_line(struct follower *f, const struct line *l)
 	if (is_done(f))
 		return CTL_OK;
 	f->printed++;
-	f->last = clock_monotonic_ms();
+	f->deadline = clock_deadline(f->options->timeout);
 	return print(f->ctl, l);
 }
 
@@ -280,7 +280,7 @@ static int tell_unlinked(struct follower *f, const struct gpushm_event *e)
 /* The time until the next look, or until the command gives up; *ret_last: it is the latter. */
 static uint64_t time_left(const struct follower *f, bool *ret_last)
 {
-	uint64_t left = ctl_time_left(f->last, f->options->timeout);
+	uint64_t left = clock_left_ms(f->deadline);
 
 	*ret_last = !f->has_patterns || left <= LOOK_MS;
 	return *ret_last ? left : LOOK_MS;
@@ -292,7 +292,7 @@ static int follow(struct follower *f)
 	bool last = false;
 	int r = CTL_OK;
 
-	f->last = clock_monotonic_ms();
+	f->deadline = clock_deadline(f->options->timeout);
 	while (!is_done(f)) {
 		if (f->has_patterns)
 			r = look(f);

@@ -38,7 +38,7 @@ const struct arg model_fetch_args[] = {
  * limit. */
 static uint64_t wait_for_loader(const struct new_buffer *nb)
 {
-	return nb->wait == MODEL_NO_WAIT ? 0 : nb->wait ? nb->wait : 1;
+	return nb->wait == NEW_BUFFER_NO_WAIT ? 0 : nb->wait ? nb->wait : 1;
 }
 
 struct gpushm_remote_options model_remote_options(const struct model_fetch *o)

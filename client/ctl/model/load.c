@@ -84,8 +84,6 @@ int model_load(struct ctl *ctl, const struct model_load *o, size_t n, char **sou
 	struct model_fetching f;
 	int r = new_buffer_options(nb, &options);
 
-	if (nb->wait == MODEL_NO_WAIT)
-		options.options.wait_ms = 0;
 	if (r == CTL_OK && nb->transient && has_standard_input(n, sources))
 		r = ctl_error(CTL_USAGE, "--transient keeps the buffer until standard input ends, "
 					 "but standard input is the model");
@@ -143,7 +141,7 @@ const struct command command_load = {
 		       offsetof(struct model_load, drop_cache) }),
 	.more_args = { model_fetch_args, new_buffer_args },
 	.options_size = sizeof(struct model_load),
-	.defaults = &(const struct model_load){ .fetch.new_buffer.wait = MODEL_NO_WAIT },
+	.defaults = &(const struct model_load){ .fetch.new_buffer.wait = NEW_BUFFER_NO_WAIT },
 	.min_words = 2,
 	.max_words = SIZE_MAX,
 	.connects_itself = true,

@@ -79,11 +79,9 @@ int model_open(struct ctl *ctl, const char *name, uint64_t timeout, struct gpush
 
 /* ---- fetch.c ---- */
 
-#define MODEL_NO_WAIT (UINT64_MAX - 1) /* --wait was not given */
-
 /* The options that load and pull share. */
 struct model_fetch {
-	struct new_buffer new_buffer; /* first: new_buffer_args; wait may be MODEL_NO_WAIT */
+	struct new_buffer new_buffer; /* first: new_buffer_args; with a default for its wait */
 	bool if_missing, replace, verify;
 	const char *token_file, *cacert, *cert, *key; /* how web servers are asked */
 	uint64_t patience;			      /* ms; 0: the library's */

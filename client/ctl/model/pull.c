@@ -287,8 +287,6 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 			  .remote = model_remote_options(&o->fetch) };
 	int r = new_buffer_options(&o->fetch.new_buffer, &p.new_buffer);
 
-	if (o->fetch.new_buffer.wait == MODEL_NO_WAIT)
-		p.new_buffer.options.wait_ms = 0;
 	if (r == CTL_OK)
 		r = model_library_open(&p.library);
 	if (r == CTL_OK)
@@ -318,7 +316,7 @@ const struct command command_pull = {
 		       offsetof(struct options, via) }),
 	.more_args = { model_fetch_args, new_buffer_args },
 	.options_size = sizeof(struct options),
-	.defaults = &(const struct options){ .fetch.new_buffer.wait = MODEL_NO_WAIT },
+	.defaults = &(const struct options){ .fetch.new_buffer.wait = NEW_BUFFER_NO_WAIT },
 	.min_words = 1,
 	.max_words = 2,
 	.connects_itself = true,

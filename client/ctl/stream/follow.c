@@ -30,8 +30,9 @@ struct follower {
 	const struct options *options;
 	struct gpushm_stream *stream;
 	struct frame_file file;
+	uint64_t timeout;    /* ms, for a frame */
 	uint64_t n;	     /* frames that were taken, and whole */
-	uint64_t last_ms;    /* CLOCK_MONOTONIC: of the last frame */
+	uint64_t deadline;   /* of the next frame: clock_deadline() */
 	uint64_t realtime;   /* ns: CLOCK_REALTIME - CLOCK_MONOTONIC */
 	bool orphaned, done; /* the producer's death was told; nothing follows */
 };
@@ -146,7 +147,7 @@ static int use(struct follower *f, struct gpushm_frame *frame)
 	released = gpushm_frame_release(frame, GPUSHM_ON_HOST);
 	l.broken = l.broken || released < 0;
 	f->n += !l.broken && r == CTL_OK;
-	f->last_ms = clock_monotonic_ms();
+	f->deadline = clock_deadline(f->timeout);
 	f->orphaned = false;
 	f->done = f->options->count && f->n >= f->options->count;
 	return r ? r : print_line(f, &l);
@@ -185,8 +186,7 @@ static int no_frame(struct follower *f, int why)
 /* How long to wait for a frame now; 0: the time is over. */
 static uint64_t time_left(const struct follower *f)
 {
-	uint64_t timeout = f->options->timeout ? f->options->timeout : GPUSHM_WAIT_FOREVER;
-	uint64_t left = ctl_time_left(f->last_ms, timeout);
+	uint64_t left = clock_left_ms(f->deadline);
 
 	return left < STEP_MS ? left : STEP_MS;
 }
@@ -196,7 +196,7 @@ static int follow(struct follower *f)
 	int r = CTL_OK;
 
 	f->realtime = clock_realtime_ns() - clock_monotonic_ns();
-	f->last_ms = clock_monotonic_ms();
+	f->deadline = clock_deadline(f->timeout);
 	while (r == CTL_OK && !f->done && !ctl_interrupted() && !output_is_closed(STDOUT_FILENO)) {
 		struct gpushm_frame *frame = NULL;
 		uint64_t left = time_left(f);
@@ -231,7 +231,9 @@ static int record(struct follower *f)
 static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	const struct options *o = options;
-	struct follower f = { .ctl = ctl, .options = o };
+	struct follower f = { .ctl = ctl,
+			      .options = o,
+			      .timeout = o->timeout ? o->timeout : GPUSHM_WAIT_FOREVER };
 	enum gpushm_follow how = o->every ? GPUSHM_EVERY : o->share ? GPUSHM_SHARE : GPUSHM_LATEST;
 	int r;
 
