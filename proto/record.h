@@ -118,6 +118,8 @@ static inline const char *record_word(enum record_type type, unsigned value)
 		return delivery_word(value);
 	case RECORD_STREAM_STATE:
 		return stream_state_word(value);
+	case RECORD_WHAT:
+		return what_word(value);
 	default:
 		return NULL;
 	}

@@ -63,3 +63,12 @@ static inline const char *delivery_word(unsigned int delivery)
 
 	return words[delivery < 3 ? delivery : 0];
 }
+
+/* enum gpushm_event_kind: what a watch tells; "unknown" for any other number. */
+static inline const char *what_word(unsigned int what)
+{
+	static const char *const words[] = { "unknown",	 "published", "dirty",	  "clean",
+					     "unlinked", "gone",      "restarted" };
+
+	return words[what < 7 ? what : 0];
+}

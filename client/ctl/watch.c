@@ -8,6 +8,7 @@
 #include "client/ctl/pattern.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/words.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -54,17 +55,6 @@ struct watch_options {
 	uint64_t count; /* 0: no limit */
 	uint64_t timeout;
 };
-
-static const char *event_word(enum gpushm_event_kind what)
-{
-	static const char *const words[] = {
-		[GPUSHM_EVENT_PUBLISHED] = "published", [GPUSHM_EVENT_DIRTY] = "dirty",
-		[GPUSHM_EVENT_CLEAN] = "clean",		[GPUSHM_EVENT_UNLINKED] = "unlinked",
-		[GPUSHM_EVENT_GONE] = "gone",		[GPUSHM_EVENT_RESTARTED] = "restarted",
-	};
-
-	return what < array_size(words) && words[what] ? words[what] : "unknown";
-}
 
 /* A line of output. */
 struct line {
@@ -138,7 +128,7 @@ static int tell_line(struct follower *f, const struct line *l)
 
 static int tell(struct follower *f, enum gpushm_event_kind what, const char *name, uint64_t id)
 {
-	return tell_line(f, &(struct line){ event_word(what), name, id, 0 });
+	return tell_line(f, &(struct line){ what_word(what), name, id, 0 });
 }
 
 /* The name has gone from one buffer to another; the line "published" follows. */

@@ -117,10 +117,9 @@ int deadline_arg(PyObject *seconds, void *ret)
 	struct deadline *d = ret;
 	double s;
 
-	if (seconds == Py_None) {
-		*d = (struct deadline){ .forever = true };
+	d->at = GPUSHM_WAIT_FOREVER;
+	if (seconds == Py_None)
 		return 1;
-	}
 	s = PyFloat_AsDouble(seconds);
 	if (s == -1.0 && PyErr_Occurred())
 		return 0;
@@ -130,22 +129,14 @@ int deadline_arg(PyObject *seconds, void *ret)
 			"a timeout is a number of seconds from 0, or None to wait for ever");
 		return 0;
 	}
-	*d = (struct deadline){ .forever = s > SECONDS_MAX };
-	if (!d->forever && s > 0)
-		d->at = clock_monotonic_ns() + (uint64_t)(s * 1e9);
+	if (s <= SECONDS_MAX)
+		d->at = s > 0 ? clock_monotonic_ns() + (uint64_t)(s * 1e9) : 0;
 	return 1;
 }
 
 uint64_t deadline_left(const struct deadline *d)
 {
-	uint64_t now;
-
-	if (d->forever)
-		return GPUSHM_WAIT_FOREVER;
-	if (d->at == 0)
-		return 0;
-	now = clock_monotonic_ns();
-	return d->at > now ? (d->at - now + 999999u) / 1000000u : 0;
+	return clock_left_ms(d->at);
 }
 
 uint64_t deadline_turn(const struct deadline *d)

@@ -45,8 +45,7 @@ int u32_arg(PyObject *o, void *ret);
  */
 
 struct deadline {
-	bool forever;
-	uint64_t at; /* ns, CLOCK_MONOTONIC; 0: do not wait */
+	uint64_t at; /* clock_deadline(); 0: do not wait; GPUSHM_WAIT_FOREVER */
 };
 
 /* Seconds as a number from 0, or None for ever. */
@@ -55,7 +54,7 @@ int deadline_arg(PyObject *seconds, void *ret);
 /* Whether a timeout was given; its time may be over by now. */
 static inline bool deadline_waits(const struct deadline *d)
 {
-	return d->forever || d->at != 0;
+	return d->at != 0;
 }
 
 /* The time that is left in ms, or GPUSHM_WAIT_FOREVER. */

@@ -163,11 +163,6 @@ int connection_try(struct connection *self, struct ask *a)
 	}
 }
 
-int connection_ask(struct connection *self, struct ask *a)
-{
-	return error_result(connection_try(self, a));
-}
-
 /* A create() that waits ends its turn with ENOSPC. Without a reply from the daemon there is no next
  * turn. */
 static bool is_turns_end(const struct ask *a, int r)

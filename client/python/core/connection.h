@@ -55,9 +55,6 @@ PyObject *connection_end_common(PyObject *module, PyObject *unused);
  * error_raise(). */
 int connection_try(struct connection *self, struct ask *a);
 
-/* connection_try(), but raises. */
-int connection_ask(struct connection *self, struct ask *a);
-
 /* Sends the request on a new link until the deadline, in short turns, so that signals are handled
  * and other threads can use the connection. A buffer that is opened keeps that link. Returns as
  * connection_try(). */

@@ -95,7 +95,7 @@ static PyObject *frame(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 {
 	static const char *const names[] = { "stream", "timeout", NULL };
 	static const struct args_signature signature = { "frame", names, 1, 0 };
-	struct deadline d = { .forever = true };
+	struct deadline d = { GPUSHM_WAIT_FOREVER };
 	PyObject *given[2] = { 0 };
 
 	if (args_take(&signature, args, n, keywords, given) < 0 ||

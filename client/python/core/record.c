@@ -74,14 +74,6 @@ static PyObject *from_uuid(const unsigned char *uuid)
 	return any ? PyUnicode_FromString(text) : none();
 }
 
-static const char *what_word(unsigned what)
-{
-	static const char *const words[] = { "unknown",	 "published", "dirty",	  "clean",
-					     "unlinked", "gone",      "restarted" };
-
-	return words[what < array_size(words) ? what : 0];
-}
-
 /* NULL: the value means none. An access is a mode of open(). */
 static const char *word_of(enum record_type type, unsigned value)
 {
@@ -91,7 +83,7 @@ static const char *word_of(enum record_type type, unsigned value)
 		return NULL;
 	if (is_access)
 		return value == GPUSHM_WRITE ? "r+" : "r";
-	return type == RECORD_WHAT ? what_word(value) : record_word(type, value);
+	return record_word(type, value);
 }
 
 /* Values of 32 bits. */

@@ -165,31 +165,20 @@ static int row_from(PyObject *args, const char *what, struct shape *ret)
 	return shape_from(one ? PyTuple_GetItem(args, 0) : args, what, ret);
 }
 
-/* The keyword `order`, the only one that is allowed. 0: raised. */
-static char order_keyword(PyObject *kwargs)
-{
-	PyObject *word = kwargs ? PyDict_GetItemString(kwargs, "order") : NULL;
-	const char *text = "C";
-
-	if (kwargs && PyDict_Size(kwargs) > (word ? 1 : 0)) {
-		PyErr_SetString(PyExc_TypeError, "the only keyword is order");
-		return 0;
-	}
-	if (word && args_text(word, "order", &text) < 0)
-		return 0;
-	return order_from(text);
-}
-
 PyObject *view_reshape(PyObject *o, PyObject *args, PyObject *kwargs)
 {
+	static const char *const words[] = { "order", NULL };
+	_cleanup_(drop_object) PyObject *none = PyTuple_New(0);
 	struct array *self = (struct array *)o;
 	struct gpushm_array *a = NULL;
+	const char *word = "C";
 	struct shape s;
 	char order;
 
-	if (row_from(args, "reshape", &s) < 0)
+	if (!none || row_from(args, "reshape", &s) < 0 ||
+	    !PyArg_ParseTupleAndKeywords(none, kwargs, "|$s:reshape", (char **)words, &word))
 		return NULL;
-	order = order_keyword(kwargs);
+	order = order_from(word);
 	if (!order || !array_is_open(self))
 		return NULL;
 	return array_new(self->buffer, gpushm_array_reshape(self->array, order, s.ndim, s.dims, &a),

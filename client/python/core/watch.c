@@ -79,7 +79,7 @@ static PyObject *watch_new(PyObject *module, PyObject *args)
 	struct connection *c = connection_of(module);
 	struct watch *self;
 
-	if (!c || connection_ask(c, &a.ask) < 0)
+	if (!c || error_result(connection_try(c, &a.ask)) < 0)
 		return NULL;
 	self = object_new(watch_type);
 	if (!self) {
@@ -133,7 +133,7 @@ static PyObject *take(struct watch *self, const struct deadline *d)
 static PyObject *watch_next(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = { "timeout", NULL };
-	struct deadline d = { .forever = true };
+	struct deadline d = { GPUSHM_WAIT_FOREVER };
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O&:next", (char **)names, deadline_arg,
 					 &d))
@@ -143,7 +143,7 @@ static PyObject *watch_next(PyObject *o, PyObject *args, PyObject *kwargs)
 
 static PyObject *iternext(PyObject *o)
 {
-	return take((struct watch *)o, &(struct deadline){ .forever = true });
+	return take((struct watch *)o, &(struct deadline){ GPUSHM_WAIT_FOREVER });
 }
 
 static PyObject *anext(PyObject *o)
