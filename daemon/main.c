@@ -11,12 +11,13 @@
 #include "daemon/state/reexec.h"
 #include "daemon/util/fds.h"
 #include "daemon/util/log.h"
+#include "proto/base/args.h"
 #include "proto/base/own.h"
 #include "proto/systemd/systemd.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,91 +25,50 @@
 
 enum { EXIT_USAGE = 2 };
 
-static const char usage[] =
-	"Usage: gpushmd [--config FILE] [--socket PATH] [--no-keeper] [--debug]\n"
-	"       gpushmd --check-config | --dump-config [--config FILE]\n"
-	"       gpushmd --check-restart N [--config FILE]\n"
-	"\n"
-	"Own pools of GPU and host memory, and lend named buffers of them to processes.\n"
-	"\n"
-	"  -c, --config FILE    read FILE and FILE.d/*.conf instead of\n"
-	"                       " GPUSHM_SYSCONFDIR "/gpushm/gpushmd.conf\n"
-	"  -s, --socket PATH    listen at PATH instead of the configured path\n"
-	"      --no-keeper      run without a second process that keeps all buffers if this\n"
-	"                       one dies, and starts it again; systemd does both\n"
-	"      --check-config   print every error of the configuration, and exit\n"
-	"      --check-restart N\n"
-	"                       check that this program can take over from a daemon\n"
-	"                       whose journal has version N, and exit\n"
-	"      --dump-config    print each value with its file and line, and exit\n"
-	"      --debug          also log each connection, request and freed buffer\n"
-	"  -h, --help           print this text, and exit\n"
-	"  -V, --version        print the version, and exit\n"
-	"\n"
-	"See gpushmd(8), gpushmd.conf(5) and gpushm(7).\n";
-
 struct arguments {
 	const char *config, *socket;
-	unsigned long journal; /* --check-restart; 0: not asked */
+	uint64_t journal; /* --check-restart; 0: not asked */
 	bool check, dump, debug, no_keeper;
 };
 
-static void parse(int argc, char **argv, struct arguments *ret)
+static const struct arg args[] = {
+	{ "config", ARG_TEXT, 'c', "FILE",
+	  "read FILE and FILE.d/*.conf (" GPUSHM_SYSCONFDIR "/gpushm/gpushmd.conf)",
+	  offsetof(struct arguments, config) },
+	{ "socket", ARG_TEXT, 's', "PATH", "listen at PATH instead of the configured path",
+	  offsetof(struct arguments, socket) },
+	{ "no-keeper", ARG_FLAG, 0, NULL,
+	  "run without a second process that keeps all buffers if this one dies",
+	  offsetof(struct arguments, no_keeper) },
+	{ "check-config", ARG_FLAG, 0, NULL, "print every error of the configuration, and end",
+	  offsetof(struct arguments, check) },
+	{ "check-restart", ARG_COUNT, 0, "N",
+	  "check that it can follow a daemon whose journal has version N, and end",
+	  offsetof(struct arguments, journal) },
+	{ "dump-config", ARG_FLAG, 0, NULL, "print each value with its file and line, and end",
+	  offsetof(struct arguments, dump) },
+	{ "debug", ARG_FLAG, 0, NULL, "also log each connection, request and freed buffer",
+	  offsetof(struct arguments, debug) },
+	{ .name = NULL },
+};
+
+static void parse(char *const *argv, struct arguments *ret)
 {
-	enum { CHECK = 256, RESTART, DUMP, DEBUG, NO_KEEPER };
-	static const struct option options[] = {
-		{ "config", required_argument, NULL, 'c' },
-		{ "socket", required_argument, NULL, 's' },
-		{ "check-config", no_argument, NULL, CHECK },
-		{ "check-restart", required_argument, NULL, RESTART },
-		{ "dump-config", no_argument, NULL, DUMP },
-		{ "debug", no_argument, NULL, DEBUG },
-		{ "no-keeper", no_argument, NULL, NO_KEEPER },
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },
-		{ 0 },
+	char version[128];
+	const struct args_program program = {
+		.name = "gpushmd",
+		.synopsis = "[--config FILE] [--socket PATH] [--no-keeper] [--debug]\n"
+			    "       gpushmd --check-config | --dump-config [--config FILE]\n"
+			    "       gpushmd --check-restart N [--config FILE]",
+		.about = "Own pools of GPU and host memory, and lend named buffers of them to "
+			 "processes.",
+		.version = version,
+		.args = args,
 	};
 
-	for (int c; (c = getopt_long(argc, argv, "c:s:hV", options, NULL)) != -1;) {
-		switch (c) {
-		case 'c':
-			ret->config = optarg;
-			break;
-		case 's':
-			ret->socket = optarg;
-			break;
-		case CHECK:
-			ret->check = true;
-			break;
-		case RESTART:
-			ret->check = true;
-			ret->journal = strtoul(optarg, NULL, 10);
-			break;
-		case DUMP:
-			ret->dump = true;
-			break;
-		case DEBUG:
-			ret->debug = true;
-			break;
-		case NO_KEEPER:
-			ret->no_keeper = true;
-			break;
-		case 'h':
-			fputs(usage, stdout);
-			exit(EXIT_SUCCESS);
-		case 'V':
-			printf("gpushmd %s (%s)\n", GPUSHM_VERSION, systemd_library);
-			exit(EXIT_SUCCESS);
-		default:
-			fputs("gpushmd --help says what is allowed\n", stderr);
-			exit(EXIT_USAGE);
-		}
-	}
-	if (optind < argc) {
-		fprintf(stderr, "gpushmd: \"%s\": no such argument; gpushmd --help\n",
-			argv[optind]);
-		exit(EXIT_USAGE);
-	}
+	snprintf(version, sizeof(version), "%s (%s)", GPUSHM_VERSION, systemd_library);
+	args_read(&program, argv, ret);
+	ret->check |= ret->journal != 0;
 }
 
 /* An fd of ours in the place of a standard stream that was closed would be written to; and libuv
@@ -124,12 +84,13 @@ static void open_standard_streams(void)
 }
 
 /* Called by the daemon that is about to exec this program (state/reexec.c). */
-static int check_journal(unsigned long version)
+static int check_journal(uint64_t version)
 {
 	if (version == 0 || (version >= JOURNAL_VERSION_OLDEST && version <= JOURNAL_VERSION))
 		return EXIT_SUCCESS;
 	fprintf(stderr,
-		"gpushmd: the journal to take over has version %lu, and gpushmd " GPUSHM_VERSION
+		"gpushmd: the journal to take over has version %" PRIu64
+		", and gpushmd " GPUSHM_VERSION
 		" reads versions %u to %u: it can't follow the one that runs\n",
 		version, JOURNAL_VERSION_OLDEST, JOURNAL_VERSION);
 	return EXIT_FAILURE;
@@ -163,7 +124,7 @@ int main(int argc, char **argv)
 
 	open_standard_streams();
 	reexec_hold_signals(true);
-	parse(argc, argv, &a);
+	parse(argv, &a);
 	log_open(a.debug ? LOG_DEBUG : LOG_INFO);
 	if (wants_keeper(&a))
 		return keeper_run(argv);

@@ -4,18 +4,23 @@
  */
 #include "client/common/process.h"
 
-#include <getopt.h>
+#include "client/gpushm.h"
+#include "proto/systemd/systemd.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
-void process_refuse_words(const char *program, int argc, char *const *argv)
+void process_options(const struct args_program *p, char *const *argv, void *base)
 {
-	if (optind == argc)
-		return;
-	fprintf(stderr, "%s: unexpected word \"%s\"; --help lists the options\n", program,
-		argv[optind]);
-	exit(2);
+	struct args_program server = *p;
+	char version[128];
+
+	snprintf(version, sizeof(version), "%s (libgpushm %s, %s)", GPUSHM_VERSION,
+		 gpushm_version(), systemd_library);
+	server.synopsis = "[OPTIONS]";
+	server.version = version;
+	args_read(&server, argv, base);
 }
 
 static void raise_limit(void)

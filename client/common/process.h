@@ -4,12 +4,13 @@
  */
 #pragma once
 
+#include "proto/base/args.h"
+
 #include <signal.h>
 #include <stdbool.h>
 
-/* Ends the process, with a line on stderr, if a word follows the options, as getopt_long() has left
- * them. */
-void process_refuse_words(const char *program, int argc, char *const *argv);
+/* args_read(), with the synopsis and the version that all servers have. */
+void process_options(const struct args_program *p, char *const *argv, void *base);
 
 /* Before the first thread: raises the limit of descriptors, since each client takes one, and blocks
  * SIGTERM, SIGINT and, if it means something, SIGHUP, for sigtimedwait(). Ignores SIGPIPE. */

@@ -7,11 +7,11 @@
  */
 #pragma once
 
-#include "client/ctl/args.h"
 #include "client/ctl/json.h"
 #include "client/ctl/output.h"
 #include "client/ctl/table.h"
 #include "client/gpushm_query.h"
+#include "proto/base/args.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -15,7 +15,6 @@
 #include "proto/systemd/systemd.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -26,46 +25,17 @@ struct options {
 	bool check;
 };
 
-static const char usage[] =
-	"Usage: gpushm-relay [OPTIONS]\n\n"
-	"Offer sealed buffers of this machine to others, as safetensors files over HTTP.\n\n"
-	"Options:\n"
-	"  -c, --config FILE          read this file (" GPUSHM_SYSCONFDIR
-	"/gpushm/gpushm-relay.conf)\n"
-	"      --check-config         say what is wrong with the file, and end\n"
-	"  -l, --listen ADDRESS:PORT  serve this address instead of the file's "
-	"(" CONFIG_DEFAULT_LISTEN ")\n"
-	"  -h, --help                 print this text\n"
-	"  -V, --version              print the version\n\n"
-	"gpushm-relay(8) is the manual.\n";
-
-static void read_options(int argc, char **argv, struct options *ret)
-{
-	static const struct option known[] = { { "config", required_argument, NULL, 'c' },
-					       { "check-config", no_argument, NULL, 'C' },
-					       { "listen", required_argument, NULL, 'l' },
-					       { "help", no_argument, NULL, 'h' },
-					       { "version", no_argument, NULL, 'V' },
-					       { 0 } };
-	int c;
-
-	while ((c = getopt_long(argc, argv, "c:l:hV", known, NULL)) != -1) {
-		if (c == 'c')
-			ret->config = optarg;
-		else if (c == 'C')
-			ret->check = true;
-		else if (c == 'l')
-			ret->listen = optarg;
-		else if (c == 'h')
-			exit(fputs(usage, stdout) < 0);
-		else if (c == 'V')
-			exit(printf("gpushm-relay %s (libgpushm %s, %s)\n", GPUSHM_VERSION,
-				    gpushm_version(), systemd_library) < 0);
-		else
-			exit(2);
-	}
-	process_refuse_words("gpushm-relay", argc, argv);
-}
+static const struct arg args[] = {
+	{ "config", ARG_TEXT, 'c', "FILE",
+	  "read this file (" GPUSHM_SYSCONFDIR "/gpushm/gpushm-relay.conf)",
+	  offsetof(struct options, config) },
+	{ "check-config", ARG_FLAG, 0, NULL, "say what is wrong with the file, and end",
+	  offsetof(struct options, check) },
+	{ "listen", ARG_TEXT, 'l', "ADDRESS:PORT",
+	  "serve this address instead of the file's (" CONFIG_DEFAULT_LISTEN ")",
+	  offsetof(struct options, listen) },
+	{ .name = NULL },
+};
 
 /* What this process has. Lives until its end. */
 struct relay {
@@ -218,7 +188,11 @@ int main(int argc, char **argv)
 	sigset_t signals;
 	int r;
 
-	read_options(argc, argv, &o);
+	process_options(&(struct args_program){ .name = "gpushm-relay",
+						.about = "Offer sealed buffers of this machine to "
+							 "others, as safetensors files over HTTP.",
+						.args = args },
+			argv, &o);
 	r = config_read(o.config, o.listen, stderr, &relay.config);
 	if (r == 0)
 		r = tls_read(relay.config);

@@ -10,7 +10,6 @@
 #include "client/gpushm.h"
 #include "proto/systemd/systemd.h"
 
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -20,51 +19,20 @@
 
 struct options {
 	const char *listen, *socket;
-	unsigned by; /* enum snapshot_by */
+	bool by_owner, by_stream;
 };
 
-static const char usage[] =
-	"Usage: gpushm-exporter [OPTIONS]\n\n"
-	"Serve what gpushmd counts to Prometheus, at http://ADDRESS:PORT/metrics.\n\n"
-	"Options:\n"
-	"  -l, --listen ADDRESS:PORT  serve this address (" DEFAULT_ADDRESS ")\n"
-	"  -s, --socket PATH          connect to this socket ($GPUSHM_SOCKET)\n"
-	"      --by-owner             show what each user holds, too\n"
-	"      --by-stream            show each stream, too\n"
-	"  -h, --help                 print this text\n"
-	"  -V, --version              print the version\n\n"
-	"gpushm-exporter(8) is the manual.\n";
-
-static void read_options(int argc, char **argv, struct options *ret)
-{
-	static const struct option known[] = { { "listen", required_argument, NULL, 'l' },
-					       { "socket", required_argument, NULL, 's' },
-					       { "by-owner", no_argument, NULL, 'o' },
-					       { "by-stream", no_argument, NULL, 'S' },
-					       { "help", no_argument, NULL, 'h' },
-					       { "version", no_argument, NULL, 'V' },
-					       { 0 } };
-	int c;
-
-	while ((c = getopt_long(argc, argv, "l:s:hV", known, NULL)) != -1) {
-		if (c == 'l')
-			ret->listen = optarg;
-		else if (c == 's')
-			ret->socket = optarg;
-		else if (c == 'o')
-			ret->by |= SNAPSHOT_BY_OWNER;
-		else if (c == 'S')
-			ret->by |= SNAPSHOT_BY_STREAM;
-		else if (c == 'h')
-			exit(fputs(usage, stdout) < 0);
-		else if (c == 'V')
-			exit(printf("gpushm-exporter %s (libgpushm %s, %s)\n", GPUSHM_VERSION,
-				    gpushm_version(), systemd_library) < 0);
-		else
-			exit(2);
-	}
-	process_refuse_words("gpushm-exporter", argc, argv);
-}
+static const struct arg args[] = {
+	{ "listen", ARG_TEXT, 'l', "ADDRESS:PORT", "serve this address (" DEFAULT_ADDRESS ")",
+	  offsetof(struct options, listen) },
+	{ "socket", ARG_TEXT, 's', "PATH", "connect to this socket ($GPUSHM_SOCKET)",
+	  offsetof(struct options, socket) },
+	{ "by-owner", ARG_FLAG, 0, NULL, "show what each user holds, too",
+	  offsetof(struct options, by_owner) },
+	{ "by-stream", ARG_FLAG, 0, NULL, "show each stream, too",
+	  offsetof(struct options, by_stream) },
+	{ .name = NULL },
+};
 
 int main(int argc, char **argv)
 {
@@ -74,14 +42,21 @@ int main(int argc, char **argv)
 	sigset_t signals;
 	int socket, r;
 
-	read_options(argc, argv, &o);
+	process_options(&(struct args_program){ .name = "gpushm-exporter",
+						.about = "Serve what gpushmd counts to Prometheus, "
+							 "at http://ADDRESS:PORT/metrics.",
+						.args = args },
+			argv, &o);
 	/* A daemon that restarts is down for this scrape, and up for the next one. */
 	setenv("GPUSHM_RECONNECT_MS", "1000", 0);
 	process_prepare(false, &signals);
 	socket = server_listen(o.listen);
 	if (socket < 0)
 		return 1;
-	r = collector_start(o.socket, o.by, &collector);
+	r = collector_start(o.socket,
+			    (o.by_owner ? SNAPSHOT_BY_OWNER : 0) |
+				    (o.by_stream ? SNAPSHOT_BY_STREAM : 0),
+			    &collector);
 	if (r < 0)
 		fprintf(stderr, "gpushm-exporter: no thread: %s\n", strerror(-r));
 	if (r < 0 || metrics_server_start(socket, collector) < 0)

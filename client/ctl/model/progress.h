@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "client/ctl/args.h"
+#include "proto/base/args.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -30,7 +30,8 @@ struct buffer {
 	bool anonymous;		   /* this process created it, without a name */
 	bool scratch;		   /* nobody will miss its contents: they end without a warning */
 	bool warned;		   /* that its contents are lost, or an exception said enough */
-	PyObject *place; /* where this process created it: place() of gpushm._unpublished; NULL: it did not */
+	PyObject *place; /* where this process created it: place() of gpushm._unpublished; NULL: it
+			    did not */
 	bool left;	 /* its with block is over, and only its users keep it: buffer_leave() */
 	struct order order;	      /* copies that nobody has waited for */
 	struct gpushm_stream *stream; /* owned: the buffer is this stream's; NULL: of no stream */

@@ -12,7 +12,6 @@
 #include "client/python/core/frame.h"
 
 #include "client/python/core/array.h"
-#include "client/python/core/module.h"
 #include "proto/kind.h"
 
 static PyTypeObject *frame_type; /* owned, for as long as the process lives */

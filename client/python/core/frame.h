@@ -33,3 +33,4 @@ struct frame *pyframe_new(struct side *side, struct gpushm_frame *f, const struc
  * says that the graph was launched. Raises where its contents were not good. */
 int frame_release(struct frame *self);
 
+extern const struct type_row frame_row;

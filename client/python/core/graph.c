@@ -6,8 +6,6 @@
  */
 #include "client/python/core/graph.h"
 
-#include "client/python/core/module.h"
-
 static PyTypeObject *graph_type; /* owned, for as long as the process lives */
 
 struct graph {

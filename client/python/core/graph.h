@@ -17,3 +17,4 @@ struct graph_side {
 PyObject *graph_capture(const struct graph_side *of, PyObject *const *args, Py_ssize_t n,
 			PyObject *keywords);
 
+extern const struct type_row graph_row;

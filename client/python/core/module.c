@@ -192,6 +192,7 @@ static PyMethodDef own_functions[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
+/* A base before its types. */
 static int add_types(PyObject *module)
 {
 	const struct type_row *const rows[] = { &call_row,  &watch_row,	   &buffer_row,

@@ -12,9 +12,11 @@ struct record; /* proto/record.h */
 int record_init(PyObject *module);
 
 /* Of struct gpushm_stat and so on. */
-extern const struct record *const record_stat, *const record_pool, *const record_status,
-	*const record_event, *const record_logged_event, *const record_stream_stats,
-	*const record_stream_info;
+extern const struct record *const record_stat,
+	*const record_pool, *const record_status, *const record_event,
+							  *const record_logged_event,
+								  *const record_stream_stats,
+									  *const record_stream_info;
 
 /* A new object for such a struct, and a list of them. */
 PyObject *record_one(const struct record *r, const void *from);

@@ -61,3 +61,4 @@ PyObject *side_close_all(PyObject *module, PyObject *unused);
 
 /* The type that both have as their base: close(), stats(), fileno() ... */
 extern PyTypeObject *side_type;
+extern const struct type_row side_row;

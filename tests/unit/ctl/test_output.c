@@ -2,12 +2,12 @@
  *
  * The output of gpushmctl: escapes, tables, JSON, progress; and its input: times and command lines.
  */
-#include "client/ctl/args.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/json.h"
 #include "client/ctl/model/progress.h"
 #include "client/ctl/output.h"
 #include "client/ctl/table.h"
+#include "proto/base/args.h"
 #include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"

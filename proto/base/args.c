@@ -5,14 +5,13 @@
  * tables, and an error for a mistyped option names the one that was probably meant.
  * It owns nothing: values are pointers into argv.
  */
-#include "client/ctl/args.h"
+#include "proto/base/args.h"
 
 #include "proto/base/size.h"
 #include "proto/base/suggest.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,10 +46,12 @@ int args_parse_time(const char *text, uint64_t *ret)
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
 		if (strcmp(rest, units[i].name))
 			continue;
-		v = ceil(v * units[i].ms);
+		v *= units[i].ms;
 		if (!(v < 0x1p63))
 			return -EINVAL;
+		/* Rounded up. */
 		*ret = (uint64_t)v;
+		*ret += (double)*ret < v;
 		return 0;
 	}
 	return -EINVAL;
@@ -263,4 +264,46 @@ void args_help(const struct arg *args, FILE *out)
 		else
 			fprintf(out, "%s\n%27s%s\n", left, "", a->help);
 	}
+}
+
+/* ---- programs ---- */
+
+static const struct arg own[] = { { "help", ARG_HELP, 'h', NULL, "print this text", 0 },
+				  { "version", ARG_FLAG, 'V', NULL, "print the version", 0 },
+				  { .name = NULL } };
+
+static void print_usage(const struct args_program *p)
+{
+	printf("Usage: %s %s\n\n%s\n\nOptions:\n", p->name, p->synopsis, p->about);
+	args_help(p->args, stdout);
+	args_help(own, stdout);
+	printf("\n%s(8) is the manual.\n", p->name);
+}
+
+void args_read(const struct args_program *p, char *const *argv, void *base)
+{
+	bool version = false;
+	const struct arg_target targets[] = { { p->args, base }, { own, &version } };
+	char **words, err[256] = "out of memory";
+	size_t n = 0;
+	int r;
+
+	while (argv[n])
+		n++;
+	words = calloc(n + 1, sizeof(*words));
+	if (words)
+		memcpy(words, argv + (n > 0), n * sizeof(*words));
+	r = words ? args_parse(words, targets, 2, false, &n, err, sizeof(err)) : -ENOMEM;
+	if (r == 0 && n > 0)
+		r = (snprintf(err, sizeof(err), "\"%s\" is no option", words[0]), -EINVAL);
+	free(words);
+	if (r == 0 && !version)
+		return;
+	if (r == -ECANCELED)
+		print_usage(p);
+	else if (r == 0)
+		printf("%s %s\n", p->name, p->version);
+	else
+		fprintf(stderr, "%s: %s; %s --help lists what there is\n", p->name, err, p->name);
+	exit(r == 0 || r == -ECANCELED ? fflush(stdout) != 0 : 2);
 }

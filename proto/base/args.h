@@ -55,6 +55,17 @@ struct arg_target {
 int args_parse(char **argv, const struct arg_target *targets, size_t n_targets,
 	       bool first_word_ends, size_t *ret_words, char *err, size_t err_size);
 
+/* A program without commands. */
+struct args_program {
+	const char *name, *synopsis; /* of --help: what follows the name */
+	const char *about, *version;
+	const struct arg *args;
+};
+
+/* Reads its command line into base. --help and --version, which each program has, end the process;
+ * so does what is wrong, with a line on stderr and the exit status 2. */
+void args_read(const struct args_program *p, char *const *argv, void *base);
+
 /* Prints the options of a table, a line each. */
 void args_help(const struct arg *args, FILE *out);
 
