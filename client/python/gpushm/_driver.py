@@ -25,7 +25,6 @@ _OUT_OF_MEMORY = 2  # CUresult
 # The types of the arguments. Pointers are c_void_p, so that None is NULL.
 _CALLS = {
     "cuInit": (ctypes.c_uint,),
-    "cuCtxGetCurrent": (ctypes.c_void_p,),
     "cuCtxGetDevice": (ctypes.c_void_p,),
     "cuCtxPushCurrent_v2": (ctypes.c_void_p,),
     "cuCtxPopCurrent_v2": (ctypes.c_void_p,),
@@ -91,11 +90,10 @@ def context(device: int | None) -> Iterator[None]:
 
     None, or -1: of any device.
     """
-    current, its_device = ctypes.c_void_p(), _int()
-    call("cuCtxGetCurrent", ctypes.byref(current))
-    if current.value:
-        call("cuCtxGetDevice", ctypes.byref(its_device))
-    if current.value and (device is None or device < 0 or device == its_device.value):
+    _start()
+    current = _int()
+    # An error: the thread has none.
+    if _library().cuCtxGetDevice(ctypes.byref(current)) == 0 and device in (None, -1, current.value):
         yield
         return
     made = ctypes.c_void_p()

@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, overload
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 from . import _core, _dtype
 
@@ -74,7 +74,7 @@ class Handle(Generic[Opened]):
             raise ValueError("these bytes are no handle of gpushm") from None
         self.base: Array | None = None
         # By their id(): == of Arrays compares elements.
-        self._opened: WeakValueDictionary[int, Array | Buffer] = WeakValueDictionary()
+        self._opened: dict[int, ref[Array | Buffer]] = {}
         self._entered: list[Opened] = []
 
     def __bytes__(self) -> bytes:
@@ -114,7 +114,7 @@ class Handle(Generic[Opened]):
             if maker is None:
                 raise
             raise _core.NotFound(errno.ENOENT, self._why_gone(maker[1])) from None
-        self._opened[id(opened)] = check_id(opened, self.name, self.id)
+        self._opened[id(opened)] = ref(check_id(opened, self.name, self.id))
         return opened
 
     def _own_device(self) -> int | None:
@@ -136,8 +136,9 @@ class Handle(Generic[Opened]):
 
     def close(self) -> None:
         """Closes all that this handle has opened in this process. Errors: as Array.close()."""
-        for key, opened in list(self._opened.items()):
-            opened.close()
+        for key, found in list(self._opened.items()):
+            if (opened := found()) is not None:
+                opened.close()
             self._opened.pop(key, None)
 
     def __enter__(self) -> Opened:

@@ -20,9 +20,9 @@ import os
 import secrets
 import threading
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import lru_cache
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -61,24 +61,29 @@ class Buffer(_Buffer):  # type: ignore[misc]
     @property
     def ipc_descriptor(self) -> Handle[Any]:
         """What from_ipc_descriptor() takes, in any process."""
+        return Handle(self._handle_bytes())
+
+    def _handle_bytes(self) -> bytes:
         resource = self.memory_resource
         if resource is None or not resource.is_ipc_enabled:
             raise RuntimeError("Memory resource is not IPC-enabled" if resource else "Buffer has been closed")
-        # All arrays at an address are of one buffer.
-        found: Handle[Any] = resource._arrays[int(self.handle)][0].handle()
-        return found
+        # All that is open at an address is one buffer.
+        return _core._handle_bytes(resource._arrays[int(self.handle)][0])
 
     @classmethod
     def from_ipc_descriptor(cls, mr: Any, ipc_descriptor: Handle[Any], *, stream: Any = None) -> Any:
         """The Buffer that was sent, as one of this resource. Errors: as gpushm.open()."""
         if not isinstance(ipc_descriptor, Handle):
             raise TypeError("Argument 'ipc_descriptor' has incorrect type: it is the ipc_descriptor of a Buffer")
-        return mr._made(lambda: ipc_descriptor.open(device=mr._device), stream, is_mapped=True)
+        return mr._made(ipc_descriptor.open(device=mr._device), stream, is_mapped=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # One function and plain values: a pickle looks each name up anew, while the other process waits.
-        descriptor = bytes(self.ipc_descriptor)
-        return _buffer_arrived, (descriptor, *self.memory_resource.__reduce__()[1])
+        return _buffer_arrived, (self._handle_bytes(), *self.memory_resource._told)
+
+
+# multiprocessing looks for the reducer of a class that it does not know in several places.
+ForkingPickler.register(Buffer, Buffer.__reduce__)
 
 
 class _Resource(_MemoryResource):  # type: ignore[misc]
@@ -91,6 +96,10 @@ class _Resource(_MemoryResource):  # type: ignore[misc]
         # By address. A Buffer may end while the lock is held, in the same thread: by the garbage collector.
         self._arrays: dict[int, list[Any]] = {}
         self._lock, self._taken = threading.RLock(), 0
+        # The same GPU has another ordinal where other GPUs are visible.
+        told = None if device == pool.device else device
+        pinned = isinstance(self, PinnedMemoryResource)
+        self._told = pinned, pool.name, told, self.is_ipc_enabled, self._max_size, self.uuid.bytes
         _known[self.uuid] = self
         return self
 
@@ -102,29 +111,28 @@ class _Resource(_MemoryResource):  # type: ignore[misc]
             if 0 < self._max_size < self._taken + size:
                 text = f"{size} bytes asked; {self._taken} of this resource's max_size, {self._max_size}, are taken"
                 raise _core.OutOfMemory(errno.ENOMEM, text)
-            return self._made(lambda: self._create(size), stream, is_mapped=False)
+            name = f"~/cuda.core/{os.getpid()}-{secrets.token_hex(6)}"
+            # Without arrays there is no table to send.
+            buffer = _core.create_many(name, {}, nbytes=size, pool=self._pool.name, transient=True, device=self._device)
+            buffer.publish("shared")
+            return self._made(buffer, stream, is_mapped=False)
 
-    def _create(self, size: int) -> Any:
-        name = f"~/cuda.core/{os.getpid()}-{secrets.token_hex(6)}"
-        array = _core.create(name, (size,), pool=self._pool.name, transient=True, device=self._device)
-        array.publish("shared")
-        return array
-
-    def _made(self, opened: Callable[[], Any], stream: Any, *, is_mapped: bool) -> Any:
-        array = opened()
-        address, size = array.device_ptr or array.host_ptr, array.nbytes
+    def _made(self, opened: Any, stream: Any, *, is_mapped: bool) -> Any:
+        address, size = opened.device_ptr or opened.host_ptr, opened.nbytes
         with self._lock:
-            # From here on the end of another Buffer at this address may close this array, and leave its own.
-            self._arrays.setdefault(address, []).append(array)
+            # From here on the end of another Buffer at this address may close this one, and leave its own.
+            self._arrays.setdefault(address, []).append(opened)
             self._taken += size
         try:
             # The driver does not count imports of a pointer, so cuda.core makes none beside ours; it calls deallocate()
             # when nothing uses the Buffer. It binds the default stream to the thread's context, and needs one.
-            with _driver.context(self._device):
+            here = _core._current_device()
+            fits = here is not None and self._device in (None, here)
+            with nullcontext() if fits else _driver.context(self._device):
                 made = Buffer._init(address, size, mr=self, stream=stream)
         except BaseException:
             # Unless cuda.core has done so.
-            if any(a is array for a in self._arrays.get(address, ())):
+            if any(b is opened for b in self._arrays.get(address, ())):
                 self.deallocate(address, size)
             raise
         made._is_mapped = is_mapped
@@ -133,12 +141,12 @@ class _Resource(_MemoryResource):  # type: ignore[misc]
     def deallocate(self, ptr: Any, size: int, stream: Any = None) -> None:
         """Called at a Buffer's end. Waits for what this process has queued on the GPU, on any stream."""
         with self._lock:
-            array = self._arrays[int(ptr)].pop()
+            opened = self._arrays[int(ptr)].pop()
             if not self._arrays[int(ptr)]:
                 del self._arrays[int(ptr)]
             self._taken -= size
         with suppress(_core.InUse):  # An array of as_array() keeps it open.
-            array.close()
+            opened.close()
 
     def close(self) -> None:
         """Ends allocation; its Buffers stay."""
@@ -157,10 +165,7 @@ class _Resource(_MemoryResource):  # type: ignore[misc]
         return given
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The same GPU has another ordinal where other GPUs are visible.
-        device = None if self._device == self._pool.device else self._device
-        pinned = isinstance(self, PinnedMemoryResource)
-        return _arrived, (pinned, self._pool.name, device, self.is_ipc_enabled, self._max_size, self.uuid.bytes)
+        return _arrived, self._told
 
 
 class DeviceMemoryResource(_Resource):
