@@ -7,7 +7,6 @@ shape and item size.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, SupportsIndex, TypeVar, cast, overload
 
@@ -240,6 +239,8 @@ class Buffer(_core.Buffer):
         self.connection.unlink(self.name)
 
     def __missing__(self, name: object) -> NoReturn:
+        import difflib
+
         # Of many names, a comparison with each takes long.
         near = difflib.get_close_matches(str(name), list(self)[:1000])
         what = f"near it are {', '.join(map(repr, near))}" if near else f"it has {len(self)}"

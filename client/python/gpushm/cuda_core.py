@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import threading
 import uuid
 from contextlib import nullcontext, suppress
@@ -111,7 +110,7 @@ class _Resource(_MemoryResource):  # type: ignore[misc]
             if 0 < self._max_size < self._taken + size:
                 text = f"{size} bytes asked; {self._taken} of this resource's max_size, {self._max_size}, are taken"
                 raise _core.OutOfMemory(errno.ENOMEM, text)
-            name = f"~/cuda.core/{os.getpid()}-{secrets.token_hex(6)}"
+            name = f"~/cuda.core/{os.getpid()}-{os.urandom(6).hex()}"
             # Without arrays there is no table to send.
             buffer = _core.create_many(name, {}, nbytes=size, pool=self._pool.name, transient=True, device=self._device)
             buffer.publish("shared")
