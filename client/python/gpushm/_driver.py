@@ -32,7 +32,6 @@ _CALLS = {
     "cuDevicePrimaryCtxRelease_v2": (_int,),
     "cuMemcpyAsync": (_u64, _u64, _size, ctypes.c_void_p),
     "cuPointerGetAttribute": (ctypes.c_void_p, ctypes.c_int, _u64),
-    "cuMemcpyDtoH_v2": (ctypes.c_void_p, _u64, _size),
     "cuCtxSynchronize": (),
     "cuStreamCreate": (ctypes.c_void_p, ctypes.c_uint),
     "cuStreamDestroy_v2": (ctypes.c_void_p,),
@@ -130,12 +129,6 @@ def device_of(address: int) -> int:
     found = _int()
     call("cuPointerGetAttribute", ctypes.byref(found), _DEVICE_ORDINAL, address)
     return found.value
-
-
-def read(to: int, source: int, nbytes: int, device: int | None) -> None:
-    """Copies bytes from a GPU to host memory; done on return."""
-    with context(device):
-        call("cuMemcpyDtoH_v2", to, source, nbytes)
 
 
 def synchronize(stream: int | None, device: int | None = None) -> None:

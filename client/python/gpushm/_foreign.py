@@ -286,15 +286,6 @@ def wait_for(memory: Memory, stream: CudaStream | None) -> None:
         _driver.synchronize(memory.stream, memory.device)
 
 
-def described(obj: Any) -> Any:
-    """An object with shape and dtype that copy_to_device() takes, of one that has neither."""
-    if is_cuda_array(obj):
-        return memory_of(obj)
-    import numpy
-
-    return numpy.asarray(obj)
-
-
 # ---- copies ----
 
 
@@ -307,7 +298,7 @@ def to_host(memory: Memory) -> NDArray:
     if nbytes and memory.on_gpu:
         if memory.stream is not None:
             _driver.synchronize(memory.stream, memory.device)
-        _driver.read(raw.ctypes.data, memory.address - below, nbytes, memory.device)
+        _driver.copy(raw.ctypes.data, memory.address - below, nbytes, None, memory.device)
     elif nbytes:
         ctypes.memmove(raw.ctypes.data, memory.address - below, nbytes)
     return numpy.ndarray(memory.shape, "uint8" if memory.padded else memory.dtype, raw, below, memory.strides)
@@ -349,7 +340,7 @@ def create_like(name: str | None, like: HasShapeAndDType | Source, **options: Un
     An array in Fortran order gives one in Fortran order, unless order or strides are given. copy_to_device(like) fills
     it with the same elements.
     """
-    found: Any = like if hasattr(like, "dtype") and hasattr(like, "shape") else described(like)
+    found: Any = like if hasattr(like, "dtype") and hasattr(like, "shape") else memory_of(like)
     options.setdefault("dtype", found.dtype)
     if "strides" not in options:
         options.setdefault("order", order_of(found))
@@ -361,6 +352,23 @@ def copy_of(source: Any, **options: Any) -> Array:
     made = create_like(None, source, **options)
     made.copy_to_device(source)
     return made
+
+
+def publish_view(view: Array, name: str, mode: int, replace: bool, alone: bool, source: Any = None) -> Array:
+    """An Array of that name: the view's own memory, if it is alone in its buffer, unpublished, and of that mode; else a
+    copy of the source, or of the view.
+    """
+    buffer, layout = view.buffer, (view.shape, view.dtype, view.strides, view.offset)
+    if alone and buffer.state == "filling" and mode == 0o600:
+        if "" not in buffer:  # which an earlier call was refused with
+            buffer.describe({"": layout})
+        own = buffer[""]
+        if (own.shape, own.dtype, own.strides, own.offset) == layout:
+            buffer.publish_as(name, "shared", replace=replace)
+            return cast("Array", own)
+    copy = copy_of(view if source is None else source, pool=buffer.pool, mode=mode, device="current")
+    copy.publish_as(name, "shared", replace=replace)
+    return copy
 
 
 def order_of(like: object) -> Order:

@@ -90,12 +90,7 @@ def publish(array: Any, name: str, *, mode: int = 0o600, replace: bool = False) 
     it. replace: another buffer of the name loses it. Errors: TypeError (the memory is not the daemon's), Exists.
     """
     view = _foreign.as_array(array)
-    buffer, whole = view.buffer, view.offset == 0 and view.buffer.nbytes - view.nbytes < _ALIGNMENT
-    if whole and buffer.state == "filling" and mode == 0o600:
-        buffer.describe({"": (view.shape, view.dtype, view.strides, 0)})
-        buffer.publish_as(name, "shared", replace=replace)
-        return buffer[""]
-    copy = _foreign.copy_of(view, pool=buffer.pool, mode=mode, device="current")
-    copy.publish_as(name, "shared", replace=replace)
-    weakref.finalize(array, id, copy).atexit = False
-    return copy
+    alone = view.offset == 0 and view.buffer.nbytes - view.nbytes < _ALIGNMENT
+    named = _foreign.publish_view(view, name, mode, replace, alone)
+    weakref.finalize(array, id, named).atexit = False
+    return named

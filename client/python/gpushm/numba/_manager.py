@@ -156,21 +156,12 @@ class MemoryManager(_numba.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
         block = self._block_of(int(array.gpu_data.handle))
         if block is None:
             raise ValueError("the array's memory is not gpushm's: copy it into gpushm.create_like(name, array)")
-        buffer = block.arena.buffer
-        layout = tuple(array.shape), array.dtype, tuple(array.strides), int(array.gpu_data.handle) - block.address
-        if block.arena.large and buffer.state == "filling" and mode == 0o600:
-            if "" not in buffer:  # which an earlier call was refused with
-                buffer.describe({"": layout})
-            named = buffer[""]
-            if (named.shape, named.dtype, named.strides, named.offset) == layout:
-                buffer.publish_as(name, "shared", replace=replace)
-                block.named = buffer
-                return named
-        source = array if array.dtype.names is None else array.copy_to_host()
-        copy = _foreign.copy_of(source, pool=buffer.pool, mode=mode, device="current")
-        copy.publish_as(name, "shared", replace=replace)
-        block.named = copy
-        return copy
+        at = int(array.gpu_data.handle) - block.arena.address
+        view = block.arena.buffer.array(array.shape, array.dtype, strides=array.strides, offset=at)
+        source = array if array.dtype.names is None else None  # Numba has no interface that tells of a record's fields.
+        named = _foreign.publish_view(view, name, mode, replace, block.arena.large, source)
+        block.named = named
+        return named
 
     def get_memory_info(self) -> Any:
         """Free and total bytes of the GPU."""
