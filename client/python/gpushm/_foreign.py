@@ -365,7 +365,7 @@ def publish_view(view: Array, name: str, mode: int, replace: bool, alone: bool, 
         own = buffer[""]
         if (own.shape, own.dtype, own.strides, own.offset) == layout:
             buffer.publish_as(name, "shared", replace=replace)
-            return cast("Array", own)
+            return own
     copy = copy_of(view if source is None else source, pool=buffer.pool, mode=mode, device="current")
     copy.publish_as(name, "shared", replace=replace)
     return copy
