@@ -410,6 +410,7 @@ static void on_pools_ready(void *arg)
 		  "gpushmd " GPUSHM_VERSION " serves %u %s at %s", s->pools.open,
 		  s->pools.open == 1 ? "pool" : "pools",
 		  s->endpoint.path ? s->endpoint.path : "systemd's socket");
+	endpoint_tell_clients(&s->endpoint);
 	tell_pools(s);
 	notify_ready(s);
 	verify_start(&s->pools, &s->service.catalog);

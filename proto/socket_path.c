@@ -56,3 +56,8 @@ bool socket_path_of_user(char ret[SOCKET_PATH_SIZE])
 	in_tmp("/gpushmd.sock", path);
 	return access(path, F_OK) == 0 && socket_path_is_safe() && strcpy(ret, path);
 }
+
+const char *socket_path_of_clients(char buf[SOCKET_PATH_SIZE])
+{
+	return access(SOCKET_SYSTEM, F_OK) < 0 && socket_path_of_user(buf) ? buf : SOCKET_SYSTEM;
+}

@@ -17,6 +17,10 @@
  * there. */
 bool socket_path_of_user(char ret[SOCKET_PATH_SIZE]);
 
+/* The socket that this user's programs connect to: the machine's, unless the user's alone is there.
+ * Returns it, which may be in buf. */
+const char *socket_path_of_clients(char buf[SOCKET_PATH_SIZE]);
+
 /* Whether the path is in /tmp/gpushm-UID of this user. Anybody could have made that: it is safe if
  * it is a folder of this user with mode 0700. */
 bool socket_path_is_in_tmp(const char *path);

@@ -84,9 +84,7 @@ static const char *which_socket(const struct doctor *d, char buf[SOCKET_PATH_SIZ
 {
 	const char *named = d->ctl->socket ? d->ctl->socket : getenv("GPUSHM_SOCKET");
 
-	if (named && *named)
-		return named;
-	return access(SOCKET_SYSTEM, F_OK) < 0 && socket_path_of_user(buf) ? buf : SOCKET_SYSTEM;
+	return named && *named ? named : socket_path_of_clients(buf);
 }
 
 /* connect(2) needs write permission on the socket, and search permission on its folders. */

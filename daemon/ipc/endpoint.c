@@ -98,13 +98,16 @@ static int make_folder(const char *path)
 	_cleanup_(free_ptr) char *folder = strdup(path);
 	char *slash = folder ? strrchr(folder, '/') : NULL;
 	mode_t old;
+	int r;
 
 	if (!slash || slash == folder)
 		return 0;
 	*slash = '\0';
 	old = umask(in_tmp ? 077 : 022);
-	mkdir(folder, 0777);
+	r = mkdir(folder, 0777) < 0 && errno != EEXIST ? -errno : 0;
 	umask(old);
+	if (r < 0)
+		return fail(path, "its folder can't be made; give another --socket", -r);
 	return !in_tmp || socket_path_is_safe()
 		       ? 0
 		       : fail(path,
@@ -135,11 +138,7 @@ static int take_lock(const char *path, int *ret)
 		return -ENOMEM;
 	fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
-		return fail(name,
-			    errno == ENOENT ? "its lock can't be opened, for its folder does not "
-					      "exist and can't be made; give another --socket"
-					    : "its lock can't be opened; give another --socket",
-			    errno);
+		return fail(name, "its lock can't be opened; give another --socket", errno);
 	r = lock_soon(fd);
 	if (r < 0)
 		return fail(path,
@@ -255,6 +254,19 @@ int endpoint_list(const struct endpoint *e, int socket, struct fd_list *m)
 	int r = fd_list_add(m, FD_NAME, socket);
 
 	return r < 0 || e->lock < 0 ? r : fd_list_add(m, LOCK_NAME, e->lock);
+}
+
+void endpoint_tell_clients(const struct endpoint *e)
+{
+	char own[SOCKET_PATH_SIZE], other[SOCKET_PATH_SIZE];
+	const char *found = socket_path_of_clients(other);
+
+	socket_path_of_user(own);
+	if (e->path && strcmp(e->path, own) == 0 && strcmp(found, own) != 0)
+		log_warning_id(LOG_ID_CONFIG,
+			       "your programs connect to %s, since that is there; to this daemon "
+			       "after: export GPUSHM_SOCKET=%s",
+			       found, own);
 }
 
 void endpoint_close(struct endpoint *e)

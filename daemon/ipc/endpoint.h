@@ -23,6 +23,9 @@ int endpoint_open(const struct config *config, struct fdstore *store, struct end
  * listener may own by now. 0 or -ENOMEM. */
 int endpoint_list(const struct endpoint *e, int socket, struct fd_list *m);
 
+/* Warns a user whose programs find another socket than this one, if that is the user's default. */
+void endpoint_tell_clients(const struct endpoint *e);
+
 /* Removes the socket's file, unless the next daemon gets the socket, and releases the lock. A
  * zeroed or half-open endpoint is allowed. */
 void endpoint_close(struct endpoint *e);

@@ -105,8 +105,7 @@ static int choose_path(const char *path, struct sockaddr_un *ret)
 	if (!path)
 		path = secure_getenv("GPUSHM_SOCKET");
 	if (!path || !*path)
-		path = access(SOCKET_SYSTEM, F_OK) < 0 && socket_path_of_user(own) ? own
-										   : SOCKET_SYSTEM;
+		path = socket_path_of_clients(own);
 	n = snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
 	/* A path that was cut would be another socket. */
 	if (n < 0 || (size_t)n >= sizeof(a.sun_path))

@@ -14,9 +14,11 @@
 #include <check.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -352,7 +354,22 @@ static FILE *start_own_daemon(int program, const char *config, pid_t *ret)
 	return fdopen(out[0], "r");
 }
 
-/* gpushmd config: prints what the daemon says first, and whether a client finds it. */
+/* Mounts that end with this process: /run of a machine that has a socket, or a /tmp that nobody can
+ * write to. */
+static bool change_machine(const char *how)
+{
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return false;
+	if (strcmp(how, "read-only") == 0)
+		return mount("/tmp", "/tmp", NULL, MS_BIND, NULL) == 0 &&
+		       mount(NULL, "/tmp", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) == 0;
+	return mount("tmpfs", "/run", "tmpfs", 0, "mode=755") == 0 &&
+	       mkdir("/run/gpushm", 0755) == 0 &&
+	       mknod("/run/gpushm/gpushmd.sock", S_IFREG, 0) == 0;
+}
+
+/* gpushmd config session [how]: prints what the daemon says first, whether a client finds it, and
+ * what the daemon says next. */
 static int own_role(char **args)
 {
 	int program = open(args[0], O_PATH | O_CLOEXEC);
@@ -361,6 +378,8 @@ static int own_role(char **args)
 	pid_t pid = 0;
 	FILE *f;
 
+	if (args[3] && !change_machine(args[3]))
+		return 1;
 	if (program < 0 || !user_become(STRANGER, STRANGER))
 		return 1;
 	unsetenv("NOTIFY_SOCKET");
@@ -374,21 +393,25 @@ static int own_role(char **args)
 	gpushm_disconnect(own);
 	kill(pid, SIGTERM);
 	waitpid(pid, NULL, 0);
+	fputs(fgets(line, sizeof(line), f) ? line : "nothing\n", stdout);
 	fclose(f);
 	return 0;
 }
 
-static void expect_own_daemon(const char *says, const char *client)
+static void expect_own_daemon(const char *how, const char *says, const char *client,
+			      const char *next)
 {
 	struct role_process p;
 	char program[PATH_MAX], line[600];
 
 	snprintf(program, sizeof(program), "%s", build_path("gpushmd"));
-	role_start(&p, "own", (const char *[]){ program, d.config, d.folder, NULL });
+	role_start(&p, "own", (const char *[]){ program, d.config, d.folder, how, NULL });
 	role_read_line(&p, line, sizeof(line));
 	expect_words(line, says);
 	role_read_line(&p, line, sizeof(line));
 	expect_words(line, client);
+	role_read_line(&p, line, sizeof(line));
+	expect_words(line, next);
 	role_finish(&p);
 }
 
@@ -402,16 +425,45 @@ START_TEST(a_user_without_a_session_starts_a_daemon_that_his_clients_find)
 	unsetenv("GPUSHM_SOCKET");
 	/* As su(1) leaves it. */
 	setenv("XDG_RUNTIME_DIR", "/root", 1);
-	expect_own_daemon("serves 1 pool at " STRANGERS_FOLDER "/gpushmd.sock", "connected");
+	expect_own_daemon(NULL, "serves 1 pool at " STRANGERS_FOLDER "/gpushmd.sock", "connected",
+			  "stopping");
 	ck_assert_int_eq(stat(STRANGERS_FOLDER, &st), 0);
 	ck_assert_uint_eq(st.st_mode & 07777, 0700);
 	/* Another user was there before. */
 	ck_assert_int_eq(chown(STRANGERS_FOLDER, 0, 0), 0);
 	ck_assert_int_eq(chmod(STRANGERS_FOLDER, 0777), 0);
-	expect_own_daemon("its folder must be your own, with mode 0700", "no daemon there");
+	expect_own_daemon(NULL, "its folder must be your own, with mode 0700", "no daemon there",
+			  "can't start");
 	ck_assert_int_eq(access(STRANGERS_FOLDER "/gpushmd.sock", F_OK), -1);
 	unlink(STRANGERS_FOLDER "/gpushmd.sock.lock");
 	ck_assert_int_eq(rmdir(STRANGERS_FOLDER), 0);
+}
+END_TEST
+
+START_TEST(a_user_hears_that_programs_look_for_the_daemon_of_the_machine_first)
+{
+	if (!user_may_change())
+		return;
+	ck_assert_int_eq(chown(d.folder, STRANGER, STRANGER), 0);
+	unsetenv("GPUSHM_SOCKET");
+	unsetenv("XDG_RUNTIME_DIR");
+	expect_own_daemon("machine", "serves 1 pool at " STRANGERS_FOLDER "/gpushmd.sock",
+			  "can't connect to /run/gpushm/gpushmd.sock",
+			  "export GPUSHM_SOCKET=" STRANGERS_FOLDER "/gpushmd.sock");
+	unlink(STRANGERS_FOLDER "/gpushmd.sock.lock");
+	ck_assert_int_eq(rmdir(STRANGERS_FOLDER), 0);
+}
+END_TEST
+
+START_TEST(a_folder_that_cannot_be_made_is_said_to_be_that)
+{
+	if (!user_may_change() || access("/run/gpushm/gpushmd.sock", F_OK) == 0)
+		return;
+	ck_assert_int_eq(chown(d.folder, STRANGER, STRANGER), 0);
+	unsetenv("GPUSHM_SOCKET");
+	unsetenv("XDG_RUNTIME_DIR");
+	expect_own_daemon("read-only", "its folder can't be made", "no daemon there",
+			  "can't start");
 }
 END_TEST
 
@@ -535,6 +587,8 @@ int main(int argc, char **argv)
 	tcase_add_test(t, only_the_debug_log_has_requests);
 	tcase_add_test(t, a_configuration_that_this_machine_does_not_have_is_refused);
 	tcase_add_test(t, a_user_without_a_session_starts_a_daemon_that_his_clients_find);
+	tcase_add_test(t, a_user_hears_that_programs_look_for_the_daemon_of_the_machine_first);
+	tcase_add_test(t, a_folder_that_cannot_be_made_is_said_to_be_that);
 	tcase_add_test(t, a_socket_from_systemd_is_served_and_kept);
 	tcase_add_test(t, a_wrong_socket_from_systemd_is_refused);
 	return suite_run("endpoint", t, NULL);
