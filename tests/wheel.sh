@@ -87,7 +87,7 @@ has_licences() {
 
 # The same commit gives the same bytes, whenever it is packed.
 same_bytes() {
-	cp "$wheel" "$stage/first.whl" && cp "$sdist" "$stage/first.tar.gz" && make -s BUILD="$build" wheel sdist &&
+	cp "$wheel" "$stage/first.whl" && cp "$sdist" "$stage/first.tar.gz" && make -s BUILD="$build" EXTRA_CFLAGS=-Werror wheel sdist &&
 		cmp "$wheel" "$stage/first.whl" && cmp "$sdist" "$stage/first.tar.gz"
 }
 
@@ -209,7 +209,7 @@ mkdir "$stage/tools"
 for tool in bash env; do ln -s "$(command -v $tool)" "$stage/tools/"; done
 cd "$(pwd -P)" || exit 1
 
-check "make wheel and make sdist leave their files in dist" make -s BUILD="$build" wheel sdist
+check "make wheel and make sdist leave their files in dist" make -s BUILD="$build" EXTRA_CFLAGS=-Werror wheel sdist
 wheel=$(echo "$build"/dist/gpushm-*-cp311-abi3-$tag.whl)
 sdist=$(echo "$build"/dist/gpushm-*.tar.gz)
 check "auditwheel accepts the wheel" is_manylinux

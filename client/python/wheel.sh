@@ -17,7 +17,7 @@ say() { printf '  %-6s %s\n' "$1" "$2"; }
 
 # pack BUILD VENV
 pack() {
-	rm -rf "$1/wheel" "$1/python/setuptools"
+	rm -rf "$1/wheel" "$1/python"/{setuptools,gpushm.egg-info}
 	GPUSHM_MADE=1 BUILD=$1 "$2/bin/pip" wheel -q --disable-pip-version-check --no-deps --no-build-isolation \
 		-w "$1/wheel" ./client/python
 }

@@ -17,7 +17,10 @@
 
 #include <stdio.h>
 
-#define MAGIC "GPUSHM"
+#define MAGIC                                 \
+	{                                     \
+		'G', 'P', 'U', 'S', 'H', 'M', \
+	}
 #define NDIM_MAX 16
 #define HASH_BYTES sizeof(uint64_t)
 
@@ -31,6 +34,7 @@ struct head {
 	uint32_t uid, ndim;
 };
 _Static_assert(sizeof(struct head) == 48, "it has no padding");
+static const char magic[6] = MAGIC;
 
 /* ---- writing ---- */
 
@@ -138,7 +142,7 @@ static int check(const unsigned char *bytes, size_t size, const struct head *h)
 {
 	uint64_t hash;
 
-	if (size < sizeof(MAGIC) - 1 || memcmp(bytes, MAGIC, sizeof(MAGIC) - 1) != 0)
+	if (size < sizeof(magic) || memcmp(bytes, magic, sizeof(magic)) != 0)
 		return error_set(EINVAL, "these bytes are no handle of gpushm");
 	if (size < sizeof(*h) + HASH_BYTES || size > GPUSHM_HANDLE_MAX)
 		return damaged("it is too short or too long");
