@@ -88,7 +88,7 @@ $(BUILD)/obj/%.o: %.c | $(addprefix $(BUILD)/gen/,gpushm.pb-c.h journal.pb-c.h g
 	$(call SAY,CC)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 all: daemon lib models ctl relay examples ## everything but the Python package
-	@$(if $(NOTES),printf '%s\n' $(NOTES),:)
+	@$(if $(strip $(NOTES)),printf '%s\n' $(NOTES),:)
 NOTES = $(if $(CUDA_INCLUDE),,'built without the CUDA Toolkit (no cuda.h found): host pools only')
 help: ## this list
 	@grep -hE '^[a-z-]+:.* ## ' $(filter-out %.d,$(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.* ## /\1\t/' | sort | \

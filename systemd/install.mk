@@ -59,9 +59,9 @@ uninstall:
 	$(if $(INSTALLS_CONFIG),for c in $(CONFIGURATIONS); do ! cmp -s systemd/$$c $(DESTDIR)$(SYSCONFDIR)/gpushm/$$c || \
 		rm -f $(DESTDIR)$(SYSCONFDIR)/gpushm/$$c; done)
 	rmdir --ignore-fail-on-non-empty $(wildcard $(addprefix $(DESTDIR),$(libdir)/cmake/gpushm $(docdir)/prometheus $(docdir) $(SYSCONFDIR)/gpushm))
-# Below pythondir, a folder where Python looks for modules. The folder .dist-info tells pip and importlib.metadata.
+# Below pythondir, a folder where Python looks for modules; it has no default. The folder .dist-info tells pip and importlib.metadata.
 install-python: $(BUILD)/python-extension/_core.abi3.so
-	@for m in $(PYTHON_TEXT:$(PYTHON_HERE)/%=%); do install -D -m 644 client/python/gpushm/$$m $(DESTDIR)$(pythondir)/gpushm/$$m || exit 1; done
+	@for m in $(PYTHON_TEXT:$(PYTHON_HERE)/%=%); do install -D -m 644 client/python/gpushm/$$m $(DESTDIR)$(or $(pythondir),$(error pythondir= names a folder where Python looks for modules; a wheel needs none))/gpushm/$$m || exit 1; done
 	@install -m 644 $< $(DESTDIR)$(pythondir)/gpushm/ && mkdir -p $(DESTDIR)$(pythondir)/gpushm-$(VERSION).dist-info
 	@printf 'Metadata-Version: 2.1\nName: gpushm\nVersion: $(VERSION)\n' >$(DESTDIR)$(pythondir)/gpushm-$(VERSION).dist-info/METADATA
 
@@ -74,8 +74,8 @@ deb: ## Debian packages: build/deb/*.deb
 deb-source:
 	@systemd/packages.sh source $(BUILD) $(DEB_VERSION)
 # For podman and all others that read OCI archives.
-image: deb
-	@systemd/container/image.sh $(BUILD) $(VERSION)
+image:
+	@+systemd/container/image.sh $(BUILD) $(VERSION)
 # What is in git at HEAD; gzip -n leaves the time out, so that the same commit gives the same bytes.
 dist:
 	@mkdir -p $(BUILD)

@@ -232,6 +232,19 @@ installs_below_its_prefix() {
 }
 check "with a PREFIX of its own, nothing is written outside of it" installs_below_its_prefix
 
+says_nothing_when_all_is_made() { make -s BUILD="$build" all >"$stage/.said" 2>&1 && ! grep -x '' "$stage/.said"; }
+check "make all prints no empty line" says_nothing_when_all_is_made
+
+refuses() { # TEXT COMMAND...
+	! "${@:2}" >"$stage/.said" 2>&1 || return 1
+	tail -n 5 "$stage/.said"
+	grep -q "$1" "$stage/.said"
+}
+check "install-python asks for a folder" refuses pythondir= make -n BUILD="$build" DESTDIR="$stage/none" install-python
+mkdir "$stage/bin"; cp -s /usr/bin/* "$stage/bin/" 2>"$stage/.log"; rm -f "$stage"/bin/{podman,buildah,dpkg-buildpackage}
+check "make image asks for podman before it builds packages" refuses 'apt-get install podman' \
+	env PATH="$stage/bin" make -s BUILD="$stage/none" image
+
 release_says() { # TEXT VERSION
 	"$stage/clone/tests/release.sh" ready "$2" >"$stage/.said" 2>&1 && return 1
 	cat "$stage/.said"

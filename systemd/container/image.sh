@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Builds the container image of the packages in BUILD/deb, tags it localhost/gpushm:VERSION, and writes it to
-# BUILD/image/gpushm.tar, an OCI archive. "make image" makes the packages before.
+# Builds the Debian packages and the container image of them, tags it localhost/gpushm:VERSION, and writes it to
+# BUILD/image/gpushm.tar, an OCI archive.
 #   image.sh BUILD VERSION
 # IMAGE_BASE is the image below it: debian:bookworm-slim unless it is set, or another one of the distribution that the
 # packages were built on. IMAGE_BASE=mmdebstrap makes one from this machine's Debian mirror, for a machine that
@@ -42,7 +42,7 @@ make_base() {
 }
 
 tool=$(command -v podman || command -v buildah) || fail "neither podman nor buildah: apt-get install podman"
-ls "$build"/deb/gpushmd_*.deb >/dev/null || fail "no packages in $build/deb: make deb"
+make -s BUILD="$build" deb
 rm -rf "$context"
 mkdir -p "$context/debs"
 for name in gpushmd gpushm-tools gpushm-exporter gpushm-relay libgpushm1 libgpushm-load1; do
@@ -53,7 +53,8 @@ done
 [ "$base" != mmdebstrap ] || make_base
 # Without the cache: it does not see that the packages are others.
 "$tool" build --quiet --no-cache --network=host --format=oci --file systemd/container/Containerfile --build-arg BASE="$base" \
-	--tag "localhost/gpushm:$version" "$context" >/dev/null
+	--tag "localhost/gpushm:$version" "$context" >/dev/null ||
+	fail "it can't be built. IMAGE_BASE=mmdebstrap needs no registry, BUILDAH_ISOLATION=chroot no containers"
 rm -f "$build/image/gpushm.tar"
 "$tool" push --quiet "localhost/gpushm:$version" "oci-archive:$build/image/gpushm.tar:localhost/gpushm:$version"
 rm -rf "$context"
