@@ -96,9 +96,9 @@ static bool test_socket(struct doctor *d, const char *path)
 	if (stat(path, &st) < 0) {
 		doctor_fail(d, "socket",
 			    errno == ENOENT
-				    ? "start the daemon: systemctl start gpushmd.socket, or "
-				      "gpushmd --socket PATH; or name its socket: GPUSHM_SOCKET; "
-				      "in a container, mount the host's /run/gpushm"
+				    ? "start the daemon (systemctl start gpushmd.socket, or "
+				      "gpushmd &), or name its socket: GPUSHM_SOCKET; in a "
+				      "container, mount the host's /run/gpushm"
 				    : NULL,
 			    "%s: %s", path, strerror(errno));
 		return false;
