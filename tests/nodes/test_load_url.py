@@ -675,9 +675,9 @@ def test_certificates_are_checked_on_both_sides(
     assert here.load(*ours, w.url + NAME, "m")["digest"] == digest
     env = {"GPUSHM_TLS_CA": str(authority.cert), "GPUSHM_TLS_CERT": str(me.cert), "GPUSHM_TLS_KEY": str(me.key)}
     assert here.load(w.url + NAME, "n", **env)["digest"] == digest
-    assert "certificate" in here.fails(w.url + NAME, "o")
+    assert "$GPUSHM_TLS_CA" in here.fails(w.url + NAME, "o")
     assert "certificate" in here.fails("--cacert", foreign.cert, w.url + NAME, "o")
-    assert "certificate" in here.fails("--cacert", authority.cert, w.url + NAME, "o")
+    assert "$GPUSHM_TLS_CERT" in here.fails("--cacert", authority.cert, w.url + NAME, "o")
     stranger = foreign.issue("stranger")
     wrong: list[object] = ["--cacert", authority.cert, "--cert", stranger.cert, "--key", stranger.key]
     assert here.fails(*wrong, w.url + NAME, "o")

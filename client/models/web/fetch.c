@@ -367,7 +367,8 @@ static const char *hint(const struct fetch *f)
 {
 	switch (f->result) {
 	case CURLE_PEER_FAILED_VERIFICATION:
-		return "; if an authority of your own has signed it, name its file";
+		return "; if an authority of your own has signed it, name its file, or set "
+		       "$GPUSHM_TLS_CA";
 	case CURLE_SSL_CONNECT_ERROR:
 	case CURLE_SEND_ERROR:
 	case CURLE_RECV_ERROR:
@@ -375,10 +376,11 @@ static const char *hint(const struct fetch *f)
 		if (says(f, "wrong version"))
 			return "; it speaks no TLS: use a URL of http:// if you trust the network";
 		if (says(f, "certificate required"))
-			return "; it wants a certificate: name one, and its key";
-		return may_want_certificate(f)
-			       ? "; if it wants a certificate, name one, and its key"
-			       : "";
+			return "; it wants a certificate: name one and its key, or set "
+			       "$GPUSHM_TLS_CERT";
+		return may_want_certificate(f) ? "; if it wants a certificate, name one and its "
+						 "key, or set $GPUSHM_TLS_CERT"
+					       : "";
 	default:
 		return "";
 	}
