@@ -50,8 +50,14 @@ static bool tell_producer(struct reader *r)
 	return true;
 }
 
-/* Whether the slot has this frame and keeps it from now on. No frame has the number 0; a bad member
- * of the group may have written it. */
+/* A release would end both claims. */
+static bool is_held(const struct reader *r, uint32_t slot)
+{
+	return stream_claim_state(stream_load(&r->page->claims[slot].claim)) == STREAM_CLAIMED;
+}
+
+/* Whether the slot has this frame and keeps it from now on. No frame has the number 0, and none is
+ * taken by who holds it; a bad member of the group may have written so. */
 static bool claim(struct reader *r, uint32_t slot, uint64_t seq, struct reader_frame *ret,
 		  bool *ret_wake)
 {
@@ -59,7 +65,7 @@ static bool claim(struct reader *r, uint32_t slot, uint64_t seq, struct reader_f
 	struct stream_claim *c = &r->page->claims[slot];
 	uint64_t before;
 
-	if (seq == 0 || stream_load(&s->seq) != seq)
+	if (seq == 0 || stream_load(&s->seq) != seq || is_held(r, slot))
 		return false;
 	before = stream_load(&c->claim);
 	ret->slot = slot;
@@ -182,6 +188,7 @@ static int take_next(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 	uint64_t seq = stream_load(&r->group->next), owner;
 	uint64_t newest = stream_load(&r->head->newest); /* later: it only grows */
 	uint32_t slot;
+	bool taken;
 	int e;
 
 	if (stream_before(newest, seq)) {
@@ -193,9 +200,10 @@ static int take_next(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 	if (slot >= r->slots)
 		return -EAGAIN;
 	owner = stream_load(&r->group->owner[slot]);
-	e = stream_is_owned(owner, seq) ? -EAGAIN : own(r, slot, seq, owner, ret, ret_wake);
+	taken = stream_is_owned(owner, seq) || is_held(r, slot);
+	e = taken ? -EAGAIN : own(r, slot, seq, owner, ret, ret_wake);
 	/* Also for a member that has died before it could. */
-	if (e == 0 || stream_is_owned(owner, seq))
+	if (e == 0 || taken)
 		stream_swap(&r->group->next, seq, stream_next(seq));
 	return e;
 }
@@ -291,7 +299,8 @@ static int try_often(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 }
 
 /* A member has written rubbish into `next`. The producer keeps each frame from there on in a slot,
- * so the group goes on with the oldest that is in one. */
+ * so the group goes on with the oldest that is in one, and is still found there by its number: that
+ * of a later frame may have its entry. */
 static void mend_next(struct reader *r)
 {
 	uint64_t next = stream_load(&r->group->next), newest = stream_load(&r->head->newest);
@@ -304,7 +313,7 @@ static void mend_next(struct reader *r)
 		uint64_t seq = stream_load(&s->seq);
 
 		seq = seq ? seq : stream_load(&s->taking);
-		if (seq && newest - seq <= behind && stream_before(seq, to))
+		if (seq && newest - seq <= behind && stream_before(seq, to) && slot_of(r, seq) == i)
 			to = seq;
 	}
 	stream_swap(&r->group->next, next, to);
@@ -312,11 +321,12 @@ static void mend_next(struct reader *r)
 
 int reader_take(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 {
+	bool shares = r->follow == STREAM_SHARE && r->group;
 	int e;
 
 	*ret_wake = false;
 	e = try_often(r, ret, ret_wake);
-	if (e == -EINPROGRESS && r->follow == STREAM_SHARE && r->group) {
+	if (e == -EINPROGRESS && shares) {
 		mend_next(r);
 		e = try_often(r, ret, ret_wake);
 	}

@@ -412,6 +412,60 @@ START_TEST(a_bad_member_makes_no_frame_of_what_is_being_filled)
 }
 END_TEST
 
+/* Its release would end both claims, and the producer fill what it holds. */
+START_TEST(a_member_does_not_get_what_it_holds_once_more)
+{
+	struct reader_frame frame, other;
+	struct reader reader;
+	struct fixture f;
+	struct member m = { .f = &f, .index = 0, .follow = STREAM_SHARE };
+
+	set_up(&f, 4, 1, 0, 3);
+	join(&m, &reader);
+	reader.max_held = 2;
+	produce_one(&f);
+	expect(&reader, 0, &frame);
+	f.words.group->owner[frame.slot] = _i == 0 ? stream_owner(1, STREAM_REDO) : 0;
+	f.words.group->next = _i == 0 ? 2 : 1;
+	f.words.group->redos++;
+	expect(&reader, -EAGAIN, &other);
+	produce_one(&f);
+	expect(&reader, 0, &other);
+	ck_assert_uint_eq(other.seq, 2);
+	reader_release(&reader, &other);
+	reader_release(&reader, &frame);
+	tear_down(&f);
+}
+END_TEST
+
+/* Frame 5 has the entry of frame 1, which somebody holds. */
+START_TEST(a_member_looks_for_no_frame_that_has_lost_its_entry)
+{
+	struct reader_frame frame, held;
+	struct reader readers[2];
+	struct fixture f;
+	struct member m[2] = { { .f = &f, .index = 0, .follow = STREAM_SHARE },
+			       { .f = &f, .index = 1, .follow = STREAM_SHARE } };
+
+	set_up(&f, 3, 2, 0, 6);
+	join(&m[0], &readers[0]);
+	join(&m[1], &readers[1]);
+	produce_one(&f);
+	expect(&readers[0], 0, &held);
+	for (uint64_t seq = 2; seq <= 5; seq++) {
+		produce_one(&f);
+		expect(&readers[1], 0, &frame);
+		reader_release(&readers[1], &frame);
+	}
+	f.words.group->next = 1;
+	expect(&readers[1], -EAGAIN, &frame);
+	produce_one(&f);
+	expect(&readers[1], 0, &frame);
+	ck_assert_uint_eq(frame.seq, 6);
+	tear_down(&f);
+}
+END_TEST
+
 /* A child of the producer before may have its page still, and write to it. */
 START_TEST(a_producer_ignores_later_changes_of_the_head)
 {
@@ -450,6 +504,8 @@ int main(void)
 	tcase_add_test(t, a_member_waits_for_the_frame_of_a_dead_one);
 	tcase_add_test(t, a_member_waits_only_for_unfinished_frames_of_others);
 	tcase_add_test(t, a_bad_member_makes_no_frame_of_what_is_being_filled);
+	tcase_add_loop_test(t, a_member_does_not_get_what_it_holds_once_more, 0, 2);
+	tcase_add_test(t, a_member_looks_for_no_frame_that_has_lost_its_entry);
 	tcase_add_test(t, a_producer_ignores_later_changes_of_the_head);
 	suite_add_tcase(s, t);
 	srunner_run_all(r, CK_NORMAL);
