@@ -346,14 +346,28 @@ static uint64_t nap(const struct gpushm_stream *s, struct patience *w, uint64_t 
 	return ns;
 }
 
+/* Members mend what a bad one has written to the group's page, but one that sleeps does not see it,
+ * and would be dropped for it. */
+static void wake_group(struct gpushm_stream *s, const struct writer_blocker *b)
+{
+	if (b->generation == 0 || b->reader != STREAM_READERS_MAX)
+		return;
+	stream_add(&stream_head(s)->wake, 1);
+	wait_wake(&stream_head(s)->wake);
+}
+
 /* One round of a sleep: -EAGAIN: the caller goes on waiting. */
 static int wait_once(struct gpushm_stream *s, struct patience *w)
 {
 	struct wait_word words[WAIT_WORDS_MAX];
-	uint64_t maps = s->producer.maps;
-	size_t n = producer_words(s, words);
-	int r = take(s, w);
-	uint64_t now = clock_monotonic_ns(), ns;
+	uint64_t maps = s->producer.maps, now, ns;
+	size_t n;
+	int r;
+
+	wake_group(s, &w->blocker);
+	n = producer_words(s, words);
+	r = take(s, w);
+	now = clock_monotonic_ns();
 
 	if (r == -EAGAIN && w->daemon != PRESENT)
 		return -ETIMEDOUT; /* that was waited for */

@@ -319,6 +319,24 @@ static void mend_next(struct reader *r)
 	stream_swap(&r->group->next, next, to);
 }
 
+/* `redos` spares the look at each slot, and a bad member leaves it out: the producer waits all the
+ * same for who is to redo the frame. Returns whether there is one. */
+static bool mend_redos(struct reader *r)
+{
+	for (uint32_t i = 0; i < r->slots; i++) {
+		uint64_t owner = stream_load(&r->group->owner[i]), seq;
+
+		if ((owner & 127) != STREAM_REDO + 1)
+			continue;
+		seq = stream_load(&r->head->slot[i].seq);
+		if (seq && owner == stream_owner(seq, STREAM_REDO)) {
+			r->redos = stream_load(&r->group->redos) - 1;
+			return true;
+		}
+	}
+	return false;
+}
+
 int reader_take(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 {
 	bool shares = r->follow == STREAM_SHARE && r->group;
@@ -330,6 +348,8 @@ int reader_take(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 		mend_next(r);
 		e = try_often(r, ret, ret_wake);
 	}
+	if (e == -EAGAIN && shares && mend_redos(r))
+		e = try_often(r, ret, ret_wake);
 	return e == -EINPROGRESS ? -EAGAIN : e;
 }
 

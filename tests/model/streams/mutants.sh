@@ -95,7 +95,8 @@ mutant "a cursor behind all frames holds up the producer" rubbish-cursor $writer
 mutant "the group of a member that was dropped stays open" rubbish-group $daemon 's/^\t\tclose_group\(w\);/\t\t;/'
 mutant "0 is taken for a frame" rubbish-next $reader 's/seq == 0 \|\| stream_load\(&s->seq\) != seq/stream_load(\&s->seq) != seq/'
 mutant "a member does not mend \`next\`" rubbish-next $reader 's/^\t\tmend_next\(r\);//'
-mutant "nobody looks again for frames to be redone" rubbish-redo $daemon 's/^\tstream_add\(&w->group->redos, 1\);//'
+mutant "a member looks for what is to be redone when it is told" rubbish-redo $reader 's/ && mend_redos\(r\)//'
+mutant "nobody looks again for frames to be redone" share-death-1 $daemon 's/^\tstream_add\(&w->group->redos, 1\);//'
 
 echo "$((100 * (mutants - missed) / mutants))%: Checks: $mutants, Failures: $missed, Errors: 0"
 [ $missed -eq 0 ]

@@ -17,22 +17,12 @@ static uint32_t bad_reader(void)
 	return i;
 }
 
-/* A member that was dropped has the group's page still, and can keep the queue with it: the others
- * do not look for what nobody has told them, so the producer drops them, too. */
-static bool keeps_queue(uint32_t i)
-{
-	return 1u << i / SLOTS_MAX == RUBBISH_REDO &&
-	       head()->seats[bad_reader()].state != STREAM_SEAT_TAKEN;
-}
-
 bool rubbish_can_be_written(uint32_t i)
 {
 	enum rubbish kind = 1u << i / SLOTS_MAX;
 	bool of_frame = kind & (RUBBISH_OWNER | RUBBISH_REDO);
 
 	if (i % SLOTS_MAX < plan->slots && of_frame && head()->slot[i % SLOTS_MAX].seq == 0)
-		return false;
-	if (keeps_queue(i))
 		return false;
 	return world.scribbles < plan->scribbles && i % SLOTS_MAX < plan->slots &&
 	       plan->rubbish & 1u << i / SLOTS_MAX;

@@ -156,6 +156,62 @@ START_TEST(a_wiped_page_of_the_group_leaves_its_members_at_work)
 }
 END_TEST
 
+static atomic_int worked; /* 0: it still takes frames */
+
+static void *work(void *unused)
+{
+	struct gpushm_frame *f = NULL;
+	int e;
+
+	while ((e = gpushm_frame_next(r, NULL, 60000, &f)) == 0)
+		gpushm_frame_release(f, NULL);
+	atomic_store(&worked, e);
+	return NULL;
+}
+
+/* That each slot's frame is to be redone, and nobody is told; or that all are still to be taken. It
+ * seems to sleep, so that the producer would drop the honest member first. */
+static void keep_queue(struct liar *l, bool redo)
+{
+	uint64_t oldest = head->newest;
+
+	l->page->asleep = 1;
+	for (uint32_t k = 0; k < slots; k++) {
+		uint64_t seq = head->slot[k].seq;
+
+		oldest = seq && seq < oldest ? seq : oldest;
+		if (redo && seq)
+			l->group->owner[k] = stream_owner(seq, STREAM_REDO);
+	}
+	if (!redo)
+		l->group->next = oldest;
+}
+
+/* It wakes them when the group is in its way, before the limit is over. */
+START_TEST(a_producer_drops_no_member_for_what_another_writes)
+{
+	pthread_t thread;
+
+	make((struct gpushm_stream_spec){ .slots = 4, .limit_ms = 200 });
+	r = follow(GPUSHM_SHARE, 1);
+	join(&liars[0], STREAM_SHARE);
+	produce_many(4);
+	pthread_create(&thread, NULL, work, NULL);
+	for (int i = 0; i < 20; i++) {
+		struct gpushm_frame *f = NULL;
+
+		client_await(liars[0].group->next > head->newest || atomic_load(&worked));
+		ck_assert_int_eq(atomic_load(&worked), 0);
+		keep_queue(&liars[0], _i == 0);
+		ck_assert_msg(gpushm_frame_begin(p, NULL, 60000, &f) == 0, "%s", gpushm_error());
+		fill_and_publish(f);
+	}
+	p = gpushm_stream_close(p);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(atomic_load(&worked), -EPIPE);
+}
+END_TEST
+
 /* Makes the stream, and is killed. */
 static int orphan_role(char **args)
 {
@@ -282,6 +338,7 @@ int main(int argc, char **argv)
 	tcase_add_test(own, wiped_pages_of_one_seat_after_the_other_end_nothing);
 	tcase_add_loop_test(group, a_wiped_page_of_the_group_lets_others_join, 0, 6);
 	tcase_add_loop_test(group, a_wiped_page_of_the_group_leaves_its_members_at_work, 0, 3);
+	tcase_add_loop_test(group, a_producer_drops_no_member_for_what_another_writes, 0, 2);
 	tcase_add_loop_test(group, a_stream_with_a_wiped_page_of_the_group_is_adopted, 0, 3);
 	tcase_add_test(seats, claims_that_are_passed_on_hold_a_producer_for_the_limit);
 	if (user_may_change())
