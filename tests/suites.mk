@@ -249,6 +249,7 @@ suite_valgrind = --under 'prlimit --nofile=1024 valgrind -q --error-exitcode=99 
 suite_storm-host = $(STORMS)
 suite_storm-fake = $(if $(FAKECUDA),$(FAKE_ENV) $(STORMS))
 suite_stream-storm = STORM_SECONDS=60 $(call pick,stream_storm,$(SYSTEM_TESTS))
+suite_streams-hostile = HOSTILE_READER=1 STORM_SECONDS=10 $(FAKE_ENV) $(call pick,streams stream_absent stream_graphs stream_hostile stream_pools stream_processes stream_storm stream_waits,$(SYSTEM_TESTS)) $(filter %/test_gpu_streams,$(GPU_FAKE))
 suite_keeper-deep = $(FAKE_PATH) SUPERVISOR=keeper STORM_SECONDS=45 MODEL_SEQUENCES=100 \
 	$(call pick,stream_storm storm model watches buffer_state no_reply pid_namespace reconfigured unmap_fails,$(SYSTEM_TESTS))
 suite_keeper-crash = SUPERVISOR=keeper $(call pick,crash,$(SYSTEM_TESTS))
@@ -263,7 +264,7 @@ $(foreach s,$(SCRIPTS),$(eval suite_$(subst =, = ",$(s)) $$(BUILD)"))
 suite_lint    = "$(MAKE) -s lint"
 abi: lib models # what suite-abi compares the libraries with
 	@tests/abi/check.sh $(BUILD) write
-DEEP_SUITES = earlier bare fake-deep host-deep nodes-deep storm-fake storm-host stream-storm keeper-crash keeper-deep python-asan asan-fake asan-unit lint model \
+DEEP_SUITES = earlier bare fake-deep host-deep nodes-deep storm-fake storm-host stream-storm streams-hostile keeper-crash keeper-deep python-asan asan-fake asan-unit lint model \
 	tsan tsan-relay fuzz valgrind python-host bench install streams-deep systemd wheel image packages prometheus abi $(foreach v,fleet numba,$(if $(wildcard $(BUILD)/venv-$(v)/ready),$(v)))
 
 asan-programs:

@@ -7,6 +7,7 @@
 #include "tests/gpu/hunt.h"
 
 #include "proto/base/own.h"
+#include "tests/lib/hostile_reader.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -34,6 +35,7 @@ struct gpushm_stream *make(const char *name, const char *pool, uint32_t slots)
 	struct gpushm_stream *s = NULL;
 
 	ok(stream_make(c, name, pool, slots, &s));
+	hostile_reader_join(d.socket, name);
 	return s;
 }
 

@@ -6,6 +6,7 @@
 
 #include "proto/base/own.h"
 #include "tests/gpu/fixture.h"
+#include "tests/lib/hostile_reader.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -284,6 +285,7 @@ int dying_producer_role(char **args)
 
 	side_open(&me, args[0]);
 	MUST(stream_make(me.c, args[1], args[2], 4, &me.s));
+	hostile_reader_join(args[0], args[1]);
 	put_frame(&me);
 	puts("ready");
 	input_within(-1);

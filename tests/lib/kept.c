@@ -7,6 +7,7 @@
 #include "tests/lib/fds.h"
 
 #include <signal.h>
+#include <string.h>
 
 struct supervisor k;
 
@@ -16,6 +17,7 @@ void kept_setup(void)
 	supervisor_init(&k, "");
 	supervisor_start(&k);
 	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
+	memcpy(d.socket, k.socket, sizeof(d.socket));
 }
 
 void kept_teardown(void)

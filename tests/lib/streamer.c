@@ -5,6 +5,7 @@
 #include "tests/lib/streamer.h"
 
 #include "proto/base/own.h"
+#include "tests/lib/hostile_reader.h"
 
 #include <check.h>
 #include <errno.h>
@@ -237,6 +238,7 @@ int streamer_producer(char **args)
 	    gpushm_stream_create(conn, args[1], &spec, &o, &s) < 0)
 		return failed("create");
 	board->producers++;
+	hostile_reader_join(args[0], args[1]);
 	puts("ready");
 	wait_for_readers(s, (uint32_t)number_of(args, "before", 0));
 	r = produce(s, board, args);

@@ -7,6 +7,7 @@
 #include "client/gpushm_stream.h"
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
+#include "tests/lib/hostile_reader.h"
 #include "tests/lib/streamer.h"
 #include "tests/lib/suite.h"
 
@@ -23,6 +24,7 @@ static inline void says(const char *text)
 static inline void create_with(struct gpushm_stream_spec spec)
 {
 	ck_assert_msg(streamer_create(c, "s", &spec, &p) == 0, "%s", gpushm_error());
+	hostile_reader_join(d.socket, "s");
 }
 
 static inline int create_in(const char *pool, uint32_t slots)
@@ -32,8 +34,11 @@ static inline int create_in(const char *pool, uint32_t slots)
 					   .arrays = streamer_arrays,
 					   .n_arrays = STREAMER_ARRAYS,
 					   .slots = slots };
+	int error = gpushm_stream_create(c, "s", &spec, &o, &p);
 
-	return gpushm_stream_create(c, "s", &spec, &o, &p);
+	if (error == 0)
+		hostile_reader_join(d.socket, "s");
+	return error;
 }
 
 static inline void create(uint32_t slots)

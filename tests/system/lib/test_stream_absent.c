@@ -21,6 +21,7 @@ static void leave(void)
 	r = gpushm_stream_close(r);
 	p = gpushm_stream_close(p);
 	client_await(gpushm_unlink(c, "s") == -ENOENT);
+	client_await(client_used_bytes() == 0);
 	kept_teardown();
 }
 

@@ -93,6 +93,7 @@ END_TEST
 /* Joining again and again, it wipes each page before the producer has mapped it. */
 START_TEST(wiped_pages_of_one_seat_after_the_other_end_nothing)
 {
+	hostile_reader_stays_away("readers are counted");
 	make((struct gpushm_stream_spec){ .slots = 4, .readers = 3, .limit_ms = 60000 });
 	r = follow(GPUSHM_EVERY, 1);
 	for (uint64_t seq = 1; seq <= 50; seq++) {

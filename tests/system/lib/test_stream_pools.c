@@ -120,6 +120,7 @@ START_TEST(a_producers_gpu_waits_for_the_readers_work)
 {
 	struct gpushm_frame *f = NULL, *g = NULL;
 
+	hostile_reader_stays_away("the reader is named by its seat");
 	make("gpu0", 2);
 	r = follow(GPUSHM_EVERY, 1);
 	for (unsigned i = 1; i <= 2; i++)
@@ -209,6 +210,7 @@ START_TEST(a_close_waits_for_the_gpu)
 	struct gpushm_frame *f = NULL;
 	pthread_t thread;
 
+	hostile_reader_stays_away("readers are counted");
 	make("gpu0", 3);
 	r = follow(GPUSHM_EVERY, 2);
 	produce_on(one, 5);

@@ -5,6 +5,7 @@
  * of all frames are checked (tests/lib/streamer.h).
  */
 #include "proto/base/own.h"
+#include "tests/lib/hostile_reader.h"
 #include "tests/lib/suite.h"
 #include "tests/system/lib/stream_board.h"
 
@@ -420,6 +421,7 @@ START_TEST(a_reader_that_never_releases_is_named_and_dropped)
 {
 	struct gpushm_stream_info **info;
 
+	hostile_reader_stays_away("readers are counted");
 	start(&producer, "producer", "slots=3", "limit=1000", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", NULL);
 	start_holder(1, "follow=every", "stop=2");

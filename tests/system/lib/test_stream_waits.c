@@ -510,6 +510,7 @@ START_TEST(stats_count_what_happened)
 	struct gpushm_stream_stats st = { .struct_size = sizeof(st) };
 	struct gpushm_frame *f;
 
+	hostile_reader_stays_away("readers are counted");
 	create(8);
 	r = follow(GPUSHM_EVERY, 2);
 	r2 = follow(GPUSHM_LATEST, 2);
@@ -540,6 +541,7 @@ START_TEST(a_stream_is_listed)
 	struct gpushm_stream_info **all = NULL, *it;
 	size_t n = 0;
 
+	hostile_reader_stays_away("readers are listed");
 	ck_assert_int_eq(gpushm_streams(c, NULL, &all, &n), 0);
 	ck_assert_uint_eq(n, 0);
 	all = gpushm_free(all);

@@ -189,6 +189,7 @@ START_TEST(every_slows_its_producer)
 {
 	struct gpushm_frame *f = NULL;
 
+	hostile_reader_stays_away("the reader is named by its seat");
 	create(3);
 	r = follow(GPUSHM_EVERY, 1);
 	produce_many(3);
@@ -227,6 +228,7 @@ START_TEST(a_slow_reader_is_dropped_and_told)
 	struct gpushm_frame *f;
 	struct gpushm_stream_stats st = { .struct_size = sizeof(st) };
 
+	hostile_reader_stays_away("readers are counted");
 	create_with((struct gpushm_stream_spec){ .slots = 2, .limit_ms = 50 });
 	r = follow(GPUSHM_EVERY, 1);
 	produce();
@@ -612,6 +614,7 @@ START_TEST(a_stream_has_as_many_readers_as_seats)
 {
 	struct gpushm_stream *s = NULL, *all[64];
 
+	hostile_reader_stays_away("seats are counted");
 	create_with((struct gpushm_stream_spec){ .slots = 4, .readers = 1 });
 	r = follow(GPUSHM_EVERY, 1);
 	ck_assert_int_eq(gpushm_stream_open(c, "s", GPUSHM_EVERY, 1, 0, NULL, &s), -EUSERS);
