@@ -302,6 +302,49 @@ START_TEST(readers_join_and_leave_under_load)
 }
 END_TEST
 
+static _Atomic bool scribbles;
+
+/* What a bad member may write to the group's page, all the time. */
+static void *scribble(void *data)
+{
+	const struct stream_words *w = &((struct fixture *)data)->words;
+
+	for (uint64_t n = 0; atomic_load(&scribbles); n++) {
+		uint64_t newest = stream_load(&w->head->newest);
+		uint32_t slot = n % w->shape.slots;
+
+		if (n % 2)
+			stream_store(&w->group->next, n % 3 ? newest - 7 + n % 15 : 0);
+		else
+			stream_store(&w->group->owner[slot],
+				     stream_owner(newest - n % 3, n % 5 ? STREAM_REDO : n % 4));
+		sched_yield();
+	}
+	return NULL;
+}
+
+/* The model finds an order of steps in which a member and the producer get out of each other's way
+ * for ever, if `next` was rubbish: each step of one has to fall between two of the other. */
+START_TEST(frames_go_on_and_are_whole_whatever_is_in_the_groups_page)
+{
+	struct member m[4] = { { .follow = STREAM_EVERY },
+			       { .follow = STREAM_LATEST },
+			       { .follow = STREAM_SHARE },
+			       { .follow = STREAM_SHARE } };
+	struct fixture f;
+	pthread_t bad;
+
+	set_up(&f, 2 + (uint32_t)_i, 4, 0, 1000);
+	atomic_store(&scribbles, true);
+	ck_assert_int_eq(pthread_create(&bad, NULL, scribble, &f), 0);
+	run(&f, m, 4);
+	atomic_store(&scribbles, false);
+	pthread_join(bad, NULL);
+	ck_assert_uint_eq(m[0].taken, 1000);
+	tear_down(&f);
+}
+END_TEST
+
 /* ---- members that may have died ---- */
 
 static void produce_one(struct fixture *f)
@@ -501,6 +544,7 @@ int main(void)
 	tcase_add_test(t, frames_are_whole_when_their_numbers_wrap);
 	tcase_add_test(t, sixty_four_readers_get_their_frames);
 	tcase_add_test(t, readers_join_and_leave_under_load);
+	tcase_add_loop_test(t, frames_go_on_and_are_whole_whatever_is_in_the_groups_page, 0, 2);
 	tcase_add_test(t, a_member_waits_for_the_frame_of_a_dead_one);
 	tcase_add_test(t, a_member_waits_only_for_unfinished_frames_of_others);
 	tcase_add_test(t, a_bad_member_makes_no_frame_of_what_is_being_filled);
