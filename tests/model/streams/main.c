@@ -100,8 +100,8 @@ static const struct plan plans[] = {
 	  .scribbles = 1,
 	  .rubbish = RUBBISH_NO_NEXT | RUBBISH_OLD_NEXT,
 	  .reader = { { SHARE }, { SHARE, .bad = true } } },
-	/* Without RUBBISH_NEW_NEXT, which has a way without an end that is one of the model alone: a
-	 * member puts `next` back to a frame whose slot the producer is about to take, and from
+	/* Without RUBBISH_NEW_NEXT, which has a way without an end that is one of the model alone:
+	 * a member puts `next` back to a frame whose slot the producer is about to take, and from
 	 * then on each claim and each look of the producer fall into the few steps between two of
 	 * the other. Threads do not keep such a beat: test_stream_words has them. */
 	{ .name = "rubbish-owner",
