@@ -83,7 +83,7 @@ fuzz-targets:
 	@$(FUZZ_MAKE)
 $(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(call objects,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c))) \
 		$(call objects,$(addprefix client/relay/,config.c fleet/announcement.c fleet/route.c serve/allow.c serve/range.c)) $(BUILD)/daemon.a $(BUILD)/systemd.a $(BUILD)/ctl.a $(BUILD)/common.a $(BUILD)/libgpushm-load.a $(BUILD)/libgpushm.a
-	$(link) -fsanitize=fuzzer $(DAEMON_LIBS) $(CTL_LIBS) $(MODELS_LIBS)
+	$(link) -fsanitize=fuzzer -Wl,-z,muldefs $(DAEMON_LIBS) $(CTL_LIBS) $(MODELS_LIBS)
 
 # Tests are compiled in half of the time without optimisation, and run as fast.
 $(addprefix $(BUILD)/obj/tests/,unit/% system/% adversary/% lib/% gpu/%): ALL_CFLAGS += -O0 -U_FORTIFY_SOURCE

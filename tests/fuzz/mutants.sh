@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.." || exit 1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 writer=client/lib/stream/writer.c reader=client/lib/stream/reader.c daemon=daemon/catalog/stream_words.c
-range=client/relay/serve/range.c mutants=0 missed=0
+producer=client/lib/stream/producer.c range=client/relay/serve/range.c mutants=0 missed=0
 sanitize=address,undefined
 # The words of variables of make, as a shell reads them: some have quotes.
 words() {
@@ -29,7 +29,7 @@ link() { # TARGET FILE
 		esac
 	done
 	${FUZZ_CC:-clang} "${flags[@]}" -O1 -g -w -fsanitize=fuzzer-no-link,$sanitize -c -o "$folder/mutant.o" "$folder/mutant.c" &&
-		${FUZZ_CC:-clang} -fsanitize=fuzzer,$sanitize -o "$folder/mutant" "$folder/mutant.o" "${objects[@]}" \
+		${FUZZ_CC:-clang} -fsanitize=fuzzer,$sanitize -Wl,-z,muldefs -o "$folder/mutant" "$folder/mutant.o" "${objects[@]}" \
 			"$build"/{daemon,systemd,ctl,common,libgpushm-load,libgpushm}.a "${libraries[@]}"
 }
 
@@ -63,6 +63,9 @@ mutant "a claim that can't end is waited for by a GPU" stream $writer 's/ \|\| w
 mutant "the producer uses the page of a reader that left" stream $writer 's/return p->page && p->generation == stream_load.*/return p->page;/'
 mutant "a reader that was dropped holds a GPU by what it writes" stream $daemon \
 	's/^\t\tif \(stream_load\(&w->head->seats\[i\]\.state\) == STREAM_SEAT_DROPPED\)/\t\tif (0)/'
+mutant "a page goes while a GPU waits for a word of it" producer $producer 's/^\treturn p->seq == 0 \|\| !stream_before\(ready, p->seq\);/\treturn true;/'
+mutant "a reader that is not in the way is dropped" producer $producer 's/^\t\tw->blocker\.reader < STREAM_READERS_MAX \? .*/\t\t0;/'
+mutant "a wiped page of a reader makes no sense" producer client/lib/stream/pages.c 's/^\treturn p->bytes == bytes \?/\treturn p->bytes == bytes \&\& *(uint64_t *)p->host ?/'
 mutant "a range begins behind the file" relay $range 's/^\tif \(first >= size\)/\tif (0)/'
 mutant "an ETag has no end" relay $range 's/^\t\tif \(!end\)/\t\tif (0)/'
 mutant "a client waits for as long as it likes" relay $range 's/wait < RANGE_WAIT_MAX \?/1 ?/'
