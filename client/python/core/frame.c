@@ -12,6 +12,7 @@
 #include "client/python/core/frame.h"
 
 #include "client/python/core/array.h"
+#include "client/python/core/module.h"
 #include "proto/kind.h"
 
 static PyTypeObject *frame_type; /* owned, for as long as the process lives */
@@ -44,7 +45,7 @@ static void read_frame(struct frame *self)
 }
 
 struct frame *pyframe_new(struct side *side, struct gpushm_frame *f, const struct stream *on,
-			  PyObject *stream, bool filling)
+			  PyObject *stream)
 {
 	struct frame *self = object_new(frame_type);
 
@@ -58,7 +59,7 @@ struct frame *pyframe_new(struct side *side, struct gpushm_frame *f, const struc
 	/* For a frame in a graph libgpushm asks for some CUDA stream, and queues nothing. */
 	self->on = on ? *on : (struct stream){ .given = true };
 	self->on.object = self->stream = self->on.object ? Py_NewRef(stream) : NULL;
-	self->filling = filling;
+	self->filling = side->fills;
 	read_frame(self);
 	enter_slot(self);
 	if (!on || !on->given || !kind_of(gpushm_buffer_kind(side->buffer->buffer))->by_driver ||

@@ -27,10 +27,8 @@ struct frame {
 /* Takes f over. `stream`: the argument that `on` was read from; both NULL: the frame is in a CUDA
  * graph. */
 struct frame *pyframe_new(struct side *side, struct gpushm_frame *f, const struct stream *on,
-			  PyObject *stream, bool filling);
+			  PyObject *stream);
 
 /* Releases a reader's frame on its stream; one that is in a CUDA graph on the host, because nobody
  * says that the graph was launched. Raises where its contents were not good. */
 int frame_release(struct frame *self);
-
-extern const struct type_row frame_row;

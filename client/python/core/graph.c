@@ -4,14 +4,15 @@
  * frame before each launch. The nodes are the captured CUgraph's, and end with it: the program
  * keeps it, and libraries that would destroy it are refused by gpushm._libraries.
  */
-#include "client/python/core/graph.h"
+#include "client/python/core/frame.h"
+#include "client/python/core/module.h"
 
 static PyTypeObject *graph_type; /* owned, for as long as the process lives */
 
 struct graph {
 	PyObject_HEAD
 	PyObject *weakrefs;
-	struct graph_side of;		  /* side and timeout are references */
+	struct side *side;		  /* a reference */
 	struct gpushm_graph_frame *frame; /* owned; NULL: closed */
 	bool ends;			  /* the graph has the frame's end */
 	unsigned calls;			  /* that use the frame and run without the GIL */
@@ -20,7 +21,7 @@ struct graph {
 static bool is_open(const struct graph *self)
 {
 	if (self->frame)
-		return side_stream(self->of.side) != NULL;
+		return side_stream(self->side) != NULL;
 	PyErr_SetString(PyExc_ValueError, "the graph frame is closed");
 	return false;
 }
@@ -29,20 +30,20 @@ static bool is_open(const struct graph *self)
 static void hold(struct graph *self)
 {
 	self->calls++;
-	self->of.side->calls++;
+	self->side->calls++;
 }
 
 static void let_go(struct graph *self)
 {
 	self->calls--;
-	self->of.side->calls--;
+	self->side->calls--;
 }
 
 /* ---- while a stream captures ---- */
 
 static int acquire(struct graph *self, void *capturing, uint64_t where)
 {
-	struct gpushm_stream *s = side_stream(self->of.side);
+	struct gpushm_stream *s = side_stream(self->side);
 	int r;
 
 	if (!s)
@@ -56,8 +57,7 @@ static int acquire(struct graph *self, void *capturing, uint64_t where)
 	return error_result(r);
 }
 
-PyObject *graph_capture(const struct graph_side *of, PyObject *const *args, Py_ssize_t n,
-			PyObject *keywords)
+PyObject *graph_capture(PyObject *side, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
 	static const char *const names[] = { "stream", "where", NULL };
 	static const struct args_signature signature = { "graph", names, 2, 1 };
@@ -74,9 +74,7 @@ PyObject *graph_capture(const struct graph_side *of, PyObject *const *args, Py_s
 	if (!made)
 		return NULL;
 	self = (struct graph *)made;
-	self->of = *of;
-	Py_INCREF((PyObject *)of->side);
-	Py_INCREF(of->timeout);
+	self->side = (struct side *)Py_NewRef(side);
 	return acquire(self, capturing.handle, where) < 0 ? NULL : take_ptr(made);
 }
 
@@ -91,7 +89,7 @@ static PyObject *release(PyObject *o, PyObject *stream)
 	if (self->ends)
 		return error_format(ERROR_STATE, EALREADY,
 				    "stream \"%U\": the graph has the frame's end already",
-				    self->of.side->name);
+				    self->side->name);
 	self->ends = true;
 	hold(self);
 	Py_BEGIN_ALLOW_THREADS
@@ -111,7 +109,7 @@ static PyObject *offset(PyObject *o, PyObject *array)
 
 	if (args_text(array, "an array's name", &name) < 0 || !is_open(self))
 		return NULL;
-	r = gpushm_graph_offset(side_stream(self->of.side), name, &bytes);
+	r = gpushm_graph_offset(side_stream(self->side), name, &bytes);
 	if (r == -ENOENT)
 		PyErr_SetObject(PyExc_KeyError, array);
 	return r < 0 ? error_raise(r) : PyLong_FromUnsignedLongLong(bytes);
@@ -147,7 +145,7 @@ static PyObject *next(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	static const char *const names[] = { "graph", "timeout", NULL };
 	static const struct args_signature signature = { "next", names, 1, 1 };
 	struct graph *self = (struct graph *)o;
-	PyObject *given[2] = { NULL, self->of.timeout };
+	PyObject *given[2] = { NULL, self->side->timeout };
 	struct launch l = { .frame = self->frame };
 	struct gpushm_frame *f = NULL;
 	struct deadline d;
@@ -161,12 +159,11 @@ static PyObject *next(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 			ERROR_STATE, EBUSY,
 			"stream \"%U\": the graph does not end the frame: call release() "
 			"of the graph frame while the stream captures",
-			self->of.side->name);
+			self->side->name);
 	self->calls++;
-	r = side_take(self->of.side, take_frame, &l, &d, &f);
+	r = side_take(self->side, take_frame, &l, &d, &f);
 	self->calls--;
-	return r < 0 ? side_raise(r)
-		     : (PyObject *)pyframe_new(self->of.side, f, NULL, NULL, self->of.fills);
+	return r < 0 ? side_raise(r) : (PyObject *)pyframe_new(self->side, f, NULL, NULL);
 }
 
 /* ---- the end ---- */
@@ -187,14 +184,7 @@ static int traverse(PyObject *o, visitproc visit, void *arg)
 	struct graph *self = (struct graph *)o;
 
 	Py_VISIT(Py_TYPE(o));
-	Py_VISIT((PyObject *)self->of.side);
-	Py_VISIT(self->of.timeout);
-	return 0;
-}
-
-static int clear(PyObject *o)
-{
-	object_to_none(&((struct graph *)o)->of.timeout);
+	Py_VISIT((PyObject *)self->side);
 	return 0;
 }
 
@@ -205,8 +195,7 @@ static void dealloc(PyObject *o)
 	PyObject_GC_UnTrack(o);
 	PyObject_ClearWeakRefs(o);
 	gpushm_graph_free(self->frame);
-	Py_XDECREF(self->of.timeout);
-	Py_XDECREF((PyObject *)self->of.side);
+	Py_XDECREF((PyObject *)self->side);
 	object_free(self);
 }
 
@@ -221,7 +210,7 @@ static PyObject *repr(PyObject *o)
 {
 	struct graph *self = (struct graph *)o;
 
-	return PyUnicode_FromFormat("<gpushm.types.GraphFrame of %R%s>", self->of.side->name,
+	return PyUnicode_FromFormat("<gpushm.types.GraphFrame of %R%s>", self->side->name,
 				    self->frame ? "" : ", closed");
 }
 
@@ -263,7 +252,6 @@ static PyType_Slot slots[] = {
 			     "a Stream or a\nReader makes one." },
 	{ Py_tp_dealloc, dealloc },
 	{ Py_tp_traverse, traverse },
-	{ Py_tp_clear, clear },
 	{ Py_tp_repr, repr },
 	{ Py_tp_methods, methods },
 	{ Py_tp_getset, getters },

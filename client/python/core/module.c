@@ -10,8 +10,8 @@
 #include "client/python/core/arena.h"
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
-#include "client/python/core/graph.h"
 #include "client/python/core/record.h"
+#include "client/python/core/side.h"
 #include "proto/kind.h"
 
 #include "client/gpushm_private.h"

@@ -2,7 +2,7 @@
  *
  * stream(), and gpushm.types.Stream, the producer's side of a stream.
  */
-#include "client/python/core/graph.h"
+#include "client/python/core/frame.h"
 #include "client/python/core/layouts.h"
 #include "client/python/core/module.h"
 
@@ -37,11 +37,12 @@ static PyObject *make(PyObject *self, PyObject *name, struct stream_ask *a)
 		r = connection_try_apart(c, &a->ask, &a->options.wait);
 	if (r < 0)
 		return error_raise(r);
-	side = side_new(stream_type, c, name);
+	side = side_new(stream_type, c, name, Py_None);
 	if (!side) {
 		gpushm_stream_close(a->ret);
 		return NULL;
 	}
+	side->fills = true;
 	/* Who names a pool has chosen a GPU. */
 	if (side_join(side, a->ret, a->options.o.pool ? GPUSHM_SET_DEVICE : a->options.o.flags) ==
 	    0)
@@ -88,7 +89,7 @@ static PyObject *begin_frame(struct side *self, PyObject *stream, const struct d
 	if (stream_from(stream, &on) < 0)
 		return NULL;
 	r = side_take(self, gpushm_frame_begin, stream_where(&on), d, &f);
-	return r < 0 ? side_raise(r) : (PyObject *)pyframe_new(self, f, &on, stream, true);
+	return r < 0 ? side_raise(r) : (PyObject *)pyframe_new(self, f, &on, stream);
 }
 
 static PyObject *frame(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
@@ -102,15 +103,6 @@ static PyObject *frame(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	    (given[1] && !deadline_arg(given[1], &d)))
 		return NULL;
 	return begin_frame((struct side *)o, given[0], &d);
-}
-
-static PyObject *graph(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
-{
-	const struct graph_side of = { .side = (struct side *)o,
-				       .timeout = Py_None,
-				       .fills = true };
-
-	return graph_capture(&of, args, n, keywords);
 }
 
 static PyObject *enter(PyObject *o, PyObject *unused)
@@ -138,14 +130,6 @@ static PyMethodDef methods[] = {
 	  "holds up the producer for the stream's limit is dropped. Errors: Timeout, which\n"
 	  "names the reader that is in the way; StateError (a frame is being filled);\n"
 	  "NotSupported (a CUDA stream for memory of the host); DriverError." },
-	{ "graph", KEYWORDS(graph), METH_FASTCALL | METH_KEYWORDS,
-	  "graph($self, stream, where=0)\n--\n\n"
-	  "While the CUDA stream, of any library, captures a graph: adds a node that waits until\n"
-	  "a slot may be filled. Returns a GraphFrame, whose release() adds the node that\n"
-	  "publishes the frame, and whose next() takes the slot before each launch. where: 0, or\n"
-	  "the address of 8 bytes of device memory, which get the address of the frame's slot\n"
-	  "before the nodes that follow run. Errors: BadArgument (the stream does not capture),\n"
-	  "NotSupported (host memory, or the driver is too old), DriverError." },
 	{ "__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nThe stream itself." },
 	{ NULL, NULL, 0, NULL }
 };
@@ -154,6 +138,7 @@ static PyType_Slot slots[] = {
 			     "frames. Not for\nseveral threads at a time." },
 	{ Py_tp_dealloc, side_dealloc },
 	{ Py_tp_traverse, side_traverse },
+	{ Py_tp_clear, side_clear },
 	{ Py_tp_repr, repr },
 	{ Py_tp_methods, methods },
 	{ 0, NULL }

@@ -7,15 +7,14 @@
  * The Reader's loop keeps as many frames as it may hold. Before it takes one more it releases the
  * oldest, unless the program has said that it releases that one itself.
  */
-#include "client/python/core/graph.h"
+#include "client/python/core/frame.h"
 #include "client/python/core/module.h"
 
 struct reader {
 	struct side side;
 	enum gpushm_follow follow;
 	uint32_t max_held;
-	PyObject *timeout; /* as it was given; a reference */
-	PyObject *stream;  /* likewise */
+	PyObject *stream; /* as it was given; a reference */
 	struct gpushm_follow_options options;
 };
 
@@ -103,7 +102,7 @@ static PyObject *next_frame(struct reader *self, PyObject *stream, const struct 
 	if (r == 0)
 		r = side_take(&self->side, gpushm_frame_next, stream_where(&on), d, &f);
 	if (r == 0)
-		return (PyObject *)pyframe_new(&self->side, f, &on, stream, false);
+		return (PyObject *)pyframe_new(&self->side, f, &on, stream);
 	*ret_r = r;
 	return NULL;
 }
@@ -113,7 +112,7 @@ static PyObject *next(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	static const char *const names[] = { "timeout", "stream", NULL };
 	static const struct args_signature signature = { "next", names, 1, 0 };
 	struct reader *self = (struct reader *)o;
-	PyObject *given[2] = { self->timeout, self->stream }, *found;
+	PyObject *given[2] = { self->side.timeout, self->stream }, *found;
 	struct deadline d;
 	int r;
 
@@ -131,7 +130,7 @@ static PyObject *iternext(PyObject *o)
 	PyObject *found;
 	int r;
 
-	if (!deadline_arg(self->timeout, &d))
+	if (!deadline_arg(self->side.timeout, &d))
 		return NULL;
 	found = next_frame(self, self->stream, &d, &r);
 	if (r < 0 && r != -EPIPE)
@@ -139,20 +138,12 @@ static PyObject *iternext(PyObject *o)
 	return found;
 }
 
-static PyObject *graph(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
-{
-	struct reader *self = (struct reader *)o;
-	const struct graph_side of = { .side = &self->side, .timeout = self->timeout };
-
-	return graph_capture(&of, args, n, keywords);
-}
-
 /* ---- asyncio ---- */
 
 static PyObject *anext(PyObject *o)
 {
 	return object_call(types.asyncio_module, "next_frame", "(OO)", o,
-			   ((struct reader *)o)->timeout);
+			   ((struct side *)o)->timeout);
 }
 
 static PyObject *take_now(PyObject *o, PyObject *unused)
@@ -186,14 +177,13 @@ static PyObject *get_joined(PyObject *o, void *unused)
 static struct reader *reader_new(PyObject *self, PyObject *name, const struct reader *like)
 {
 	struct connection *c = connection_of(self);
-	struct reader *r = c ? side_new(reader_type, c, name) : NULL;
+	struct reader *r = c ? side_new(reader_type, c, name, like->side.timeout) : NULL;
 
 	if (!r)
 		return NULL;
 	r->follow = like->follow;
 	r->max_held = like->max_held;
 	r->side.patient = like->side.patient;
-	r->timeout = Py_NewRef(like->timeout);
 	r->stream = Py_NewRef(like->stream);
 	r->options = like->options;
 	return r;
@@ -230,10 +220,10 @@ static PyObject *follow(PyObject *self, PyObject *args)
 	struct reader *r;
 
 	if (!PyArg_ParseTuple(args, "OiO&OOpOK:follow", &name, &given.follow, u32_arg,
-			      &given.max_held, &given.stream, &given.timeout, &given.side.patient,
-			      &device, &spin_us) ||
+			      &given.max_held, &given.stream, &given.side.timeout,
+			      &given.side.patient, &device, &spin_us) ||
 	    args_text(name, "name", &text) < 0 || stream_from(given.stream, &on) < 0 ||
-	    !deadline_arg(given.timeout, &d) ||
+	    !deadline_arg(given.side.timeout, &d) ||
 	    options_from(&(struct options_args){ .device = device }, &options) < 0)
 		return NULL;
 	given.options =
@@ -267,22 +257,19 @@ static PyObject *repr(PyObject *o)
 
 static int traverse(PyObject *o, visitproc visit, void *arg)
 {
-	Py_VISIT(((struct reader *)o)->timeout);
 	Py_VISIT(((struct reader *)o)->stream);
 	return side_traverse(o, visit, arg);
 }
 
 static int clear(PyObject *o)
 {
-	object_to_none(&((struct reader *)o)->timeout);
 	object_to_none(&((struct reader *)o)->stream);
-	return 0;
+	return side_clear(o);
 }
 
 static void dealloc(PyObject *o)
 {
 	PyObject_GC_UnTrack(o);
-	Py_CLEAR(((struct reader *)o)->timeout);
 	Py_CLEAR(((struct reader *)o)->stream);
 	side_dealloc(o);
 }
@@ -294,14 +281,6 @@ static PyMethodDef methods[] = {
 	  "Errors: Timeout; StreamEnded, where a loop ends; ProducerDied; ReaderDropped;\n"
 	  "LimitReached (max_held frames are held, all of them by keep() or a with block);\n"
 	  "NotSupported (a CUDA stream for memory of the host); DriverError." },
-	{ "graph", KEYWORDS(graph), METH_FASTCALL | METH_KEYWORDS,
-	  "graph($self, stream, where=0)\n--\n\n"
-	  "While the CUDA stream, of any library, captures a graph: adds a node that waits for\n"
-	  "a frame. Returns a GraphFrame, whose release() adds the node that releases the frame,\n"
-	  "and whose next() takes a frame before each launch. where: 0, or the address of 8 bytes\n"
-	  "of device memory, which get the address of the frame's slot before the nodes that\n"
-	  "follow run. Errors: ValueError (it has not joined yet), BadArgument (the stream does\n"
-	  "not capture), NotSupported (host memory, or the driver is too old), DriverError." },
 	{ "_take_now", take_now, METH_NOARGS,
 	  "_take_now($self, /)\n--\n\nThe next Frame, or None if no frame is published yet." },
 	{ "_join_now", join_now, METH_NOARGS,
@@ -310,7 +289,7 @@ static PyMethodDef methods[] = {
 	{ "__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nThe reader itself." },
 	{ NULL, NULL, 0, NULL }
 };
-static PyMemberDef members[] = { { "_timeout", T_OBJECT_EX, offsetof(struct reader, timeout),
+static PyMemberDef members[] = { { "_timeout", T_OBJECT_EX, offsetof(struct side, timeout),
 				   READONLY, NULL },
 				 { NULL, 0, 0, 0, NULL } };
 static PyGetSetDef getters[] = {

@@ -8,13 +8,14 @@
  */
 #include "client/python/core/side.h"
 
+#include "client/python/core/module.h"
 #include "client/python/core/record.h"
 
 PyTypeObject *side_type; /* owned, for as long as the process lives */
 
 static struct list all = { &all, &all }; /* side::link */
 
-void *side_new(PyTypeObject *type, struct connection *c, PyObject *name)
+void *side_new(PyTypeObject *type, struct connection *c, PyObject *name, PyObject *timeout)
 {
 	struct side *self = object_new(type);
 
@@ -23,6 +24,7 @@ void *side_new(PyTypeObject *type, struct connection *c, PyObject *name)
 	list_insert(all.next, &self->link);
 	self->connection = (struct connection *)Py_NewRef((PyObject *)c);
 	self->name = Py_NewRef(name);
+	self->timeout = Py_NewRef(timeout);
 	return self;
 }
 
@@ -157,6 +159,13 @@ int side_traverse(PyObject *o, visitproc visit, void *arg)
 	Py_VISIT((PyObject *)self->buffer);
 	Py_VISIT((PyObject *)self->connection);
 	Py_VISIT(self->name);
+	Py_VISIT(self->timeout);
+	return 0;
+}
+
+int side_clear(PyObject *o)
+{
+	object_to_none(&((struct side *)o)->timeout);
 	return 0;
 }
 
@@ -170,6 +179,7 @@ void side_dealloc(PyObject *o)
 	list_drop(&self->link);
 	Py_XDECREF((PyObject *)self->connection);
 	Py_XDECREF(self->name);
+	Py_XDECREF(self->timeout);
 	object_free(self);
 }
 
@@ -262,6 +272,15 @@ static PyMethodDef methods[] = {
 	  "those of a 'share' reader go to another one. Waits for this process's work on the\n"
 	  "GPU. Arrays of frames are closed; tensors and memoryviews of other libraries keep\n"
 	  "the memory mapped. A second close does nothing. InUse: another thread uses it." },
+	{ "graph", KEYWORDS(graph_capture), METH_FASTCALL | METH_KEYWORDS,
+	  "graph($self, stream, where=0)\n--\n\n"
+	  "While the CUDA stream, of any library, captures a graph: adds a node that waits for\n"
+	  "a frame, or until a producer may fill a slot. Returns a GraphFrame, whose release()\n"
+	  "adds the node that releases or publishes the frame, and whose next() takes the frame\n"
+	  "before each launch. where: 0, or the address of 8 bytes of device memory, which get\n"
+	  "the address of the frame's slot before the nodes that follow run. Errors: ValueError\n"
+	  "(it has not joined yet), BadArgument (the stream does not capture), NotSupported\n"
+	  "(host memory, or the driver is too old), DriverError." },
 	{ "_hold", hold, METH_NOARGS, "_hold($self, /)\n--\n\nPrevents close() until _release()." },
 	{ "_release", release, METH_NOARGS, "_release($self, /)\n--\n\nSee _hold()." },
 	{ "__exit__", close_side, METH_VARARGS, "__exit__($self, /, *raised)\n--\n\nclose()." },
@@ -278,6 +297,7 @@ static PyMemberDef members[] = {
 static PyType_Slot slots[] = { { Py_tp_doc, (void *)"One side of a stream." },
 			       { Py_tp_dealloc, side_dealloc },
 			       { Py_tp_traverse, side_traverse },
+			       { Py_tp_clear, side_clear },
 			       { Py_tp_methods, methods },
 			       { Py_tp_getset, getters },
 			       { Py_tp_members, members },

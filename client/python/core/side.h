@@ -16,14 +16,16 @@ struct side {
 	struct connection *connection; /* a reference */
 	PyObject *name;		       /* a str */
 	struct list link;	       /* all sides */
+	PyObject *timeout;	       /* for taking a frame, as it was given; a reference */
 	unsigned calls;		       /* that run without the GIL, and tasks that wait */
 	bool busy;		       /* one of them takes or publishes a frame */
 	bool closed;
+	bool fills;  /* the producer's */
 	int patient; /* a Reader waits for another producer where one died */
 };
 
 /* A new side without a buffer. */
-void *side_new(PyTypeObject *type, struct connection *c, PyObject *name);
+void *side_new(PyTypeObject *type, struct connection *c, PyObject *name, PyObject *timeout);
 
 /* Gives it the stream that its connection made or opened. flags: as for buffer_hinted(). Takes s
  * over, and closes it where this fails. */
@@ -52,13 +54,16 @@ void *side_raise(int r);
 /* Leaves the stream: its frames end, and their arrays are closed. InUse: a thread uses the side. */
 int side_close(struct side *self);
 
-/* tp_traverse and tp_dealloc, and their last part for a type that has more members. */
+/* tp_traverse, tp_clear and tp_dealloc, and their last part for a type that has more members. */
 int side_traverse(PyObject *o, visitproc visit, void *arg);
+int side_clear(PyObject *o);
 void side_dealloc(PyObject *o);
 
 /* _close_streams(): closes all sides, at the end of the program. */
 PyObject *side_close_all(PyObject *module, PyObject *unused);
 
+/* graph.c: the method graph(stream, where=0). */
+PyObject *graph_capture(PyObject *side, PyObject *const *args, Py_ssize_t n, PyObject *keywords);
+
 /* The type that both have as their base: close(), stats(), fileno() ... */
 extern PyTypeObject *side_type;
-extern const struct type_row side_row;
