@@ -105,11 +105,6 @@ static PyObject *frame(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	return begin_frame((struct side *)o, given[0], &d);
 }
 
-static PyObject *enter(PyObject *o, PyObject *unused)
-{
-	return side_stream((struct side *)o) ? Py_NewRef(o) : NULL;
-}
-
 static PyObject *repr(PyObject *o)
 {
 	struct side *self = (struct side *)o;
@@ -130,7 +125,6 @@ static PyMethodDef methods[] = {
 	  "holds up the producer for the stream's limit is dropped. Errors: Timeout, which\n"
 	  "names the reader that is in the way; StateError (a frame is being filled);\n"
 	  "NotSupported (a CUDA stream for memory of the host); DriverError." },
-	{ "__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nThe stream itself." },
 	{ NULL, NULL, 0, NULL }
 };
 static PyType_Slot slots[] = {

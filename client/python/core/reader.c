@@ -235,15 +235,6 @@ static PyObject *follow(PyObject *self, PyObject *args)
 
 /* ---- the type ---- */
 
-static PyObject *enter(PyObject *o, PyObject *unused)
-{
-	struct reader *self = (struct reader *)o;
-
-	if (self->side.closed)
-		side_stream(&self->side);
-	return self->side.closed ? NULL : Py_NewRef(o);
-}
-
 static PyObject *repr(PyObject *o)
 {
 	struct side *self = (struct side *)o;
@@ -286,7 +277,6 @@ static PyMethodDef methods[] = {
 	{ "_join_now", join_now, METH_NOARGS,
 	  "_join_now($self, /)\n--\n\nWhether it has joined by now; False: the stream is not "
 	  "there." },
-	{ "__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nThe reader itself." },
 	{ NULL, NULL, 0, NULL }
 };
 static PyMemberDef members[] = { { "_timeout", T_OBJECT_EX, offsetof(struct side, timeout),

@@ -238,6 +238,14 @@ static PyObject *close_side(PyObject *o, PyObject *unused)
 	return object_none(side_close((struct side *)o));
 }
 
+/* A Reader may join later. */
+static PyObject *enter(PyObject *o, PyObject *unused)
+{
+	struct side *self = (struct side *)o;
+
+	return self->closed && !side_stream(self) ? NULL : Py_NewRef(o);
+}
+
 static PyObject *hold(PyObject *o, PyObject *unused)
 {
 	((struct side *)o)->calls++;
@@ -283,6 +291,8 @@ static PyMethodDef methods[] = {
 	  "(host memory, or the driver is too old), DriverError." },
 	{ "_hold", hold, METH_NOARGS, "_hold($self, /)\n--\n\nPrevents close() until _release()." },
 	{ "_release", release, METH_NOARGS, "_release($self, /)\n--\n\nSee _hold()." },
+	{ "__enter__", enter, METH_NOARGS,
+	  "__enter__($self, /)\n--\n\nThe Stream or the Reader itself." },
 	{ "__exit__", close_side, METH_VARARGS, "__exit__($self, /, *raised)\n--\n\nclose()." },
 	{ NULL, NULL, 0, NULL }
 };
