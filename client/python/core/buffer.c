@@ -60,12 +60,10 @@ struct buffer *buffer_hinted(struct buffer *b, uint32_t flags)
 {
 	int own = b ? gpushm_buffer_device(b->buffer) : -1;
 	int current = own < 0 || flags & GPUSHM_SET_DEVICE ? -1 : gpushm_current_device();
-	_cleanup_(drop_object) PyObject *done = NULL;
 
-	if (current < 0 || current == own)
-		return b;
-	done = object_call(types.libraries_module, "warn_device", "(Oii)", b->name, own, current);
-	if (done)
+	if (current < 0 || current == own ||
+	    object_done(object_call(types.libraries_module, "warn_device", "(Oii)", b->name, own,
+				    current)) == 0)
 		return b;
 	b->scratch = true;
 	Py_DECREF((PyObject *)b);
@@ -238,14 +236,11 @@ static bool is_unpublished(const struct buffer *self)
 
 static int warn_once(struct buffer *self)
 {
-	_cleanup_(drop_object) PyObject *done = NULL;
-
 	if (self->warned)
 		return 0;
 	self->warned = true;
-	done = object_call(types.unpublished_module, "warn", "(OO)", self->name,
-			   self->place ? self->place : Py_None);
-	return done ? 0 : -1;
+	return object_done(object_call(types.unpublished_module, "warn", "(OO)", self->name,
+				       self->place ? self->place : Py_None));
 }
 
 /* Where no exception can be raised. One that is being handled stays as it is. */
@@ -517,18 +512,15 @@ static bool may_be_sealed(const struct buffer *self)
 
 static int warn_if_not_kept(const struct buffer *self)
 {
-	_cleanup_(drop_object) PyObject *done = NULL;
-
 	if (gpushm_buffer_kept(self->buffer) != -ENOSPC)
 		return 0;
-	done = object_call(types.unpublished_module, "warn_not_kept", "(s)", gpushm_error());
-	return done ? 0 : -1;
+	return object_done(
+		object_call(types.unpublished_module, "warn_not_kept", "(s)", gpushm_error()));
 }
 
 /* name: a str, or NULL for its own. Without the GIL the str is kept by the caller's arguments. */
 static PyObject *publish(struct buffer *self, const char *word, PyObject *name, uint32_t flags)
 {
-	_cleanup_(drop_object) PyObject *waited = NULL;
 	const char *text = NULL;
 	enum gpushm_state state;
 	int r;
@@ -542,8 +534,8 @@ static PyObject *publish(struct buffer *self, const char *word, PyObject *name, 
 	else
 		return PyErr_Format(PyExc_ValueError,
 				    "publish \"sealed\" or \"shared\", not \"%s\"", word);
-	waited = object_call(types.libraries_module, "before_publish", "(O)", self);
-	if (!waited || !buffer_is_open(self) || (state == GPUSHM_SEALED && !may_be_sealed(self)))
+	if (object_done(object_call(types.libraries_module, "before_publish", "(O)", self)) < 0 ||
+	    !buffer_is_open(self) || (state == GPUSHM_SEALED && !may_be_sealed(self)))
 		return NULL;
 	buffer_hold(self);
 	self->sealing += state == GPUSHM_SEALED;

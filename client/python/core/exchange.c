@@ -391,14 +391,10 @@ static bool nothing_to_warn_of(const struct array *self)
 /* Some consumers ignore DLPack's flag. */
 static int warn_read_only(struct array *self, PyObject *kwargs)
 {
-	_cleanup_(drop_object) PyObject *done = NULL;
-
 	if (nothing_to_warn_of(self))
 		return 0;
-	done = object_call(types.libraries_module, "warn_read_only", "(OO)", self,
-			   kwargs ? kwargs : Py_None);
-
-	return done ? 0 : -1;
+	return object_done(object_call(types.libraries_module, "warn_read_only", "(OO)", self,
+				       kwargs ? kwargs : Py_None));
 }
 
 PyObject *exchange_dlpack(PyObject *o, PyObject *args, PyObject *kwargs)

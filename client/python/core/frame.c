@@ -85,12 +85,10 @@ static bool is_open(const struct frame *self)
  * not know. May let other threads run. */
 static int await_others(struct frame *self, const struct stream *on)
 {
-	_cleanup_(drop_object) PyObject *done = NULL;
-
 	if (on->given)
 		return order_wait(&self->slot.order, on->handle ? on->handle : (void *)1);
-	done = object_call(types.libraries_module, "before_publish", "(O)", self->side->buffer);
-	return done ? 0 : -1;
+	return object_done(
+		object_call(types.libraries_module, "before_publish", "(O)", self->side->buffer));
 }
 
 static int release_on(struct frame *self, const struct stream *on)

@@ -89,16 +89,13 @@ static int load_library(void)
 
 static int call_progress(PyObject *progress, const struct gpushm_load_progress *p)
 {
-	_cleanup_(drop_object) PyObject *ret = NULL;
-
 	/* libgpushm-load may call once more after the call that has stopped it. */
 	if (PyErr_Occurred() || PyErr_CheckSignals() < 0)
 		return -1;
 	if (progress == Py_None)
 		return 0;
-	ret = PyObject_CallFunction(progress, "KK", (unsigned long long)p->done,
-				    (unsigned long long)p->total);
-	return ret ? 0 : -1;
+	return object_done(PyObject_CallFunction(progress, "KK", (unsigned long long)p->done,
+						 (unsigned long long)p->total));
 }
 
 /* user: a callable or None. */

@@ -241,16 +241,15 @@ static int carry_out(struct array *self, const struct copy *c, const int64_t *st
  * PyTorch and CuPy make: this waits for those on which the thread works now. */
 static int wait_for_streams(struct array *self)
 {
-	_cleanup_(drop_object) PyObject *done = NULL;
 	int type, id;
 
 	/* Host memory, or a forked child. */
 	if (!gpushm_array_device_ptr(self->array))
 		return 0;
 	gpushm_array_dlpack_device(self->array, &type, &id);
-	done = object_call(types.libraries_module, "wait_for_streams", "(N)",
-			   type == DLPACK_CUDA ? PyLong_FromLong(id) : Py_NewRef(Py_None));
-	return done ? 0 : -1;
+	return object_done(
+		object_call(types.libraries_module, "wait_for_streams", "(N)",
+			    type == DLPACK_CUDA ? PyLong_FromLong(id) : Py_NewRef(Py_None)));
 }
 
 static int run(struct array *self, const struct copy *c)

@@ -75,6 +75,12 @@ PyObject *object_call(PyObject *module, const char *function, const char *format
 	return callable && args ? PyObject_Call(callable, args, NULL) : NULL;
 }
 
+int object_done(PyObject *result)
+{
+	Py_XDECREF(result);
+	return result ? 0 : -1;
+}
+
 /* ---- exceptions ---- */
 
 #define NUMBERS_MAX 4

@@ -90,6 +90,8 @@ void object_append(PyObject **list, PyObject *item);
 /* Calls a function of one of the modules above. The format makes a tuple, as for
  * PyObject_CallFunction(). */
 PyObject *object_call(PyObject *module, const char *function, const char *format, ...);
+/* For a call whose result nobody needs, which it drops; NULL: the call has raised. */
+int object_done(PyObject *result);
 
 /* ---- exceptions ----
  *

@@ -163,12 +163,11 @@ int order_add(struct order *o, const struct stream *s)
 static int wait_for(struct order *o, PyObject *pair)
 {
 	PyObject *key = PyTuple_GetItem(pair, 0), *entry = PyTuple_GetItem(pair, 1);
-	_cleanup_(drop_object) PyObject *done = NULL;
 
-	done = is_known_here(key) ? object_call(types.driver_module, "synchronize", "(O)",
-						PyTuple_GetItem(key, 0))
-				  : object_call(types.driver_module, "synchronize_all", "()");
-	if (!done)
+	if (object_done(is_known_here(key)
+				? object_call(types.driver_module, "synchronize", "(O)",
+					      PyTuple_GetItem(key, 0))
+				: object_call(types.driver_module, "synchronize_all", "()")) < 0)
 		return -1;
 	if (PyDict_GetItemWithError(o->streams, key) == entry)
 		return PyDict_DelItem(o->streams, key);
