@@ -20,7 +20,7 @@
 
 static struct list all = { &all, &all }; /* buffer::link: all open buffers, the newest first */
 
-PyObject *buffer_list(void)
+PyObject *buffer_list(PyObject *module, PyObject *unused)
 {
 	PyObject *list = PyList_New(0);
 	struct buffer *b;
@@ -256,7 +256,7 @@ static void warn_once_quietly(struct buffer *self)
 
 PyObject *buffer_report_unpublished(PyObject *module, PyObject *unused)
 {
-	_cleanup_(drop_object) PyObject *list = buffer_list();
+	_cleanup_(drop_object) PyObject *list = buffer_list(module, NULL);
 
 	for (Py_ssize_t i = 0; list && i < PyList_Size(list); i++) {
 		struct buffer *b = (struct buffer *)PyList_GetItem(list, i);

@@ -126,8 +126,8 @@ PyObject *buffer_set_attrs(PyObject *o, PyObject *attrs);
 /* _report_unpublished(): warns of each buffer that is not published, at the end of the program. */
 PyObject *buffer_report_unpublished(PyObject *module, PyObject *unused);
 
-/* A list of all buffers that this process has open. */
-PyObject *buffer_list(void);
+/* _opened(): a list of all buffers that this process has open. */
+PyObject *buffer_list(PyObject *module, PyObject *unused);
 
 /* ---- arrays ---- */
 

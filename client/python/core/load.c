@@ -295,15 +295,6 @@ PyObject *load_pull_wait(PyObject *module, PyObject *args)
 
 /* ---- save and verify ---- */
 
-/* Until buffer_release(). */
-static int hold(struct buffer *b)
-{
-	if (!buffer_is_open(b) || load_library() < 0)
-		return -1;
-	buffer_hold(b);
-	return 0;
-}
-
 PyObject *load_save(PyObject *module, PyObject *args)
 {
 	struct gpushm_save_options o = { .struct_size = sizeof(o), .progress = on_progress };
@@ -314,43 +305,30 @@ PyObject *load_save(PyObject *module, PyObject *args)
 	if (!PyArg_ParseTuple(args, "O!O&O&O&OO&:save", types.buffer, &b, bytes_arg, &path,
 			      bytes_arg, &o.metadata, u32_arg, &o.threads, &o.user, u64_arg,
 			      &o.shard_bytes) ||
-	    hold(b) < 0)
+	    !buffer_is_open(b) || load_library() < 0)
 		return NULL;
+	buffer_hold(b);
 	Py_BEGIN_ALLOW_THREADS
 	r = calls.save(b->buffer, path, &o);
 	Py_END_ALLOW_THREADS
 	return object_none(buffer_release(b, result(r)));
 }
 
-static PyObject *check(struct buffer *b, PyObject *progress, bool make)
+PyObject *load_verify(PyObject *module, PyObject *args)
 {
 	struct gpushm_load_report report = { .struct_size = sizeof(report) };
-	int r;
+	PyObject *progress;
+	struct buffer *b;
+	int make, r;
 
-	if (hold(b) < 0)
+	if (!PyArg_ParseTuple(args, "O!Op:verify", types.buffer, &b, &progress, &make) ||
+	    !buffer_is_open(b) || load_library() < 0)
 		return NULL;
+	buffer_hold(b);
 	Py_BEGIN_ALLOW_THREADS
 	r = (make ? calls.digest : calls.verify)(b->buffer, on_progress, progress, &report);
 	Py_END_ALLOW_THREADS
 	return buffer_release(b, result(r)) < 0 ? NULL : PyUnicode_FromString(report.content);
-}
-
-PyObject *load_verify(PyObject *module, PyObject *args)
-{
-	PyObject *progress;
-	struct buffer *b;
-
-	return PyArg_ParseTuple(args, "O!O:verify", types.buffer, &b, &progress)
-		       ? check(b, progress, false)
-		       : NULL;
-}
-
-PyObject *load_digest(PyObject *module, PyObject *args)
-{
-	struct buffer *b;
-
-	return PyArg_ParseTuple(args, "O!:digest", types.buffer, &b) ? check(b, Py_None, true)
-								     : NULL;
 }
 
 PyMethodDef load_functions[] = { { "_load", load, METH_VARARGS,

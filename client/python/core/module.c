@@ -42,11 +42,6 @@ static PyObject *register_package(PyObject *module, PyObject *args)
 	Py_RETURN_NONE;
 }
 
-static PyObject *opened(PyObject *module, PyObject *unused)
-{
-	return buffer_list();
-}
-
 static PyObject *current_device(PyObject *module, PyObject *unused)
 {
 	int device = gpushm_current_device();
@@ -115,7 +110,7 @@ static PyMethodDef own_functions[] = {
 	  "          unpublished, /)\n--\n\n"
 	  "Sets the classes that open() and create() return, and the modules that the core "
 	  "calls." },
-	{ "_opened", opened, METH_NOARGS,
+	{ "_opened", buffer_list, METH_NOARGS,
 	  "_opened($module, /)\n--\n\nA list of the buffers that this process has open." },
 	{ "_disconnect", connection_end_common, METH_NOARGS,
 	  "_disconnect($module, /)\n--\n\n"
@@ -158,10 +153,9 @@ static PyMethodDef own_functions[] = {
 	  "The key of these files' headers, inodes and times: 64 hexadecimal digits." },
 	{ "_pull_wait", load_pull_wait, METH_VARARGS, NULL },
 	{ "_save", load_save, METH_VARARGS, NULL },
-	{ "_verify", load_verify, METH_VARARGS, NULL },
-	{ "_digest", load_digest, METH_VARARGS,
-	  "_digest($module, buffer, /)\n--\n\n"
-	  "Leaves the digest of a buffer that is being filled, for verify(), and returns it." },
+	{ "_verify", load_verify, METH_VARARGS,
+	  "_verify($module, buffer, progress, make, /)\n--\n\n"
+	  "The digest. make: leaves that of a buffer that is being filled, for verify()." },
 	{ "_arena_new", arena_new, METH_VARARGS,
 	  "_arena_new($module, address, nbytes, device, /)\n--\n\n"
 	  "Makes an arena over a buffer's memory on a GPU, and returns its id." },

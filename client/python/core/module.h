@@ -26,7 +26,6 @@ PyObject *load_key(PyObject *module, PyObject *sources);
 PyObject *load_pull_wait(PyObject *module, PyObject *args);
 PyObject *load_save(PyObject *module, PyObject *args);
 PyObject *load_verify(PyObject *module, PyObject *args);
-PyObject *load_digest(PyObject *module, PyObject *args);
 
 /* _handle_bytes(thing): the handle of an Array or a Buffer. _read_handle(bytes): (name, id, access,
  * socket or None, size, the owner's uid, layout); the layout is None for a whole buffer, or (name

@@ -160,7 +160,7 @@ def verify(self: _core.Connection, buffer: str | Array | Buffer, *, progress: Pr
     buffer: a Buffer, or the name of one. progress: as load(). Errors: BadContents (they differ), Error with
     errno.ENODATA (there is no digest).
     """
-    return _core._verify(_buffer_of(self, buffer), _callable(progress))
+    return _core._verify(_buffer_of(self, buffer), _callable(progress), False)
 
 
 # ---- arguments ----
