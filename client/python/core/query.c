@@ -29,24 +29,9 @@ struct query {
 
 /* ---- kinds ---- */
 
-static int run_unlink(struct gpushm *c, struct query *q)
-{
-	return gpushm_unlink(c, q->name);
-}
-
 static int run_rename(struct gpushm *c, struct query *q)
 {
 	return gpushm_rename(c, q->name, q->to, q->flags);
-}
-
-static int run_clean(struct gpushm *c, struct query *q)
-{
-	return gpushm_clean(c, q->name);
-}
-
-static int run_flush(struct gpushm *c, struct query *q)
-{
-	return gpushm_flush(c, q->name);
 }
 
 static int run_wait(struct gpushm *c, struct query *q)
@@ -81,22 +66,23 @@ static int run_streams(struct gpushm *c, struct query *q)
 
 static const struct kind {
 	const char *word;
-	int (*run)(struct gpushm *c, struct query *q);
+	int (*run)(struct gpushm *c, struct query *q); /* NULL: of_name() */
+	int (*of_name)(struct gpushm *c, const char *name);
 	const struct record *const *found; /* NULL: nothing */
 	bool lists;			   /* many of them */
 	bool named;			   /* it needs a name */
 	uint32_t flag;			   /* what its bool says */
 } kinds[] = {
-	{ "unlink", run_unlink, NULL, false, true, 0 },
-	{ "rename", run_rename, NULL, false, true, GPUSHM_REPLACE },
-	{ "clean", run_clean, NULL, false, true, 0 },
-	{ "flush", run_flush, NULL, false, false, 0 },
-	{ "wait", run_wait, NULL, false, true, 0 },
-	{ "ls", run_list, &record_stat, true, false, GPUSHM_HOLDERS },
-	{ "stat", run_stat, &record_stat, false, true, GPUSHM_HOLDERS },
-	{ "pools", run_pools, &record_pool, true, false, 0 },
-	{ "status", run_status, &record_status, false, false, 0 },
-	{ "streams", run_streams, &record_stream_info, true, false, 0 },
+	{ "unlink", NULL, gpushm_unlink, NULL, false, true, 0 },
+	{ "rename", run_rename, NULL, NULL, false, true, GPUSHM_REPLACE },
+	{ "clean", NULL, gpushm_clean, NULL, false, true, 0 },
+	{ "flush", NULL, gpushm_flush, NULL, false, false, 0 },
+	{ "wait", run_wait, NULL, NULL, false, true, 0 },
+	{ "ls", run_list, NULL, &record_stat, true, false, GPUSHM_HOLDERS },
+	{ "stat", run_stat, NULL, &record_stat, false, true, GPUSHM_HOLDERS },
+	{ "pools", run_pools, NULL, &record_pool, true, false, 0 },
+	{ "status", run_status, NULL, &record_status, false, false, 0 },
+	{ "streams", run_streams, NULL, &record_stream_info, true, false, 0 },
 };
 
 /* ---- the request ---- */
@@ -105,7 +91,7 @@ static int run(struct gpushm *c, struct ask *ask)
 {
 	struct query *q = container_of(ask, struct query, ask);
 
-	return q->kind->run(c, q);
+	return q->kind->run ? q->kind->run(c, q) : q->kind->of_name(c, q->name);
 }
 
 /* Waits for the name, if the query is one for that. */

@@ -80,7 +80,7 @@ class Memory(NamedTuple):
     @property
     def flags(self) -> dict[str, bool]:
         """Those that create_like() uses."""
-        c, f = c_strides(self.shape, self.itemsize), f_strides(self.shape, self.itemsize)
+        c, f = c_strides(self.shape, self.itemsize), c_strides(self.shape[::-1], self.itemsize)[::-1]
         return {"C_CONTIGUOUS": self.strides in (None, c), "F_CONTIGUOUS": (self.strides or c) == f}
 
     def span(self) -> tuple[int, int]:
@@ -95,11 +95,6 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
         strides.append(step)
         step *= max(n, 1)
     return tuple(reversed(strides))
-
-
-def f_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """In bytes."""
-    return tuple(reversed(c_strides(tuple(reversed(shape)), itemsize)))
 
 
 def span(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
@@ -296,8 +291,7 @@ def to_host(memory: Memory) -> NDArray:
     below, nbytes = memory.span()
     raw = numpy.empty(nbytes, "uint8")
     if nbytes and memory.on_gpu:
-        if memory.stream is not None:
-            _driver.synchronize(memory.stream, memory.device)
+        wait_for(memory, None)
         _driver.copy(raw.ctypes.data, memory.address - below, nbytes, None, memory.device)
     elif nbytes:
         ctypes.memmove(raw.ctypes.data, memory.address - below, nbytes)
