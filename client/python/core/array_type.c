@@ -144,7 +144,7 @@ static PyObject *close_array(PyObject *o, PyObject *unused)
 
 static PyObject *discard(PyObject *o, PyObject *unused)
 {
-	return object_none(pybuffer_discard(((struct array *)o)->buffer));
+	return pybuffer_discard((PyObject *)buffer_of(o), unused);
 }
 
 static PyObject *enter(PyObject *o, PyObject *unused)

@@ -293,10 +293,9 @@ static int refuse_of_stream(const struct buffer *self)
 {
 	if (!self->stream)
 		return 0;
-	error_format(ERROR_STATE, EBUSY,
-		     "buffer \"%s\" belongs to a stream: close the Stream or the Reader",
-		     gpushm_buffer_name(self->buffer));
-	return -1;
+	return error_refuse(ERROR_STATE, EBUSY,
+			    "buffer \"%s\" belongs to a stream: close the Stream or the Reader",
+			    gpushm_buffer_name(self->buffer));
 }
 
 int buffer_close(struct buffer *self)
@@ -321,25 +320,25 @@ int buffer_close(struct buffer *self)
 	return r == GPUSHM_UNPUBLISHED ? warn_once(self) : error_result(r);
 }
 
-int pybuffer_discard(struct buffer *self)
+PyObject *pybuffer_discard(PyObject *o, PyObject *unused)
 {
+	struct buffer *self = (struct buffer *)o;
 	bool was = self->scratch;
 	int r;
 
 	if (!self->buffer || self->left)
-		return 0;
-	if (gpushm_buffer_state(self->buffer) != GPUSHM_FILLING) {
-		error_format(ERROR_STATE, EBUSY,
-			     "buffer \"%s\" is published: unlink() frees its name, and close() "
-			     "closes it",
-			     gpushm_buffer_name(self->buffer));
-		return -1;
-	}
+		Py_RETURN_NONE;
+	if (gpushm_buffer_state(self->buffer) != GPUSHM_FILLING)
+		return error_format(
+			ERROR_STATE, EBUSY,
+			"buffer \"%s\" is published: unlink() frees its name, and close() "
+			"closes it",
+			gpushm_buffer_name(self->buffer));
 	self->scratch = true;
 	r = buffer_close(self);
 	if (self->buffer)
 		self->scratch = was;
-	return r;
+	return object_none(r);
 }
 
 /* For destructors, which cannot raise. */
@@ -637,18 +636,15 @@ int array_close(struct array *self)
 		return 0;
 	if (self->buffer->owner == self)
 		return buffer_close(self->buffer);
-	if (self->span) {
-		error_format(ERROR_IN_USE, EBUSY, "it stands for the memory of a NumPy array");
-		return -1;
-	}
-	if (self->memoryviews > 0 || self->calls > 0) {
-		error_format(
+	if (self->span)
+		return error_refuse(ERROR_IN_USE, EBUSY,
+				    "it stands for the memory of a NumPy array");
+	if (self->memoryviews > 0 || self->calls > 0)
+		return error_refuse(
 			ERROR_IN_USE, EBUSY,
 			"the view can't be closed: alive are %u memoryviews and %u calls of other "
 			"threads; delete them first",
 			self->memoryviews, self->calls);
-		return -1;
-	}
 	array_drop(self);
 	return 0;
 }
@@ -686,9 +682,8 @@ int array_check_writable(const struct array *self)
 {
 	if (array_is_writable(self))
 		return 0;
-	error_format(ERROR_READ_ONLY, EROFS, "buffer \"%s\" is open for reading only",
-		     gpushm_buffer_name(self->buffer->buffer));
-	return -1;
+	return error_refuse(ERROR_READ_ONLY, EROFS, "buffer \"%s\" is open for reading only",
+			    gpushm_buffer_name(self->buffer->buffer));
 }
 
 int array_check_child(const struct array *self)

@@ -85,8 +85,8 @@ int buffer_array(struct buffer *self, const char *name, size_t at, struct gpushm
  * which names them, and changes nothing. */
 int buffer_close(struct buffer *self);
 
-/* close(), for contents that nobody needs. Raises StateError if it is published. */
-int pybuffer_discard(struct buffer *self);
+/* The method discard(): close(), for contents that nobody needs. StateError: it is published. */
+PyObject *pybuffer_discard(PyObject *o, PyObject *unused);
 
 /* The end of a with block: closes the views and the buffer. Where tensors or memoryviews still use
  * the buffer, it stays open until the last of them ends, and a ResourceWarning names them. raised:

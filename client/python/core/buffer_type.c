@@ -214,11 +214,6 @@ static PyObject *close_buffer(PyObject *o, PyObject *unused)
 	return object_none(buffer_close((struct buffer *)o));
 }
 
-static PyObject *discard(PyObject *o, PyObject *unused)
-{
-	return object_none(pybuffer_discard((struct buffer *)o));
-}
-
 static PyObject *enter(PyObject *o, PyObject *unused)
 {
 	return opened(o) ? Py_NewRef(o) : NULL;
@@ -271,7 +266,7 @@ static PyMethodDef methods[] = {
 	  "without the GIL. Raises InUse, a BufferError, and changes nothing while arrays,\n"
 	  "tensors or memoryviews are alive; the message names them. A second close does\n"
 	  "nothing." },
-	{ "discard", discard, METH_NOARGS,
+	{ "discard", pybuffer_discard, METH_NOARGS,
 	  "discard($self, /)\n--\n\n"
 	  "Closes a buffer that is not published, without UnpublishedWarning: its contents are\n"
 	  "dropped, and its name is free. A closed buffer stays as it is. Errors: StateError\n"

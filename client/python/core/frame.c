@@ -284,10 +284,9 @@ static int64_t elements(const struct shape *s, int64_t max)
 			n = max = -1;
 	if (n >= 0 && n <= max)
 		return n;
-	error_format(
+	return error_refuse(
 		ERROR_LAYOUT, ERANGE,
 		"a frame's array has the elements of its slot at most, and no negative length");
-	return -1;
 }
 
 /* The first elements of *a in another shape. Replaces *a. */
@@ -343,8 +342,9 @@ static int own_shape(const struct frame *self, const char *name, struct shape *r
 	return shape_from(row, "the frame's shape", ret) < 0 ? -1 : 1;
 }
 
-static PyObject *array_of(struct frame *self, PyObject *key)
+static PyObject *subscript(PyObject *o, PyObject *key)
 {
+	struct frame *self = (struct frame *)o;
 	struct gpushm_array *a = NULL;
 	const char *name;
 	struct shape s;
@@ -363,11 +363,6 @@ static PyObject *array_of(struct frame *self, PyObject *key)
 		return NULL;
 	}
 	return array_new(self->side->buffer, 0, &a);
-}
-
-static PyObject *subscript(PyObject *o, PyObject *key)
-{
-	return array_of((struct frame *)o, key);
 }
 
 static PyObject *resize(PyObject *o, PyObject *args)
@@ -395,7 +390,7 @@ static PyObject *resize(PyObject *o, PyObject *args)
 		return NULL;
 	before = self->shapes;
 	self->shapes = shapes;
-	array = array_of(self, name);
+	array = subscript(o, name);
 	if (!array)
 		self->shapes = before;
 	else

@@ -51,12 +51,11 @@ static const char *library_path(char buf[PATH_MAX])
 
 static int library_failed(void)
 {
-	error_format(ERROR_UNSUPPORTED, ELIBACC,
-		     "load(), pull(), save() and verify() need " LIBRARY
-		     ", which can't be opened: %s. Install gpushm's library for models "
-		     "(libgpushm-load), or the Python package again",
-		     dlerror());
-	return -1;
+	return error_refuse(ERROR_UNSUPPORTED, ELIBACC,
+			    "load(), pull(), save() and verify() need " LIBRARY
+			    ", which can't be opened: %s. Install gpushm's library for models "
+			    "(libgpushm-load), or the Python package again",
+			    dlerror());
 }
 
 /* 0; -1: raised. */

@@ -263,11 +263,11 @@ int meta_encode(PyObject *value, PyObject *shapes, struct meta *ret)
 	ret->n = w.n;
 	if (w.n <= sizeof(ret->bytes))
 		return 0;
-	error_format(ERROR_ARGUMENT, EINVAL,
-		     "the frame's meta%s needs %zu bytes, and a frame has %d: use shorter keys, or "
-		     "put it into an array of the stream",
-		     shapes ? ", with the shapes of its arrays," : "", w.n, GPUSHM_META_MAX);
-	return -1;
+	return error_refuse(
+		ERROR_ARGUMENT, EINVAL,
+		"the frame's meta%s needs %zu bytes, and a frame has %d: use shorter keys, or "
+		"put it into an array of the stream",
+		shapes ? ", with the shapes of its arrays," : "", w.n, GPUSHM_META_MAX);
 }
 
 /* ---- decoding ----

@@ -146,5 +146,6 @@ int error_result(int r);
 /* Raises one of Python's own exceptions; the format is that of PyErr_Format(). Returns -1. */
 int error_python(PyObject *type, const char *format, ...);
 
-/* Raises an error that the package found itself. Returns NULL. */
+/* Raises an error that the package found itself. Returns NULL; error_refuse() returns -1. */
 void *error_format(enum error_kind kind, int number, const char *format, ...);
+#define error_refuse(...) (error_format(__VA_ARGS__), -1)

@@ -55,14 +55,12 @@ struct gpushm_stream *side_stream(const struct side *self)
 
 int side_begin(struct side *self)
 {
-	if (self->busy) {
-		error_format(
+	if (self->busy)
+		return error_refuse(
 			ERROR_IN_USE, EBUSY,
 			"another thread takes or publishes a frame of stream \"%U\": give each "
 			"thread a Reader of its own, or use a lock",
 			self->name);
-		return -1;
-	}
 	self->busy = true;
 	self->calls++;
 	return 0;
@@ -125,12 +123,12 @@ int side_close(struct side *self)
 	struct buffer *b;
 	int r;
 
-	if (self->calls > 0) {
-		error_format(ERROR_IN_USE, EBUSY, "stream \"%U\" can't be closed while %u %s it",
-			     self->name, self->calls,
-			     self->calls == 1 ? "thread or task uses" : "threads or tasks use");
-		return -1;
-	}
+	if (self->calls > 0)
+		return error_refuse(ERROR_IN_USE, EBUSY,
+				    "stream \"%U\" can't be closed while %u %s it", self->name,
+				    self->calls,
+				    self->calls == 1 ? "thread or task uses"
+						     : "threads or tasks use");
 	self->closed = true;
 	b = take_ptr(self->buffer);
 	if (!b)
