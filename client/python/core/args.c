@@ -158,11 +158,9 @@ int shape_from(PyObject *o, const char *what, struct shape *ret)
 	if (!row)
 		return -1;
 	n = PyTuple_Size(row);
-	if (n > GPUSHM_MAX_NDIM) {
-		PyErr_Format(PyExc_ValueError, "%s: %zd dimensions; at most %d are possible", what,
-			     n, GPUSHM_MAX_NDIM);
-		return -1;
-	}
+	if (n > GPUSHM_MAX_NDIM)
+		return error_python(PyExc_ValueError, "%s: %zd dimensions; at most %d are possible",
+				    what, n, GPUSHM_MAX_NDIM);
 	for (; s.ndim < (int)n; s.ndim++) {
 		s.dims[s.ndim] = PyLong_AsLongLong(PyTuple_GetItem(row, s.ndim));
 		if (s.dims[s.ndim] == -1 && PyErr_Occurred())
@@ -170,6 +168,15 @@ int shape_from(PyObject *o, const char *what, struct shape *ret)
 	}
 	*ret = s;
 	return 0;
+}
+
+bool shape_is(const struct gpushm_array *a, int ndim, const int64_t *dims)
+{
+	bool same = ndim == gpushm_array_ndim(a);
+
+	for (int i = 0; same && i < ndim; i++)
+		same = dims[i] == gpushm_array_dim(a, i);
+	return same;
 }
 
 PyObject *shape_tuple(const int64_t *dims, int n)

@@ -73,6 +73,9 @@ struct shape {
 /* A sequence of integers, or one integer; `what` is its name in messages. */
 int shape_from(PyObject *o, const char *what, struct shape *ret);
 
+/* Whether an array has that shape. */
+bool shape_is(const struct gpushm_array *a, int ndim, const int64_t *dims);
+
 /* A tuple of n integers. */
 PyObject *shape_tuple(const int64_t *dims, int n);
 

@@ -313,13 +313,11 @@ static int order(struct array *self, PyObject *stream, int device)
 	if (stream != Py_None && device == DLPACK_CPU && n != -1)
 		return error_python(PyExc_ValueError,
 				    "memory of the host has no stream: stream=None");
-	if (stream != Py_None && (n == 0 || n < -1)) {
-		PyErr_SetString(
+	if (stream != Py_None && (n == 0 || n < -1))
+		return error_python(
 			PyExc_ValueError,
 			"stream is None, -1, 1 (the legacy default one), 2 (each thread's default "
 			"one) or a CUstream; 0 says nothing");
-		return -1;
-	}
 	if (n == -1)
 		return 0;
 	/* No CUstream is -1: the host waits for all of them. */

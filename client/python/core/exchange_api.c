@@ -151,8 +151,7 @@ static bool is_plain(const struct array *a, const struct dlpack_versioned *v, Py
 	static PyObject *is_neg, *is_conj; /* kept until the process ends */
 
 	if (t->code != own.code || t->bits != own.bits || t->lanes != own.lanes ||
-	    v->flags & EXCHANGE_PADDED || t->ndim != gpushm_array_ndim(a->array) ||
-	    memcmp(t->shape, gpushm_array_shape(a->array), (size_t)t->ndim * sizeof(int64_t)) != 0)
+	    v->flags & EXCHANGE_PADDED || !shape_is(a->array, t->ndim, t->shape))
 		return false;
 	return exchange_in_c_order(t) && !says(tensor, "is_neg", &is_neg) &&
 	       !(t->code == COMPLEX && says(tensor, "is_conj", &is_conj));

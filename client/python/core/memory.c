@@ -5,6 +5,7 @@
  * cannot be closed while a memoryview is alive. Types without a format (bfloat16, float8,
  * dates) are given as plain bytes only; NumPy gets them over _span().
  */
+#include "client/python/core/args.h"
 #include "client/python/core/array.h"
 #include "proto/dlpack_abi.h"
 
@@ -185,24 +186,13 @@ PyObject *memory_span(PyObject *o, PyObject *unused)
 
 /* ---- copies ---- */
 
-static bool same_shape(const struct array *self, const Py_buffer *view)
-{
-	const int64_t *shape = gpushm_array_shape(self->array);
-
-	if (view->ndim != gpushm_array_ndim(self->array) || view->itemsize != array_itemsize(self))
-		return false;
-	for (int i = 0; i < view->ndim; i++)
-		if (view->shape[i] != shape[i])
-			return false;
-	return true;
-}
-
 /* The memory has the array's shape and item size, and any strides; or it is as many contiguous
  * bytes, in C order: then *ret_strides is NULL. */
 static int match(const struct array *self, const Py_buffer *view, const int64_t **ret_strides)
 {
 	*ret_strides = NULL;
-	if (array_itemsize(self) && same_shape(self, view)) {
+	if (array_itemsize(self) && view->itemsize == array_itemsize(self) &&
+	    shape_is(self->array, view->ndim, (const int64_t *)view->shape)) {
 		*ret_strides = (const int64_t *)view->strides;
 		return 0;
 	}

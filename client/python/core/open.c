@@ -117,12 +117,6 @@ static PyObject *given_or(PyObject *given, const struct array *described, const 
 				: PyObject_GetAttrString((PyObject *)described, attribute);
 }
 
-static bool is_its_shape(const struct gpushm_array *a, const struct shape *s)
-{
-	return s->ndim == gpushm_array_ndim(a) &&
-	       memcmp(s->dims, gpushm_array_shape(a), (size_t)s->ndim * sizeof(s->dims[0])) == 0;
-}
-
 /* A new reference. None, which is C order, is what the described array has, or nothing is known.
  * Other strides stay as they are, for C order would mix up the elements. */
 static PyObject *strides_or(PyObject *given, const struct array *described, PyObject *dtype,
@@ -136,7 +130,7 @@ static PyObject *strides_or(PyObject *given, const struct array *described, PyOb
 		return Py_NewRef(given);
 	if (dtype_from(dtype, &d) < 0 || shape_from(shape, "shape", &s) < 0)
 		return NULL;
-	if (is_its_shape(a, &s) &&
+	if (shape_is(a, s.ndim, s.dims) &&
 	    gpushm_dtype_bits(d.type) == gpushm_dtype_bits(gpushm_array_dtype(a)))
 		return PyObject_GetAttrString((PyObject *)described, "strides");
 	return error_format(ERROR_ARGUMENT, EINVAL,

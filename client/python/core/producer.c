@@ -14,7 +14,7 @@ struct stream_ask {
 	struct ask ask;
 	const char *name;
 	struct gpushm_stream_spec spec;
-	struct options options;
+	struct options *options;
 	struct gpushm_stream *ret;
 };
 
@@ -22,8 +22,8 @@ static int run_create(struct gpushm *c, struct ask *ask)
 {
 	struct stream_ask *a = container_of(ask, struct stream_ask, ask);
 
-	a->options.o.wait_ms = ask->timeout_ms;
-	return gpushm_stream_create(c, a->name, &a->spec, &a->options.o, &a->ret);
+	a->options->o.wait_ms = ask->timeout_ms;
+	return gpushm_stream_create(c, a->name, &a->spec, &a->options->o, &a->ret);
 }
 
 static PyObject *make(PyObject *self, PyObject *name, struct stream_ask *a)
@@ -33,8 +33,8 @@ static PyObject *make(PyObject *self, PyObject *name, struct stream_ask *a)
 	struct side *side;
 
 	/* The pool is full, or the producer before lives still. */
-	if ((r == -ENOSPC || r == -EBUSY) && deadline_turn(&a->options.wait) > 0)
-		r = connection_try_apart(c, &a->ask, &a->options.wait);
+	if ((r == -ENOSPC || r == -EBUSY) && deadline_turn(&a->options->wait) > 0)
+		r = connection_try_apart(c, &a->ask, &a->options->wait);
 	if (r < 0)
 		return error_raise(r);
 	side = side_new(stream_type, c, name, Py_None);
@@ -44,29 +44,26 @@ static PyObject *make(PyObject *self, PyObject *name, struct stream_ask *a)
 	}
 	side->fills = true;
 	/* Who names a pool has chosen a GPU. */
-	if (side_join(side, a->ret, a->options.o.pool ? GPUSHM_SET_DEVICE : a->options.o.flags) ==
+	if (side_join(side, a->ret, a->options->o.pool ? GPUSHM_SET_DEVICE : a->options->o.flags) ==
 	    0)
 		return (PyObject *)side;
 	Py_DECREF((PyObject *)side);
 	return NULL;
 }
 
-static void stream_ask_done(struct stream_ask *a)
-{
-	options_done(&a->options);
-}
-
 static PyObject *stream(PyObject *self, PyObject *args)
 {
-	_cleanup_(stream_ask_done) struct stream_ask a = { .ask.run = run_create,
-							   .spec.struct_size = sizeof(a.spec) };
+	_cleanup_(options_done) struct options options = { 0 };
 	_cleanup_(layouts_done) struct layouts layouts = { 0 };
+	struct stream_ask a = { .ask.run = run_create,
+				.spec.struct_size = sizeof(a.spec),
+				.options = &options };
 	struct gpushm_stream_spec *s = &a.spec;
 	int adopt, keep, keep_queue;
 	PyObject *name;
 
 	if (!PyArg_ParseTuple(args, "OO&O&O&O&KipppK:stream", &name, layouts_arg, &layouts,
-			      options_arg, &a.options, u32_arg, &s->slots, u32_arg, &s->readers,
+			      options_arg, &options, u32_arg, &s->slots, u32_arg, &s->readers,
 			      &s->limit_ms, &s->delivery, &keep_queue, &adopt, &keep,
 			      &s->spin_us) ||
 	    args_text(name, "name", &a.name) < 0)

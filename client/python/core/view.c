@@ -81,9 +81,9 @@ static int chain_key(struct chain *c, PyObject *key)
 		return chain_new_axis(c);
 	if (PyIndex_Check(key) && !PyBool_Check(key))
 		return chain_index(c, key);
-	PyErr_Format(PyExc_TypeError,
-		     "views are made by integers, slices, ... and None; %R would need a copy", key);
-	return -1;
+	return error_python(
+		PyExc_TypeError,
+		"views are made by integers, slices, ... and None; %R would need a copy", key);
 }
 
 /* The number of axes that the keys use. */
