@@ -18,8 +18,8 @@ extern PyMethodDef load_functions[];   /* _load */
 extern PyMethodDef stream_functions[]; /* stream */
 extern PyMethodDef follow_functions[]; /* follow */
 
-extern const struct type_row call_row, watch_row, buffer_row, array_row, side_row, frame_row,
-	graph_row, producer_row, reader_row;
+extern const struct type_row call_row, watch_row, buffer_row, array_row, frame_row, graph_row,
+	producer_row, reader_row;
 
 /* What gpushm._load calls of its functions' names. */
 PyObject *load_key(PyObject *module, PyObject *sources);

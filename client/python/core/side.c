@@ -8,7 +8,6 @@
  */
 #include "client/python/core/side.h"
 
-#include "client/python/core/module.h"
 #include "client/python/core/record.h"
 
 PyTypeObject *side_type; /* owned, for as long as the process lives */
