@@ -24,7 +24,7 @@ static inline const char *access_word(unsigned int access)
 	return words[access < 3 ? access : 0];
 }
 
-#define EVENT_WORDS 23u
+#define EVENT_WORDS 25u
 
 /* enum EventType; "unknown" for any other number. */
 static inline const char *event_word(unsigned int type)
@@ -34,7 +34,7 @@ static inline const char *event_word(unsigned int type)
 		"closed",	"renamed",  "replaced",	   "unlinked",	     "freed",
 		"dirty",	"cleaned",  "died",	   "lost",	     "refused",
 		"disconnected", "suspect",  "pool-failed", "pool-recovered", "joined",
-		"dropped",	"orphaned", "continued",
+		"dropped",	"orphaned", "continued",   "suspended",	     "resumed",
 	};
 
 	return words[type < EVENT_WORDS ? type : 0];

@@ -237,7 +237,7 @@ suite_asan-unit = $(ASAN_ENV) $(call in_build,asan,$(call longest_first,$(UNIT_T
 suite_asan-fake = $(ASAN_ENV) FAKECUDA_STRICT=1 $(call in_build,asan,$(STORMS) $(QUICK_TESTS) $(GPU_FAKE))
 # What has threads: client, workers, loader, and a daemon that serves while they open its pools.
 THREAD_TESTS = $(call pick,hashtable worker pool deferred_free pool_request map connection buffer defer stream_words load_blocks ring remote,$(UNIT_TESTS)) \
-	$(call pick,threads buffer_state watch restart reset streams stream_waits load load_changes load_engine load_once save verify,$(SYSTEM_TESTS))
+	$(call pick,threads suspend buffer_state watch restart reset streams stream_waits load load_changes load_engine load_once save verify,$(SYSTEM_TESTS))
 suite_tsan  = $(TSAN_ENV) $(call in_build,tsan,$(call longest_first,$(THREAD_TESTS)))
 suite_tsan-relay = $(if $(PYTHON_READY),TSAN_OPTIONS=halt_on_error=1 BUILD=$(BUILD)/tsan $(call pytest,--nodes quick,tests/nodes/test_relay.py))
 PYTHON_PRELOAD = $(wildcard $(shell $(CC) -print-file-name=libasan.so) $(shell $(CC) -print-file-name=libubsan.so))

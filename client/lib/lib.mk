@@ -2,7 +2,7 @@
 # libgpushm: creates, opens and maps buffers, arrays and streams. Its doors are HEADERS, and for our other products
 # client/gpushm_private.h. client/records.txt makes the structs that it returns, and tables of them.
 
-HEADERS := $(addprefix client/,gpushm.h $(addprefix gpushm_,array.h async.h query.h events.h handle.h metrics.h cleanup.h stream.h)) $(BUILD)/gen/gpushm_records.h
+HEADERS := $(addprefix client/,gpushm.h $(addprefix gpushm_,array.h async.h query.h events.h handle.h metrics.h cleanup.h memory.h stream.h)) $(BUILD)/gen/gpushm_records.h
 RECORDS = @mkdir -p $(@D); awk -v out=$(1) -f client/records.awk client/records.txt
 $(BUILD)/gen/gpushm_records.h: client/gpushm_records.h.in client/records.awk client/records.txt
 	$(call RECORDS,structs) | sed -e '/^@structs@$$/{r /dev/stdin' -e 'd}' $< >$@

@@ -451,8 +451,15 @@ void lease_fill_no_more(struct lease *l)
 	list_insert(&l->process->leases, &l->process_link);
 }
 
+void lease_set_away(struct lease *l, bool away)
+{
+	l->buffer->away += (uint32_t)away - (uint32_t)l->away;
+	l->away = away;
+}
+
 struct lease *lease_free(struct lease *l)
 {
+	lease_set_away(l, false);
 	l->process->filling -= l->filling;
 	--*count_of(l);
 	list_drop(&l->process_link);

@@ -68,6 +68,7 @@ struct buffer {
 
 	struct list leases; /* lease::buffer_link */
 	uint32_t readers, writers;
+	uint32_t away; /* of these: their processes have suspended the buffer */
 	uint32_t holds; /* catalog_hold() */
 	uint32_t opens; /* OPENs that got a lease since the daemon started; it wraps */
 
@@ -204,6 +205,7 @@ struct lease {
 	uint64_t id;
 	enum access access;
 	bool filling;	   /* counted in process::filling */
+	bool away;	   /* its process has unmapped the memory, and means to come back */
 	bool left;	   /* it was the stream's producer, or one of its readers */
 	int8_t reader;	   /* the index of its seat; -1: it follows no stream */
 	uint64_t since_ns; /* CLOCK_REALTIME */
@@ -222,6 +224,9 @@ void lease_follow(struct lease *l, int reader);
 
 /* Its buffer is not filled any more, or nobody needs to know. */
 void lease_fill_no_more(struct lease *l);
+
+/* Its process has unmapped the buffer, or has it again. */
+void lease_set_away(struct lease *l, bool away);
 
 /* Unlinks it from both and discharges. Returns NULL. */
 struct lease *lease_free(struct lease *l);

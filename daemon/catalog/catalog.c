@@ -497,13 +497,47 @@ int catalog_move_lease(struct catalog *c, struct lease *l, struct process *p)
 	int r;
 
 	l->process = p;
-	r = catalog_record(c, record_lease, l, LEASE_MOVED);
+	r = catalog_record(c, record_lease, l, LEASE_CHANGED);
 	l->process = former;
 	if (r < 0)
 		return r;
 	lease_move(l, p);
 	if (l->reader >= 0)
 		stream_return(l->buffer->stream, (uint32_t)l->reader);
+	return 0;
+}
+
+static int check_suspendable(const struct buffer *b, struct fault *f)
+{
+	if (b->state == BUFFER_FILLING)
+		return fault(f, CODE_STATE, "buffer \"%s\" is not published: publish it first",
+			     buffer_name(b));
+	if (b->stream)
+		return fault(f, CODE_UNSUPPORTED,
+			     "buffer \"%s\" is a stream, whose memory changes all the time: close it",
+			     buffer_name(b));
+	if (kind_opens_pool(b->pool->config.kind))
+		return fault(f, CODE_UNSUPPORTED,
+			     "pool \"%s\" is a %s, which a process has as a whole: use a vmm pool",
+			     b->pool->config.name, kind_word(b->pool->config.kind));
+	return 0;
+}
+
+int catalog_set_away(struct catalog *c, struct lease *l, bool away, struct fault *f)
+{
+	int r = l->away == away ? 0 : check_suspendable(l->buffer, f);
+
+	if (r < 0 || l->away == away)
+		return r;
+	lease_set_away(l, away);
+	r = catalog_record(c, record_lease, l, LEASE_CHANGED);
+	if (r < 0) {
+		lease_set_away(l, !away);
+		return catalog_refuse_unwritten(r, f);
+	}
+	c->n_away += (uint32_t)away - (uint32_t)!away;
+	event_log_add(&c->events, .type = away ? EVENT_SUSPENDED : EVENT_RESUMED,
+		      .who = l->process, .buffer = l->buffer, .access = l->access);
 	return 0;
 }
 
@@ -516,6 +550,7 @@ void catalog_end_lease(struct catalog *c, struct lease *l)
 	hashtable_drop(&c->leases, &l->link);
 	c->n_leases--;
 	c->n_write_leases -= l->access == ACCESS_WRITE;
+	c->n_away -= l->away;
 	lease_free(l);
 	if (!b->key)
 		catalog_notify(c, on_buffer, b, NULL, BUFFER_LEASE_OVER);
@@ -538,7 +573,7 @@ void catalog_holder_died(struct catalog *c, struct lease *l)
 {
 	event_log_add(&c->events, .type = EVENT_DIED, .who = l->process, .buffer = l->buffer,
 		      .access = l->access);
-	if (l->access == ACCESS_WRITE && !l->buffer->stream)
+	if (l->access == ACCESS_WRITE && !l->buffer->stream && !l->away)
 		catalog_mark_dirty(c, l->buffer, l->process);
 	catalog_end_lease(c, l);
 }
@@ -696,15 +731,18 @@ void catalog_adopt_buffer(struct catalog *c, struct buffer *b)
 }
 
 int catalog_adopt_lease(struct catalog *c, struct process *p, struct buffer *b, enum access access,
-			uint64_t id, uint64_t since_ns, struct fault *f)
+			uint64_t id, uint64_t since_ns, bool away, struct fault *f)
 {
 	struct lease *l = NULL;
 	/* A limit that has become lower ends no lease: any slack is allowed. */
 	int r = grant(c, p, b, access, id, UINT64_MAX, &l, f);
 
-	if (r == 0)
-		l->since_ns = since_ns;
-	return r;
+	if (r < 0)
+		return r;
+	l->since_ns = since_ns;
+	lease_set_away(l, away);
+	c->n_away += away;
+	return 0;
 }
 
 /* The buffer of a cell may not have come back: it was being filled, or it is lost. Then the cell

@@ -24,7 +24,11 @@ enum buffer_event {
 	BUFFER_FREED
 };
 
-enum lease_event { LEASE_GRANTED, LEASE_MOVED, LEASE_ENDED };
+enum lease_event {
+	LEASE_GRANTED,
+	LEASE_CHANGED, /* another connection has it, or it goes away, or comes back */
+	LEASE_ENDED
+};
 enum reader_event {
 	READER_JOINED, /* has a seat, or was dropped from the stream */
 	READER_GONE    /* its seat is about to be freed */
@@ -38,7 +42,7 @@ struct catalog_observer {
 
 	/* Called before the status page is written and before a client learns of the event, so that
 	 * no client knows something that the next daemon does not know if this one dies in between.
-	 * record_lease() returns 0 or -errno; an error refuses LEASE_GRANTED and LEASE_MOVED. */
+	 * record_lease() returns 0 or -errno; an error refuses LEASE_GRANTED and LEASE_CHANGED. */
 	void (*record_buffer)(struct catalog_observer *o, struct buffer *b,
 			      enum buffer_event event);
 	/* BUFFER_PUBLISHED and BUFFER_RENAMED. replaced: NULL, or the buffer that loses its name to
@@ -104,7 +108,7 @@ struct catalog {
 	uint64_t reader_deaths, producer_deaths; /* of streams */
 	bool ending;				 /* the daemon ends: nothing is retained any more */
 	uint32_t n_buffers, n_leases;
-	uint32_t n_write_leases;			 /* of n_leases */
+	uint32_t n_write_leases, n_away;		 /* of n_leases */
 	uint32_t n_states[POOLS_MAX][BUFFER_SHARED + 1]; /* buffers, by pool::index and state */
 	uint64_t next_buffer, next_lease;
 	struct accounts accounts;
@@ -221,6 +225,11 @@ bool catalog_unlink_unpublished(struct catalog *c, struct process *p, unsigned m
  * stays where it is. */
 int catalog_move_lease(struct catalog *c, struct lease *l, struct process *p);
 
+/* The process has unmapped the buffer, and keeps its lease: it is away; or it has the buffer again.
+ * Nothing changes where that is so already. CODE_STATE: the buffer is not published;
+ * CODE_UNSUPPORTED: it is a stream, or its pool has one memory for all buffers. */
+int catalog_set_away(struct catalog *c, struct lease *l, bool away, struct fault *f);
+
 /* The process has closed the buffer. discard: a buffer that is not published ends on purpose, so
  * later errors about its name do not say which process closed it; a stream that has a new producer
  * is left as that found it: without one. */
@@ -316,7 +325,7 @@ void catalog_producer_left(struct catalog *c, struct buffer *b, const struct pro
  */
 void catalog_adopt_buffer(struct catalog *c, struct buffer *b);
 int catalog_adopt_lease(struct catalog *c, struct process *p, struct buffer *b, enum access access,
-			uint64_t id, uint64_t since_ns, struct fault *f);
+			uint64_t id, uint64_t since_ns, bool away, struct fault *f);
 
 /* Uses that status page, which an earlier daemon may have written: finds the cells of the adopted
  * buffers and writes the state of all buffers. */

@@ -136,7 +136,8 @@ static const char *const done[EVENT_TYPES] = {
 	[EVENT_OPENED] = "opened",	 [EVENT_CLOSED] = "closed",
 	[EVENT_REPLACED] = "replaced",	 [EVENT_UNLINKED] = "unlinked",
 	[EVENT_CLEANED] = "cleaned",	 [EVENT_JOINED] = "joined",
-	[EVENT_CONTINUED] = "continued",
+	[EVENT_CONTINUED] = "continued", [EVENT_SUSPENDED] = "suspended",
+	[EVENT_RESUMED] = "resumed",
 };
 
 /* "created buffer ...", "opened for reading buffer ..." */

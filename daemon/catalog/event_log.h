@@ -39,6 +39,8 @@ enum event_type { /* enum EventType */
 		  EVENT_DROPPED,
 		  EVENT_ORPHANED,
 		  EVENT_CONTINUED,
+		  EVENT_SUSPENDED,
+		  EVENT_RESUMED,
 		  EVENT_TYPES
 };
 

@@ -51,7 +51,7 @@ static void on_made(struct buffer *b, int result, const struct fault *f, void *a
 	if (result == 0)
 		result = catalog_grant(&s->service->catalog, s->process, b, ACCESS_WRITE, &l, &own);
 	if (result == 0) {
-		reply_attach(&reply, s, l);
+		reply_attach(&reply, s, l, false);
 	} else {
 		log_refusal(s, &own);
 		reply_fault(&reply, &own);
@@ -129,7 +129,7 @@ int request_create(struct session *s, const Gpushm__Proto__Request *q, struct re
 		s->pending.creating = b;
 	}
 	if (r == 0) {
-		reply_attach(reply, s, l);
+		reply_attach(reply, s, l, false);
 	} else if (r != -EINPROGRESS) {
 		log_refusal(s, f);
 	}

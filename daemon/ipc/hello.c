@@ -44,6 +44,7 @@ static int fill_hello(struct reply *reply, struct session *s, bool status_page, 
 	SET(m, quiet_close, true);
 	SET(m, rename, true);
 	SET(m, streams, true);
+	SET(m, suspend, true);
 	SET(m, session, s->process->session);
 	SET(m, pid, getpid());
 	if (status_page && service->catalog.page) {

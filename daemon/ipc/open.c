@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * OPEN and CLOSE: the beginning and the end of a lease. OPEN makes no CUDA call: the memory was
- * exported when it was created. The client's half is client/lib/buffer/open.c.
+ * OPEN and CLOSE: the beginning and the end of a lease; SUSPEND and RESUME, in between. OPEN makes no
+ * CUDA call: the memory was exported when it was created. The client's half is
+ * client/lib/buffer/open.c and suspend.c.
  */
 #include "daemon/ipc/request.h"
 
@@ -47,7 +48,7 @@ static int try_open(struct session *s, const char *key, struct reply *reply, str
 		return r;
 	}
 	b->opens++;
-	reply_attach(reply, s, l);
+	reply_attach(reply, s, l, false);
 	return 0;
 }
 
@@ -83,4 +84,33 @@ int request_close(struct session *s, const Gpushm__Proto__Request *q, struct rep
 	if (r == 0)
 		catalog_close_lease(&s->service->catalog, l, q->close->discard);
 	return reply_result(reply, r);
+}
+
+static int set_away(struct session *s, const char *request, bool has_lease, uint64_t lease,
+		    bool away, struct lease **ret, struct fault *f)
+{
+	int r = request_lease(s, request, has_lease, lease, ret, f);
+
+	return r < 0 ? r : catalog_set_away(&s->service->catalog, *ret, away, f);
+}
+
+int request_suspend(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
+		    struct fault *f)
+{
+	const Gpushm__Proto__Suspend *m = q->suspend;
+	struct lease *l = NULL;
+
+	return reply_result(reply, set_away(s, "SUSPEND", m->has_lease, m->lease, true, &l, f));
+}
+
+int request_resume(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
+		   struct fault *f)
+{
+	const Gpushm__Proto__Resume *m = q->resume;
+	struct lease *l = NULL;
+	int r = set_away(s, "RESUME", m->has_lease, m->lease, false, &l, f);
+
+	if (r == 0)
+		reply_attach(reply, s, l, true);
+	return r;
 }

@@ -40,6 +40,7 @@ static int fill_holders(Gpushm__Proto__Buffer *m, struct service *s, const struc
 		SET(h, access, (Gpushm__Proto__Access)l->access);
 		SET(h, since_ns, l->since_ns);
 		SET(h, suspect, l->process->suspect_ns != 0);
+		SET(h, away, l->away);
 	}
 	return 0;
 }
@@ -83,6 +84,7 @@ static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct
 	SET(m, digest, b->digest);
 	SET(m, readers, b->readers);
 	SET(m, writers, b->writers);
+	SET(m, away, b->away);
 	SET(m, suspects, count_suspects(b));
 	SET(m, opens, b->opens);
 	SET_BYTES(m, pool_name, reply_text(b->pool->config.name));

@@ -89,7 +89,8 @@ int reply_result(struct reply *reply, int r)
 
 /* The attach law: exactly as many fds as the reply counts; the memory's or the pool's first, the
  * table's last. */
-static void lend_fds(struct reply *reply, const struct session *s, const struct lease *l)
+static void lend_fds(struct reply *reply, const struct session *s, const struct lease *l,
+		     bool with_table)
 {
 	const struct buffer *b = l->buffer;
 	Gpushm__Proto__Attach *m = &reply->u.attach;
@@ -103,7 +104,7 @@ static void lend_fds(struct reply *reply, const struct session *s, const struct 
 		SET(m, pool_fd, is_pool);
 		reply->pool_bit = is_pool ? bit : 0;
 	}
-	if (b->table_fd >= 0) {
+	if (with_table && b->table_fd >= 0) {
 		reply->fds[reply->n_fds++] = b->table_fd;
 		SET(m, table_fd, true);
 		SET(m, table_bytes, b->table_bytes);
@@ -111,14 +112,14 @@ static void lend_fds(struct reply *reply, const struct session *s, const struct 
 	SET(m, fds, (uint32_t)reply->n_fds);
 }
 
-void reply_attach(struct reply *reply, struct session *s, struct lease *l)
+void reply_attach(struct reply *reply, struct session *s, struct lease *l, bool again)
 {
 	const struct buffer *b = l->buffer;
 	Gpushm__Proto__Attach *m = reply_begin(reply, attach, ATTACH, attach);
 
 	reply->n_fds = 0;
 	reply->pool_bit = 0;
-	reply->lease = l;
+	reply->lease = again ? NULL : l;
 	reply->small = true;
 	SET(m, buffer, b->id);
 	SET(m, lease, l->id);
@@ -136,7 +137,7 @@ void reply_attach(struct reply *reply, struct session *s, struct lease *l)
 	m->slot = b->cell;
 	if (b->block.pointer)
 		SET_BYTES(m, record, reply_bytes(b->block.pointer->record, RECORD_BYTES));
-	lend_fds(reply, s, l);
+	lend_fds(reply, s, l, !again);
 }
 
 /* Measuring a message costs as much as packing it, so a small one is not measured. */

@@ -77,7 +77,8 @@ void reply_fault(struct reply *reply, const struct fault *f);
 void reply_done(struct reply *reply);
 /* reply_done(), unless r is an error. Returns r. */
 int reply_result(struct reply *reply, int r);
-void reply_attach(struct reply *reply, struct session *s, struct lease *l);
+/* again: the client has the table, and keeps the lease also where the reply cannot be sent. */
+void reply_attach(struct reply *reply, struct session *s, struct lease *l, bool again);
 
 /* Bytes that outlive the reply. */
 ProtobufCBinaryData reply_bytes(const void *data, size_t len);

@@ -38,6 +38,8 @@ static request_function *const handlers[] = {
 	[GPUSHM__PROTO__REQUEST__VERB_PAGE] = request_page,
 	[GPUSHM__PROTO__REQUEST__VERB_DROP] = request_drop,
 	[GPUSHM__PROTO__REQUEST__VERB_STREAMS] = request_streams,
+	[GPUSHM__PROTO__REQUEST__VERB_SUSPEND] = request_suspend,
+	[GPUSHM__PROTO__REQUEST__VERB_RESUME] = request_resume,
 };
 _Static_assert(array_size(handlers) <= VERBS_MAX, "each verb has its counts");
 

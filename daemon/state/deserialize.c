@@ -328,7 +328,7 @@ static int adopt_lease(struct target *t, const Gpushm__Journal__Lease *m)
 	if (m->access != ACCESS_READ && m->access != ACCESS_WRITE)
 		return -EBADMSG;
 	r = find_holder(t, m, &p);
-	if (r == -ESRCH && m->access == ACCESS_WRITE && !b->stream) {
+	if (r == -ESRCH && m->access == ACCESS_WRITE && !b->stream && !m->away) {
 		const struct process gone = holder_of(m);
 
 		catalog_mark_dirty(t->catalog, b, &gone);
@@ -336,7 +336,7 @@ static int adopt_lease(struct target *t, const Gpushm__Journal__Lease *m)
 	if (r < 0)
 		return r;
 	return catalog_adopt_lease(t->catalog, p, b, (enum access)m->access, m->id, m->since_ns,
-				   &f);
+				   m->away, &f);
 }
 
 static int sessions_init(struct target *t, const struct list *leases)

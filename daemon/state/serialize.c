@@ -344,6 +344,8 @@ static int write_lease(struct serializer *s, const struct lease *l)
 	SET(&m, buffer, l->buffer->id);
 	SET(&m, access, l->access);
 	SET(&m, since_ns, l->since_ns);
+	if (l->away)
+		SET(&m, away, true);
 	if (process_needs_pidfd(from))
 		SET(&m, pidfd, from->pidfd->session);
 	SET(&m, command, bytes_of(from->command, strlen(from->command)));
@@ -504,11 +506,11 @@ static int record_lease(struct catalog_observer *o, const struct lease *l, enum 
 		return 0;
 	if (event == LEASE_GRANTED)
 		return serialize_lease(s, l);
-	if (event == LEASE_MOVED)
+	if (event == LEASE_CHANGED)
 		r = write_lease(s, l);
 	else
 		end(s, GPUSHM__JOURNAL__TYPE__TYPE_CLOSE, l->id, 1);
-	s->dead += event == LEASE_MOVED && r == 0;
+	s->dead += event == LEASE_CHANGED && r == 0;
 	return r;
 }
 

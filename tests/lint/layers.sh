@@ -22,7 +22,7 @@ client/python    public client/gpushm_private.h
 client/examples  public
 client           public
 '
-public='gpushm.h gpushm_array.h gpushm_async.h gpushm_query.h gpushm_events.h gpushm_handle.h gpushm_metrics.h gpushm_cleanup.h gpushm_stream.h gpushm_load.h'
+public='gpushm.h gpushm_array.h gpushm_async.h gpushm_query.h gpushm_events.h gpushm_handle.h gpushm_metrics.h gpushm_cleanup.h gpushm_memory.h gpushm_stream.h gpushm_load.h'
 
 floors='
 proto/base

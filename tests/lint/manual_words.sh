@@ -108,7 +108,7 @@ functions() { # HEADERS PAGE
 		$1 == ".Fc" { print result call ");"; call = "" }' "$2" >"$folder/told"
 	same "prototype" "$2"
 }
-core='client/gpushm.h client/gpushm_array.h client/gpushm_async.h client/gpushm_query.h client/gpushm_events.h client/gpushm_metrics.h client/gpushm_cleanup.h'
+core='client/gpushm.h client/gpushm_array.h client/gpushm_async.h client/gpushm_query.h client/gpushm_events.h client/gpushm_metrics.h client/gpushm_cleanup.h client/gpushm_memory.h'
 functions "$core" man/gpushm.3
 # shellcheck disable=SC2086
 grep -oh '\<gpushm_[a-z0-9_]*(' $core | tr -d '(' >"$folder/there"

@@ -171,7 +171,7 @@ static int by_stream(const struct copy *c, const struct copy_plan *plan)
 	return c->async ? r : transfer_settle(c->stream, r);
 }
 
-static int carry_out(const struct copy *c, const struct copy_plan *plan)
+static int move(const struct copy *c, const struct copy_plan *plan)
 {
 	int device = device_of(c), r;
 	struct map_entered entered;
@@ -183,6 +183,17 @@ static int carry_out(const struct copy *c, const struct copy_plan *plan)
 		return r;
 	r = by_stream(c, plan);
 	map_leave(&entered);
+	return r;
+}
+
+static int carry_out(const struct copy *c, const struct copy_plan *plan)
+{
+	int r = buffer_pin(c->buffer);
+
+	if (r < 0)
+		return r;
+	r = move(c, plan);
+	buffer_unpin(c->buffer);
 	return r;
 }
 

@@ -74,6 +74,8 @@ static int check_exportable(const struct gpushm_array *a)
 	const struct array_layout *l;
 	int r = array_check(a);
 
+	if (r == 0)
+		r = buffer_check_mapped(a->buffer);
 	if (r < 0)
 		return r;
 	l = &a->layout;

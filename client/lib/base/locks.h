@@ -9,6 +9,7 @@
 
 enum library_lock {
 	LOCK_WATCH = LOCKS_LIBRARY, /* gpushm_watch::lock */
+	LOCK_CHANGING,		    /* gpushm_buffer::changing; held over a request */
 	LOCK_BUFFER,		    /* gpushm_buffer::lock */
 	LOCK_CONNECTION,	    /* gpushm::lock; held over a request */
 	LOCK_STREAM,		    /* gpushm_stream::lock */

@@ -46,6 +46,7 @@ void client_buffer_free(struct gpushm_buffer *b)
 	image_done(&b->attrs);
 	close_fd(&b->memory);
 	pthread_mutex_destroy(&b->lock);
+	pthread_mutex_destroy(&b->changing);
 	connection_unref(b->connection);
 	free(b);
 }
@@ -60,6 +61,7 @@ struct gpushm_buffer *client_buffer_new(struct gpushm *c, const char *name)
 	b->table = b->attrs = IMAGE_NONE;
 	b->memory = -1;
 	pthread_mutex_init(&b->lock, NULL);
+	pthread_mutex_init(&b->changing, NULL);
 	list_init(&b->lease.link);
 	strncpy(b->created_name, name, sizeof(b->created_name) - 1);
 	b->name = b->created_name;
@@ -317,12 +319,12 @@ int gpushm_buffer_device(const struct gpushm_buffer *b)
 
 void *gpushm_buffer_device_ptr(const struct gpushm_buffer *b)
 {
-	return buffer_check(b) < 0 ? NULL : b->map->device_ptr;
+	return buffer_check(b) < 0 || buffer_check_mapped(b) < 0 ? NULL : b->map->device_ptr;
 }
 
 void *gpushm_buffer_host_ptr(const struct gpushm_buffer *b)
 {
-	return buffer_check_memory(b) < 0 ? NULL : b->map->host_ptr;
+	return buffer_check_mapped(b) < 0 ? NULL : b->map->host_ptr;
 }
 
 /* ---- table and attributes ---- */

@@ -30,6 +30,9 @@ struct gpushm_buffer {
 	int memory;		       /* owned: host memory's memfd, while filling; -1 */
 	bool copy_on_write;	       /* the map is this open's own; the lease is for reading */
 	int device;		       /* ordinal of the GPU that uses it; -1: none */
+	pthread_mutex_t changing;      /* held by a suspend or a resume, over its request */
+	_Atomic bool suspended;
+	_Atomic unsigned copies;       /* that use the memory now */
 	_Atomic unsigned arrays;       /* arrays, views and DLPack tensors that exist */
 	struct table_builder *builder; /* while filling: builds the same table as the daemon */
 	struct image table;	       /* the arrays, as of the last use while filling */
@@ -147,9 +150,16 @@ static inline bool buffer_is_inherited(const struct gpushm_buffer *b)
 	return b->connection->generation != process_generation();
 }
 
-/* As buffer_check(), for what uses the memory and asks nobody: that of a host pool survives a fork.
- */
+/* As buffer_check(), for what reads the table and asks nobody: that survives a fork, and so does the
+ * memory of a host pool. */
 int buffer_check_memory(const struct gpushm_buffer *b);
+
+/* The same for what uses the memory: -EBUSY while the buffer is suspended. */
+int buffer_check_mapped(const struct gpushm_buffer *b);
+
+/* The same, and until buffer_unpin() it can't be suspended. */
+int buffer_pin(const struct gpushm_buffer *b);
+void buffer_unpin(const struct gpushm_buffer *b);
 
 /* Copy what the caller gave (NULL: the defaults), with whichever version of the header the caller
  * was compiled. The elements of attrs stay as they are. 0, or -EINVAL with gpushm_error() set. */

@@ -413,7 +413,7 @@ int buffer_end(struct gpushm_buffer *b)
 	if (buffer_is_inherited(b))
 		return end_inherited(b);
 	close_fd(&b->memory);
-	r = map_release(b->map);
+	r = b->suspended ? map_release_suspended(b->map) : map_release(b->map);
 
 	if (r < 0) {
 		error_set_about(-r, "buffer", b->name);

@@ -193,6 +193,8 @@ static const struct request_rule {
 	RULE(PAGE, PAGE, ASKS),
 	RULE(DROP, DONE, CHANGES),
 	RULE(STREAMS, STREAMS, ASKS),
+	RULE(SUSPEND, DONE, ASKS),
+	RULE(RESUME, ATTACH, ASKS),
 #undef RULE
 #undef VERB
 };
@@ -518,7 +520,8 @@ static void give_back(struct gpushm *c, const Gpushm__Proto__Attach *a)
 		pool->pool_fd = take_fd(&c->frame.fds[0]);
 	else if (a->pool_fd)
 		c->broken = true;
-	end_later(c, a->lease, true);
+	if (rules[c->verb].fate == BRINGS)
+		end_later(c, a->lease, true);
 }
 
 /* A process at its limit of open files does not get this buffer, and keeps the others. */

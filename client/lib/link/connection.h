@@ -55,6 +55,7 @@ struct gpushm {
 	bool greeting;		 /* broken, but HELLO is on its way to the next daemon */
 	bool ended;		 /* no daemon to reconnect to: every later request fails */
 	bool wait_for_successor; /* HELLO's `kept`: another daemon follows one that dies */
+	bool suspends;		 /* HELLO's `suspend` */
 	bool calls_only;	 /* any daemon will do while it has no leases: hello.c */
 	uint64_t gave_up_at;	 /* clock_monotonic_ms() of the last failed reconnection; 0: none */
 	uint64_t back_at;	 /* and of the last that succeeded: it ended all outages */

@@ -150,6 +150,7 @@ static int keep_hello(struct gpushm *c, const Gpushm__Proto__HelloReply *hello)
 	c->uid = hello->uid;
 	c->admin = hello->admin;
 	c->wait_for_successor = hello->kept;
+	c->suspends = hello->suspend;
 	c->session = hello->session;
 	c->daemon_pid = hello->pid;
 	r = keep_status_page(c, hello->board_fd);

@@ -30,8 +30,9 @@ static int host_prepare(const struct map_request *r, int *ret_owner, int *ret_de
 
 static int host_map(const struct map_request *r, struct map_private *p)
 {
-	int prot = PROT_READ | (r->write || r->copy_on_write ? PROT_WRITE : 0);
-	int flags = r->copy_on_write ? MAP_PRIVATE : MAP_SHARED;
+	int prot = PROT_READ | (p->write ? PROT_WRITE : 0);
+	int flags = (p->copy_on_write ? MAP_PRIVATE : MAP_SHARED) |
+		    (p->map.host_ptr ? MAP_FIXED : 0);
 	struct stat st;
 	void *memory;
 	int result = endpoint_check_file("the memory that the daemon sent", r->fd, r->server_uid,
@@ -39,7 +40,7 @@ static int host_map(const struct map_request *r, struct map_private *p)
 
 	if (result < 0)
 		return result;
-	memory = mmap(NULL, r->allocated_bytes, prot, flags, r->fd, 0);
+	memory = mmap(p->map.host_ptr, r->allocated_bytes, prot, flags, r->fd, 0);
 	if (memory == MAP_FAILED)
 		return error_set(errno == ENOMEM ? ENOMEM : EPROTO,
 				 "can't map the memory that the daemon sent: %m");
@@ -47,11 +48,14 @@ static int host_map(const struct map_request *r, struct map_private *p)
 	return 0;
 }
 
-static int host_unmap(struct map_private *p)
+/* Kept addresses have pages that nobody may touch, and that take no memory. */
+static int host_unmap(struct map_private *p, bool keep)
 {
-	if (munmap(p->map.host_ptr, p->bytes) < 0)
-		return error_set(EIO, "can't unmap the memory: %m");
-	return 0;
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+	bool failed = keep ? mmap(p->map.host_ptr, p->bytes, PROT_NONE, flags, -1, 0) == MAP_FAILED
+			   : munmap(p->map.host_ptr, p->bytes) < 0;
+
+	return failed ? error_set(EIO, "can't unmap the memory: %m") : 0;
 }
 
 static int host_protect(struct map_private *p)

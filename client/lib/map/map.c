@@ -31,7 +31,7 @@ static struct map_private *entry_new(const struct map_kind *kind, const struct m
 	p->map.priv = p;
 	p->map.device = owner;
 	p->kind = kind;
-	p->refs = 1;
+	p->refs = p->used = 1;
 	p->busy = true;
 	memcpy(p->daemon, r->pool->daemon, sizeof(p->daemon));
 	p->buffer = r->buffer;
@@ -81,7 +81,8 @@ static void remove_entry(struct process *self, struct map_private *p)
 	free(p);
 }
 
-/* Takes a reference on an existing entry, else inserts `fresh`. Returns the entry. */
+/* Takes a reference on an existing entry, else inserts `fresh`. Returns the entry; it is busy if the
+ * caller is to map it. */
 static struct map_private *find_or_insert(struct process *self, struct map_private *fresh)
 {
 	struct map_private *found;
@@ -90,7 +91,9 @@ static struct map_private *find_or_insert(struct process *self, struct map_priva
 	found = find(self, fresh);
 	if (found) {
 		found->refs++;
+		found->used++;
 		found->used_from |= fresh->used_from;
+		found->busy = !found->mapped;
 	} else {
 		fresh->next = self->maps;
 		self->maps = found = fresh;
@@ -99,16 +102,57 @@ static struct map_private *find_or_insert(struct process *self, struct map_priva
 	return found;
 }
 
-/* Ends an entry's busy time: it is mapped, or it is removed. */
+/* Ends an entry's busy time. Without a reference it is removed. */
 static void settle(struct process *self, struct map_private *p, bool mapped)
 {
 	lock_take(&self->map_lock, LOCK_MAPS);
-	if (mapped)
-		p->busy = false;
-	else
+	p->mapped = mapped;
+	p->busy = false;
+	if (p->refs == 0)
 		remove_entry(self, p);
 	pthread_cond_broadcast(&self->map_changed);
 	lock_drop(&self->map_lock);
+}
+
+/* Maps a busy entry, of which the caller has `refs` new references; after an error it has none. */
+static int map_busy(struct process *self, struct map_private *p, const struct map_request *r,
+		    unsigned refs)
+{
+	int result;
+
+	lock_assert_none_from(LOCK_MAPS);
+	result = p->kind->map(r, p);
+	if (result < 0) {
+		p->refs -= refs;
+		p->used--;
+	}
+	settle(self, p, result == 0);
+	return result;
+}
+
+/* Gives up `refs` references and `used` uses. The last use unmaps the memory; the last reference
+ * gives up the addresses, too. */
+static int let_go(struct process *self, struct map_private *p, unsigned refs, unsigned used)
+{
+	bool ends, unmaps;
+	int r;
+
+	lock_take(&self->map_lock, LOCK_MAPS);
+	while (p->busy)
+		pthread_cond_wait(&self->map_changed, &self->map_lock);
+	p->refs -= refs;
+	p->used -= used;
+	ends = p->refs == 0;
+	unmaps = p->used == 0 && p->mapped;
+	p->busy = ends || unmaps;
+	lock_drop(&self->map_lock);
+	if (!ends && !unmaps)
+		return 0;
+	r = p->kind->unmap(p, !ends);
+	if (r < 0 && !ends)
+		p->used += used;
+	settle(self, p, r < 0 && unmaps);
+	return r;
 }
 
 int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
@@ -131,13 +175,10 @@ int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 	if (!fresh)
 		return error_set(ENOMEM, "out of memory for a map");
 	p = find_or_insert(self, fresh);
-	if (p != fresh) {
+	if (p != fresh)
 		free(fresh);
-	} else {
-		lock_assert_none_from(LOCK_MAPS);
-		result = kind->map(r, p);
-		settle(self, p, result == 0);
-	}
+	if (p->busy)
+		result = map_busy(self, p, r, 1);
 	if (result < 0)
 		return result;
 	*ret = &p->map;
@@ -147,25 +188,36 @@ int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 
 int map_release(struct map *m)
 {
-	struct process *self = process();
-	struct map_private *p;
-	bool last;
-	int r;
-
 	if (!m)
 		return 0;
-	p = m->priv;
 	/* After a GPU fault waiting fails; only the result of unmap is returned. */
 	map_synchronize(m);
+	return let_go(process(), m->priv, 1, 1);
+}
+
+int map_release_suspended(struct map *m)
+{
+	return let_go(process(), m->priv, 1, 0);
+}
+
+int map_suspend(struct map *m)
+{
+	return let_go(process(), m->priv, 0, 1);
+}
+
+int map_resume(struct map *m, const struct map_request *r)
+{
+	struct process *self = process();
+	struct map_private *p = m->priv;
+	bool busy;
+
 	lock_take(&self->map_lock, LOCK_MAPS);
-	last = --p->refs == 0;
-	p->busy = last;
+	while (p->busy)
+		pthread_cond_wait(&self->map_changed, &self->map_lock);
+	p->used++;
+	busy = p->busy = !p->mapped;
 	lock_drop(&self->map_lock);
-	if (!last)
-		return 0;
-	r = p->kind->unmap(p);
-	settle(self, p, false);
-	return r;
+	return busy ? map_busy(self, p, r, 0) : 0;
 }
 
 /* The driver keeps its mappings from a child, or does not unmap them there. */
@@ -174,7 +226,7 @@ void map_release_inherited(struct map *m)
 	struct map_private *p = m->priv;
 
 	if (--p->refs == 0 && p->kind == &map_host)
-		p->kind->unmap(p);
+		p->kind->unmap(p, false);
 }
 
 uint64_t map_bytes(const struct map *m)

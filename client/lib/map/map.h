@@ -61,6 +61,18 @@ int map_acquire(const struct map_request *r, struct map **ret, int *ret_device);
  * and the memory may still be mapped. */
 int map_release(struct map *m);
 
+/* The caller does not use its reference for a while. The last one in use unmaps the memory, and the
+ * process keeps the addresses. Waits for nothing. 0, or -errno: the reference is still in use. For
+ * kinds whose buffers have memory of their own, and never copy-on-write. */
+int map_suspend(struct map *m);
+
+/* The caller uses it again: maps the memory of r->fd at the same addresses, unless another
+ * reference has. Errors as of map_acquire(): the reference is not in use. */
+int map_resume(struct map *m, const struct map_request *r);
+
+/* map_release() of a reference that is not in use. */
+int map_release_suspended(struct map *m);
+
 /* map_release() of a parent's map in a forked child, where it is in no register. */
 void map_release_inherited(struct map *m);
 
@@ -132,8 +144,9 @@ struct map_private {
 	struct map map;		  /* what the caller sees; map.priv points here */
 	struct map_private *next; /* process::maps */
 	const struct map_kind *kind;
-	unsigned refs;
-	bool busy; /* being mapped or unmapped, without the lock */
+	unsigned refs, used; /* used: by those that are not suspended */
+	bool mapped;	     /* else the addresses are kept, or there are none so far */
+	bool busy;	     /* being mapped or unmapped, without the lock */
 	unsigned char daemon[DAEMON_ID_BYTES];
 	uint64_t buffer;
 	bool write;	    /* part of the key where the kind has read-only mappings */
@@ -154,11 +167,12 @@ struct map_kind {
 	 * what all buffers of the pool need; a kind of the driver's starts the driver. 0, or -errno
 	 * with gpushm_error() set. */
 	int (*prepare)(const struct map_request *r, int *ret_owner, int *ret_device);
-	/* Maps the memory: sets the pointers in p->map. An error leaves
-	 * nothing. */
+	/* Maps the memory: at the addresses that p->map has, or sets them. An error leaves all as it
+	 * was. */
 	int (*map)(const struct map_request *r, struct map_private *p);
-	/* 0, or -errno where the memory may still be mapped. */
-	int (*unmap)(struct map_private *p);
+	/* Unmaps the memory, if it is mapped. keep: the addresses stay the process's; else they go.
+	 * 0, or -errno where the memory may still be mapped. */
+	int (*unmap)(struct map_private *p, bool keep);
 	int (*protect)(struct map_private *p);
 };
 

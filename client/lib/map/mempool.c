@@ -172,7 +172,7 @@ static int mempool_map(const struct map_request *r, struct map_private *p)
 	return import_pointer(r, i->pool, p);
 }
 
-static int mempool_unmap(struct map_private *p)
+static int mempool_unmap(struct map_private *p, bool keep)
 {
 	struct map_entered entered;
 	CUresult result;

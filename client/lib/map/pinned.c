@@ -45,7 +45,7 @@ static int pinned_prepare(const struct map_request *r, int *ret_owner, int *ret_
 static int pinned_map(const struct map_request *r, struct map_private *p)
 {
 	CUmemAccessDesc access[FOR_BOTH];
-	CUdeviceptr ptr;
+	CUdeviceptr ptr = (uintptr_t)p->map.device_ptr;
 	int result;
 
 	fill_access(p, p->write, access);

@@ -12,7 +12,7 @@
 static int vmm_map(const struct map_request *r, struct map_private *p)
 {
 	CUmemAccessDesc access = window_access(CU_MEM_LOCATION_TYPE_DEVICE, p->device, p->write);
-	CUdeviceptr ptr;
+	CUdeviceptr ptr = (uintptr_t)p->map.device_ptr;
 	int result = window_open(r->fd, p->bytes, &access, 1, &ptr);
 
 	if (result < 0)

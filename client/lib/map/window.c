@@ -24,24 +24,23 @@ static int map_at(CUdeviceptr ptr, size_t bytes, CUmemGenericAllocationHandle ha
 	return r;
 }
 
+/* *ptr: where; 0: addresses are reserved. */
 static int map_handle(size_t bytes, CUmemGenericAllocationHandle handle,
-		      const CUmemAccessDesc *access, size_t n_access, CUdeviceptr *ret)
+		      const CUmemAccessDesc *access, size_t n_access, CUdeviceptr *ptr)
 {
-	CUdeviceptr ptr;
-	int r = cuda_try(cuMemAddressReserve, &ptr, bytes, 0, 0, 0);
+	CUdeviceptr kept = *ptr;
+	int r = kept ? 0 : cuda_try(cuMemAddressReserve, ptr, bytes, 0, 0, 0);
 
 	if (r < 0)
 		return r;
-	r = map_at(ptr, bytes, handle, access, n_access);
-	if (r < 0)
-		cuda.cuMemAddressFree(ptr, bytes);
-	else
-		*ret = ptr;
+	r = map_at(*ptr, bytes, handle, access, n_access);
+	if (r < 0 && !kept)
+		cuda.cuMemAddressFree(*ptr, bytes);
 	return r;
 }
 
 int window_open(int fd, size_t bytes, const CUmemAccessDesc *access, size_t n_access,
-		CUdeviceptr *ret)
+		CUdeviceptr *ptr)
 {
 	CUmemGenericAllocationHandle handle;
 	int r = cuda_try(cuMemImportFromShareableHandle, &handle, (void *)(uintptr_t)fd,
@@ -49,19 +48,20 @@ int window_open(int fd, size_t bytes, const CUmemAccessDesc *access, size_t n_ac
 
 	if (r < 0)
 		return r;
-	r = map_handle(bytes, handle, access, n_access, ret);
+	r = map_handle(bytes, handle, access, n_access, ptr);
 	/* The error is ignored: the release cannot be repeated. */
 	cuda.cuMemRelease(handle);
 	return r;
 }
 
-int window_unmap(struct map_private *p)
+int window_unmap(struct map_private *p, bool keep)
 {
 	CUdeviceptr ptr = (uintptr_t)p->map.device_ptr;
-	CUresult result = cuda.cuMemUnmap(ptr, p->bytes);
+	CUresult result = p->mapped ? cuda.cuMemUnmap(ptr, p->bytes) : CUDA_SUCCESS;
 
 	/* Once unmapped, the memory can't be reached: if the driver keeps the addresses, only they
 	 * are lost. It refuses to free addresses that are still mapped, so this is always safe. */
-	cuda.cuMemAddressFree(ptr, p->bytes);
+	if (!keep)
+		cuda.cuMemAddressFree(ptr, p->bytes);
 	return cuda_check("cuMemUnmap", result);
 }

@@ -15,10 +15,11 @@ static inline CUmemAccessDesc window_access(CUmemLocationType where, int id, boo
 						 : CU_MEM_ACCESS_FLAGS_PROT_READ };
 }
 
-/* Imports the fd, which stays the caller's, and maps all its bytes with that access. An error
- * leaves nothing. Needs no context. */
+/* Imports the fd, which stays the caller's, and maps all its bytes with that access: at *ptr, or, if
+ * that is 0, at addresses that it reserves and writes there. An error leaves all as it was. Needs no
+ * context. */
 int window_open(int fd, size_t bytes, const CUmemAccessDesc *access, size_t n_access,
-		CUdeviceptr *ret);
+		CUdeviceptr *ptr);
 
 /* map_kind::unmap for both kinds: for both map.device_ptr is the window. */
-int window_unmap(struct map_private *p);
+int window_unmap(struct map_private *p, bool keep);

@@ -282,7 +282,7 @@ static inline void close_or_move(struct ledger *l, struct lease *lease)
 		lease->id = 0;
 	} else {
 		lease->process = &l->processes[choose(l, 3)];
-		ck_assert_int_eq(record_lease(l, lease, LEASE_MOVED), 0);
+		ck_assert_int_eq(record_lease(l, lease, LEASE_CHANGED), 0);
 	}
 }
 

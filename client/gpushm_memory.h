@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Letting go of memory and coming back; gpushm-memory(7) has the picture. Errors and threads are as
+ * gpushm.h says.
+ */
+#ifndef GPUSHM_MEMORY_H
+#define GPUSHM_MEMORY_H
+
+#include <gpushm.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/* Lets go of the buffer's memory: unmaps it, and tells the daemon that the lease is away. The
+ * buffer stays open, and keeps its table, its arrays and its addresses. Meanwhile
+ * gpushm_buffer_host_ptr(), gpushm_buffer_device_ptr(), copies and new DLPack tensors fail with
+ * -EBUSY. Pointers, arrays and tensors that exist stay valid objects, but nobody may use what they
+ * point to: a kernel that does ends with an illegal address, a CPU with SIGSEGV. A captured CUDA
+ * graph may be launched again after gpushm_resume().
+ *
+ * The memory stays mapped while the process has the buffer open a second time, and in use.
+ *
+ * Waits for the work that this process has queued on the buffer's GPUs, as gpushm_close() does;
+ * with GPUSHM_IDLE it does not: then the caller knows that no queued work uses the buffer. Asks the
+ * daemon. A buffer that is suspended stays so: 0.
+ *
+ * Errors: -EBUSY (it is not published, or another thread copies from or to it), -ENOTSUP (a stream,
+ * memory of a mempool, or opened with GPUSHM_COPY_ON_WRITE), -ENOSYS (the daemon is older than this
+ * library), -EIO (the driver could not unmap it). After an error of the daemon's the memory is
+ * mapped again, if the daemon sends it; gpushm_buffer_suspended() tells. */
+int gpushm_suspend(struct gpushm_buffer *b, uint32_t flags);
+#define GPUSHM_IDLE (1u << 13) /* suspend: no work that uses the buffer is queued */
+
+/* Maps the memory again, at the same addresses. Asks the daemon, and waits for its reply for at
+ * most timeout_ms. A buffer that is not suspended stays so: 0.
+ *
+ * Errors: -ETIMEDOUT, -EBADF (the buffer is gone: the daemon was restarted without it, or its GPU
+ * was lost), -ENOMEM; the buffer is suspended afterwards. */
+int gpushm_resume(struct gpushm_buffer *b, uint64_t timeout_ms);
+
+/* 1: it is suspended. */
+int gpushm_buffer_suspended(const struct gpushm_buffer *b);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * SUSPEND and RESUME: a process lets go of a buffer's memory and comes back. Its lease, the table,
+ * the arrays and the addresses stay; the memory is not mapped meanwhile.
+ *
+ * The order is that of a close: unmap first, then tell the daemon. A resume asks the daemon first,
+ * and what it sends is mapped where the memory was. Both may be repeated, so what a request left
+ * open after an error is settled by the next one.
+ *
+ * A thread that copies and one that suspends must not meet: the one counts its copy before it looks
+ * whether the buffer is suspended, the other says that it is before it looks for copies.
+ */
+#include "client/gpushm_memory.h"
+#include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
+#include "client/lib/buffer/buffer.h"
+#include "client/lib/link/request.h"
+#include "proto/base/own.h"
+
+int buffer_check_mapped(const struct gpushm_buffer *b)
+{
+	int r = buffer_check_memory(b);
+
+	if (r == 0 && b->suspended)
+		r = buffer_error(b, EBUSY, "it is suspended: gpushm_resume() brings its memory back");
+	return r;
+}
+
+/* The buffer itself was never const. */
+int buffer_pin(const struct gpushm_buffer *b)
+{
+	int r;
+
+	((struct gpushm_buffer *)b)->copies++;
+	r = buffer_check_mapped(b);
+	if (r < 0)
+		buffer_unpin(b);
+	return r;
+}
+
+void buffer_unpin(const struct gpushm_buffer *b)
+{
+	((struct gpushm_buffer *)b)->copies--;
+}
+
+int gpushm_buffer_suspended(const struct gpushm_buffer *b)
+{
+	int r = error_null(b, "buffer");
+
+	return r < 0 ? r : b->suspended;
+}
+
+static int check(const struct gpushm_buffer *b)
+{
+	int r = buffer_check(b);
+
+	if (r < 0)
+		return r;
+	if (b->state == GPUSHM_FILLING)
+		return buffer_error(b, EBUSY, "it is not published: publish it first");
+	if (b->of_stream)
+		return buffer_error(b, ENOTSUP,
+				    "it is a stream, whose memory changes all the time: close it");
+	if (b->copy_on_write)
+		return buffer_error(b, ENOTSUP,
+				    "it is open copy-on-write, and what this process wrote would "
+				    "be lost: close it");
+	if (kind_opens_pool(b->pool->map.kind))
+		return buffer_error(b, ENOTSUP,
+				    "pool \"%s\" is a mempool, which a process has as a whole: use "
+				    "a vmm pool",
+				    b->pool->name);
+	if (!b->connection->suspends)
+		return buffer_error(b, ENOSYS, "gpushmd is older than this library: upgrade it");
+	return 0;
+}
+
+/* ---- suspend ---- */
+
+static int unmap(struct gpushm_buffer *b, uint32_t flags)
+{
+	int r = flags & GPUSHM_IDLE ? 0 : map_synchronize(b->map);
+
+	b->suspended = true;
+	if (r == 0 && b->copies > 0)
+		r = buffer_error(b, EBUSY, "%u copies of it are under way in other threads",
+				 b->copies);
+	if (r == 0)
+		r = map_suspend(b->map);
+	if (r < 0)
+		b->suspended = false;
+	return r;
+}
+
+static int tell_away(struct gpushm_buffer *b)
+{
+	Gpushm__Proto__Suspend suspend = GPUSHM__PROTO__SUSPEND__INIT;
+
+	suspend.has_lease = true;
+	suspend.lease = b->lease.id;
+	return request_ack(b->connection, request_with(SUSPEND, suspend, &suspend));
+}
+
+/* ---- and back ---- */
+
+struct resumption {
+	const struct gpushm_buffer *buffer;
+	int fd; /* owned */
+};
+
+static int read_resumed(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to)
+{
+	const Gpushm__Proto__Attach *a = reply->attach;
+	struct resumption *r = to;
+
+	if (a->buffer != r->buffer->id || a->allocated_bytes != map_bytes(r->buffer->map) ||
+	    !a->memory_fd || a->table_fd)
+		return error_set(EPROTO, "the daemon's attach makes no sense: another buffer");
+	r->fd = take_fd(&c->frame.fds[0]);
+	return 0;
+}
+
+static int ask_back(struct gpushm_buffer *b, uint64_t timeout_ms, struct resumption *ret)
+{
+	Gpushm__Proto__Resume resume = GPUSHM__PROTO__RESUME__INIT;
+	uint64_t ms = timeout_ms == GPUSHM_WAIT_FOREVER ? 0 : timeout_ms + (timeout_ms == 0);
+
+	resume.has_lease = true;
+	resume.lease = b->lease.id;
+	return request_read_within(b->connection, ms, request_with(RESUME, resume, &resume),
+				   read_resumed, ret);
+}
+
+static int map_again(struct gpushm_buffer *b, int fd)
+{
+	const struct map_request m = { .pool = &((struct pool_info *)b->pool)->map,
+				       .buffer = b->id,
+				       .bytes = b->bytes,
+				       .allocated_bytes = map_bytes(b->map),
+				       .fd = fd,
+				       .server_uid = b->connection->server_uid };
+	int r = map_resume(b->map, &m);
+
+	return r == -ENOMEM && defer_flush_for_space() ? map_resume(b->map, &m) : r;
+}
+
+static int come_back(struct gpushm_buffer *b, uint64_t timeout_ms)
+{
+	struct resumption back = { .buffer = b, .fd = -1 };
+	struct error why;
+	int r = ask_back(b, timeout_ms, &back);
+
+	if (r < 0)
+		return r;
+	r = map_again(b, back.fd);
+	close_fd(&back.fd);
+	if (r == 0) {
+		b->suspended = false;
+		return 0;
+	}
+	error_keep(&why);
+	tell_away(b);
+	error_put_back(&why);
+	return error_set_about(-r, "buffer", b->name);
+}
+
+/* ---- the calls ---- */
+
+static int tell_away_or_return(struct gpushm_buffer *b)
+{
+	struct error why;
+	int r = tell_away(b);
+
+	if (r == 0)
+		return 0;
+	error_keep(&why);
+	come_back(b, GPUSHM_WAIT_FOREVER);
+	error_put_back(&why);
+	return error_set_about(-r, "buffer", b->name);
+}
+
+int gpushm_suspend(struct gpushm_buffer *b, uint32_t flags)
+{
+	int r = error_flags(flags, GPUSHM_IDLE);
+
+	if (r == 0)
+		r = check(b);
+	if (r < 0)
+		return r;
+	lock_take(&b->changing, LOCK_CHANGING);
+	if (!b->suspended)
+		r = unmap(b, flags);
+	if (r == 0)
+		r = tell_away_or_return(b);
+	lock_drop(&b->changing);
+	return r;
+}
+
+int gpushm_resume(struct gpushm_buffer *b, uint64_t timeout_ms)
+{
+	int r = buffer_check(b);
+
+	if (r < 0)
+		return r;
+	lock_take(&b->changing, LOCK_CHANGING);
+	if (b->suspended)
+		r = come_back(b, timeout_ms);
+	lock_drop(&b->changing);
+	return r;
+}
