@@ -40,6 +40,24 @@ int gpushm_suspend(struct gpushm_buffer *b, uint32_t flags);
  * was lost), -ENOMEM; the buffer is suspended afterwards. */
 int gpushm_resume(struct gpushm_buffer *b, uint64_t timeout_ms);
 
+/* Gives the memory of a buffer back to its pool. The name, the table and the leases stay, and the
+ * twin has the bytes: the next gpushm_open() or gpushm_resume() of a process of the owner copies
+ * them into new memory, and the others wait for that, for as long as their timeout says. Other
+ * users' processes get -ENODATA meanwhile. For the owner and administrators. Asks the daemon. A
+ * buffer that is evicted stays so: 0.
+ *
+ * Errors: -ENOENT, -EACCES, -EBUSY (it is not sealed, has no twin, or a process has it mapped: all
+ * must have suspended it), -ENOTSUP as of gpushm_suspend(). */
+int gpushm_evict(struct gpushm *c, const char *name);
+
+/* Makes a twin of the buffer: copies its bytes into memory of that pool, of the host's memory. The
+ * daemon has it as long as the buffer; nobody else sees it. For the owner. Opens the buffer, and
+ * waits for the copy.
+ *
+ * Errors: -EEXIST (it has a twin), -ENOSPC, -EDQUOT, -EBUSY (it is not sealed), -ENOTSUP (pool is
+ * on a GPU), and those of gpushm_open(). */
+int gpushm_make_twin(struct gpushm *c, const char *name, const char *pool);
+
 /* 1: it is suspended. */
 int gpushm_buffer_suspended(const struct gpushm_buffer *b);
 

@@ -14,7 +14,7 @@ BEGIN {
 	split("u32:uint32_t u64:uint64_t id:uint64_t id0:uint64_t hex:uint64_t time:uint64_t ns:uint64_t ms:uint64_t " \
 	      "limit:uint64_t int:int pid:pid_t pid0:pid_t bool:int ordinal:int uid:uid_t uidn:uid_t gid:gid_t mode:mode_t " \
 	      "state:state staten:state access:access accessn:access kind:kind follow:follow delivery:delivery " \
-	      "stream_state:stream_state what:event_kind", pairs, " ")
+	      "stream_state:stream_state residence:residence what:event_kind", pairs, " ")
 	for (i in pairs) {
 		split(pairs[i], pair, ":")
 		c_type[pair[1]] = pair[2] ~ /_t$|^int$/ ? pair[2] " " : "enum gpushm_" pair[2] " "
@@ -22,7 +22,7 @@ BEGIN {
 	c_type["string"] = c_type["code"] = c_type["type"] = "const char *"
 	split("name:str text:str label:str? string:str? code:str? type:str bool:bool time:float? ns:float ms:float limit:float? " \
 	      "id0:int? pid0:int? ordinal:int? uidn:int? state:State staten:State? access:Access accessn:Access? kind:Kind " \
-	      "follow:Follow delivery:Delivery stream_state:StreamState what:What uuid:str?", pairs, " ")
+	      "follow:Follow delivery:Delivery stream_state:StreamState residence:Residence what:What uuid:str?", pairs, " ")
 	for (i in pairs) {
 		split(pairs[i], pair, ":")
 		python_type[pair[1]] = pair[2]

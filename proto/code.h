@@ -32,7 +32,8 @@
 	X(DIRTY, EUCLEAN)           \
 	X(RESTART, ENOEXEC)         \
 	X(UNSUPPORTED, ENOTSUP)     \
-	X(NO_SEAT, EUSERS)
+	X(NO_SEAT, EUSERS)          \
+	X(EVICTED, ENODATA)
 
 #define CODE_MEMBER(name, error) CODE_##name,
 

@@ -42,6 +42,7 @@ enum record_type {
 	RECORD_KIND,
 	RECORD_FOLLOW,
 	RECORD_DELIVERY,
+	RECORD_RESIDENCE,
 	RECORD_STREAM_STATE,
 	RECORD_WHAT,
 	RECORD_CODE,
@@ -120,6 +121,8 @@ static inline const char *record_word(enum record_type type, unsigned value)
 		return stream_state_word(value);
 	case RECORD_WHAT:
 		return what_word(value);
+	case RECORD_RESIDENCE:
+		return residence_word(value);
 	default:
 		return NULL;
 	}

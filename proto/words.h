@@ -24,7 +24,7 @@ static inline const char *access_word(unsigned int access)
 	return words[access < 3 ? access : 0];
 }
 
-#define EVENT_WORDS 25u
+#define EVENT_WORDS 27u
 
 /* enum EventType; "unknown" for any other number. */
 static inline const char *event_word(unsigned int type)
@@ -35,9 +35,18 @@ static inline const char *event_word(unsigned int type)
 		"dirty",	"cleaned",  "died",	   "lost",	     "refused",
 		"disconnected", "suspect",  "pool-failed", "pool-recovered", "joined",
 		"dropped",	"orphaned", "continued",   "suspended",	     "resumed",
+		"evicted",	"restored",
 	};
 
 	return words[type < EVENT_WORDS ? type : 0];
+}
+
+/* enum Residence: "resident" or "twin"; "unknown" for any other number. */
+static inline const char *residence_word(unsigned int residence)
+{
+	static const char *const words[] = { "unknown", "resident", "twin" };
+
+	return words[residence < 3 ? residence : 0];
 }
 
 /* enum stream_state: "running", "ended" or "orphaned"; "unknown" for any other number. */

@@ -56,7 +56,8 @@ int buffer_charge(struct accounts *a, struct buffer *b, uint64_t slack, struct f
 	if (r == 0)
 		r = charge(a, b->uid, ACCOUNT_FDS, fds_of(b), slack, &b->fds_charge, f);
 	if (r == 0)
-		r = charge(a, b->uid, ACCOUNT_BYTES, b->bytes, slack, &b->bytes_charge, f);
+		r = charge(a, b->uid, ACCOUNT_BYTES, b->evicted ? 0 : b->bytes, slack,
+			   &b->bytes_charge, f);
 	return r;
 }
 
@@ -162,6 +163,15 @@ void buffer_take_block(struct buffer *b, const struct block *block)
 	end_reservation(b);
 	b->block = *block;
 	b->bytes_charge.account->blocks[b->pool->index] += block->bytes;
+}
+
+void buffer_move_block(struct buffer *from, struct buffer *to)
+{
+	discharge(&to->bytes_charge);
+	to->bytes_charge = from->bytes_charge;
+	to->block = from->block;
+	from->bytes_charge = (struct charge){ 0 };
+	from->block = BLOCK_NONE;
 }
 
 static void give_back(struct buffer *b)
@@ -357,6 +367,20 @@ static int seal_host(const struct buffer *b, enum buffer_state state, struct fau
 	return check_writable(b, state, f);
 }
 
+static int seal(struct buffer *b, enum buffer_state state, struct fault *f)
+{
+	int r = seal_host(b, state, f);
+
+	if (r == 0 && state == BUFFER_SEALED)
+		pool_seal_block(&b->block);
+	return r;
+}
+
+int buffer_seal_memory(struct buffer *b, struct fault *f)
+{
+	return seal(b, BUFFER_SEALED, f);
+}
+
 int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f)
 {
 	_cleanup_(close_fd) int fd = -1;
@@ -368,11 +392,9 @@ int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f)
 	if (r < 0)
 		return fault(f, r == -EMFILE || r == -ENFILE ? CODE_NO_FDS : CODE_NO_MEMORY,
 			     "the table of buffer \"%s\": %s", b->key ? b->key : "", strerror(-r));
-	r = seal_host(b, state, f);
+	r = seal(b, state, f);
 	if (r < 0)
 		return r;
-	if (state == BUFFER_SEALED)
-		pool_seal_block(&b->block);
 	b->table_fd = take_fd(&fd);
 	b->table_bytes = bytes;
 	b->digest = digest;

@@ -65,6 +65,8 @@ struct buffer {
 	int table_fd; /* once published, where there is anything in it; else -1 */
 
 	struct stream *stream; /* owned; NULL: an ordinary buffer */
+	struct buffer *twin;   /* held: sealed, with the same bytes, in the host's memory; or NULL */
+	bool evicted;	       /* it has no block */
 
 	struct list leases; /* lease::buffer_link */
 	uint32_t readers, writers;
@@ -130,7 +132,7 @@ static inline bool buffer_take_place(struct buffer *b, uint64_t slack)
 {
 	struct fault ignored;
 
-	return charge(b->bytes_charge.account->accounts, b->uid, ACCOUNT_KEPT, 1, slack,
+	return charge(b->buffer_charge.account->accounts, b->uid, ACCOUNT_KEPT, 1, slack,
 		      &b->kept_charge, &ignored) == 0;
 }
 
@@ -140,6 +142,10 @@ int buffer_new(struct accounts *accounts, const struct process *owner, struct po
 
 /* The buffer owns the block from now on; it counts for its user. */
 void buffer_take_block(struct buffer *b, const struct block *block);
+
+/* The block, and what is charged for it, becomes another buffer's of the same user and pool, which
+ * has none. */
+void buffer_move_block(struct buffer *from, struct buffer *to);
 
 /* It is published, and systemd has what it keeps of it: from now on only fds are left that are
  * lent. */
@@ -189,6 +195,10 @@ int buffer_change_attrs(struct buffer *b, const struct table_attr *attrs, size_t
 /* Writes the table's memfd and seals the memory where the kind can. The state changes on success
  * only. -ERESTART: a part of a large table is written; call it again. */
 int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f);
+
+/* Of a buffer that is not published: nobody may write to its memory any more, where the kind can see
+ * to that. */
+int buffer_seal_memory(struct buffer *b, struct fault *f);
 
 /* ---- leases ---- */
 

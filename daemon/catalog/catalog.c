@@ -288,8 +288,8 @@ static bool was_made(const struct catalog *c, const struct buffer *b)
 
 /* who: NULL, or the process for whose request or end this is done; why: NULL if it asked for it.
  */
-static void unlink_name(struct catalog *c, struct buffer *b, const struct process *who,
-			const char *why)
+void catalog_end_name(struct catalog *c, struct buffer *b, const struct process *who,
+		      const char *why)
 {
 	if (!b->key)
 		return;
@@ -301,17 +301,31 @@ static void unlink_name(struct catalog *c, struct buffer *b, const struct proces
 			      .text = why);
 }
 
+/* It is in no index any more: frees it, as soon as no process has its memory. */
+void catalog_end_memory(struct catalog *c, struct buffer *b)
+{
+	if (c->ending || b->keep_memory || !buffer_withdraw(b)) {
+		buffer_free(b);
+		return;
+	}
+	list_insert(&c->retained, &b->all_link);
+	c->n_retained++;
+	c->retained_bytes += buffer_held_bytes(b);
+}
+
 /* A buffer stays while it is being allocated, while it is held and while a lease is left. After
  * that nobody can publish it if it was being filled, and nobody wants it if it is transient: it
  * loses its name. A buffer without a name is freed. */
 static void end_if_unused(struct catalog *c, struct buffer *b)
 {
+	struct buffer *twin;
+
 	if (b->making || b->holds || !list_empty(&b->leases))
 		return;
 	if (b->state == BUFFER_FILLING)
-		unlink_name(c, b, NULL, "it was closed before it was published");
+		catalog_end_name(c, b, NULL, "it was closed before it was published");
 	else if (b->transient)
-		unlink_name(c, b, NULL, "it is transient, and no process has it open");
+		catalog_end_name(c, b, NULL, "it is transient, and no process has it open");
 	if (b->key)
 		return;
 	catalog_notify(c, record_buffer, b, BUFFER_FREED);
@@ -327,13 +341,10 @@ static void end_if_unused(struct catalog *c, struct buffer *b)
 		status_page_give(c->page, b->cell);
 	catalog_notify(c, on_buffer, b, NULL, BUFFER_FREED);
 	catalog_free_stream(c, b);
-	if (c->ending || b->keep_memory || !buffer_withdraw(b)) {
-		buffer_free(b);
-		return;
-	}
-	list_insert(&c->retained, &b->all_link);
-	c->n_retained++;
-	c->retained_bytes += buffer_held_bytes(b);
+	twin = take_ptr(b->twin);
+	catalog_end_memory(c, b);
+	if (twin)
+		catalog_release(c, twin);
 }
 
 void catalog_look_at_retained(struct catalog *c, unsigned n)
@@ -367,7 +378,7 @@ void catalog_release(struct catalog *c, struct buffer *b)
 
 static void unlink_buffer(struct catalog *c, struct buffer *b, const struct process *who)
 {
-	unlink_name(c, b, who, NULL);
+	catalog_end_name(c, b, who, NULL);
 	end_if_unused(c, b);
 }
 
@@ -395,7 +406,7 @@ bool catalog_unlink_unpublished(struct catalog *c, struct process *p, unsigned m
 		if (!l->buffer->key)
 			continue;
 		lost_add_dropped(&c->lost, l->buffer, p, true);
-		unlink_name(c, l->buffer, p, "its creator ended before it was published");
+		catalog_end_name(c, l->buffer, p, "its creator ended before it was published");
 	}
 	return p->filling > 0;
 }
@@ -405,7 +416,7 @@ void catalog_unlink_all(struct catalog *c)
 	struct buffer *b;
 
 	c->ending = true;
-	list_foreach (b, &c->buffers, all_link) {
+	list_foreach_reverse (b, &c->buffers, all_link) {
 		assert(list_empty(&b->leases));
 		unlink_buffer(c, b, NULL);
 	}
@@ -420,7 +431,8 @@ void catalog_free_unused(struct catalog *c)
 {
 	struct buffer *b;
 
-	list_foreach (b, &c->buffers, all_link)
+	/* A twin, which ends with its buffer, comes after that. */
+	list_foreach_reverse (b, &c->buffers, all_link)
 		end_if_unused(c, b);
 }
 
@@ -441,7 +453,7 @@ void catalog_memory_lost(struct catalog *c, struct buffer *b, const char *why)
 	if (b->key)
 		lost_add(&c->lost, b->key, why);
 	event_log_add(&c->events, .type = EVENT_LOST, .buffer = b, .text = why);
-	unlink_name(c, b, NULL, "its memory is lost");
+	catalog_end_name(c, b, NULL, "its memory is lost");
 	if (b->stream)
 		catalog_producer_left(c, b, NULL, true);
 	if (n == 0)
@@ -507,7 +519,7 @@ int catalog_move_lease(struct catalog *c, struct lease *l, struct process *p)
 	return 0;
 }
 
-static int check_suspendable(const struct buffer *b, struct fault *f)
+int catalog_check_suspendable(const struct buffer *b, struct fault *f)
 {
 	if (b->state == BUFFER_FILLING)
 		return fault(f, CODE_STATE, "buffer \"%s\" is not published: publish it first",
@@ -525,8 +537,10 @@ static int check_suspendable(const struct buffer *b, struct fault *f)
 
 int catalog_set_away(struct catalog *c, struct lease *l, bool away, struct fault *f)
 {
-	int r = l->away == away ? 0 : check_suspendable(l->buffer, f);
+	int r = l->away == away ? 0 : catalog_check_suspendable(l->buffer, f);
 
+	if (r == 0 && !away)
+		r = catalog_refuse_evicted(l->buffer, f);
 	if (r < 0 || l->away == away)
 		return r;
 	lease_set_away(l, away);
@@ -710,7 +724,7 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 void catalog_cancel_create(struct catalog *c, struct buffer *b)
 {
 	b->making->on_made = NULL;
-	unlink_name(c, b, NULL, NULL);
+	catalog_end_name(c, b, NULL, NULL);
 	pool_request_cancel(&b->making->request);
 }
 

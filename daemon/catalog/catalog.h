@@ -20,6 +20,7 @@ enum buffer_event {
 	BUFFER_RENAMED,	      /* it has another name */
 	BUFFER_UNLINKED,      /* it has lost its name */
 	BUFFER_LEASE_OVER,    /* of an unlinked buffer: fewer processes may see it */
+	BUFFER_RESTORED,      /* it has memory again; only on_buffer() is called */
 	BUFFER_PRODUCER_LEFT, /* a stream's: it died or closed it; only on_buffer() is called */
 	BUFFER_FREED
 };
@@ -58,6 +59,9 @@ struct catalog_observer {
 			     enum reader_event event);
 	/* The process has no lease any more, and is about to be freed. */
 	void (*record_process_end)(struct catalog_observer *o, struct process *p);
+
+	/* It was evicted, has memory again, or has got a twin. An error refuses that. */
+	int (*record_residence)(struct catalog_observer *o, struct buffer *b);
 
 	/* Called after the status page is written. key: the name that the buffer has or has just
 	 * lost; NULL: it was unlinked before. A rename is BUFFER_UNLINKED of each name that ends,
@@ -229,6 +233,33 @@ int catalog_move_lease(struct catalog *c, struct lease *l, struct process *p);
  * Nothing changes where that is so already. CODE_STATE: the buffer is not published;
  * CODE_UNSUPPORTED: it is a stream, or its pool has one memory for all buffers. */
 int catalog_set_away(struct catalog *c, struct lease *l, bool away, struct fault *f);
+
+/* ---- memory that comes and goes (residence.c) ---- */
+
+/* `fresh`, which its creator has filled, becomes the twin of the lease's buffer: it is published
+ * sealed, and loses its name. CODE_STATE, CODE_ACCESS, CODE_LAYOUT. */
+int catalog_add_twin(struct catalog *c, struct lease *fresh, struct lease *l, struct fault *f);
+
+/* The lease's buffer, which is evicted, gets the memory of `fresh`, which its creator has filled
+ * with the twin's bytes; fresh has neither memory nor name afterwards. */
+int catalog_restore(struct catalog *c, struct lease *fresh, struct lease *l, struct fault *f);
+
+/* For the owner and admins: the memory of a sealed buffer goes that has a twin and that no process
+ * uses. CODE_STATE says who does. id as for catalog_clean(). */
+int catalog_evict(struct catalog *c, const struct process *p, const char *key, uint64_t id,
+		  struct fault *f);
+
+/* CODE_EVICTED, if it is. */
+int catalog_refuse_evicted(const struct buffer *b, struct fault *f);
+
+/* An earlier daemon's: the twin has that id. -ENOENT: it did not come back. */
+int catalog_adopt_twin(struct catalog *c, struct buffer *b, uint64_t twin);
+
+/* For catalog.c and residence.c. */
+void catalog_end_name(struct catalog *c, struct buffer *b, const struct process *who,
+		      const char *why);
+void catalog_end_memory(struct catalog *c, struct buffer *b);
+int catalog_check_suspendable(const struct buffer *b, struct fault *f);
 
 /* The process has closed the buffer. discard: a buffer that is not published ends on purpose, so
  * later errors about its name do not say which process closed it; a stream that has a new producer

@@ -137,7 +137,8 @@ static const char *const done[EVENT_TYPES] = {
 	[EVENT_REPLACED] = "replaced",	 [EVENT_UNLINKED] = "unlinked",
 	[EVENT_CLEANED] = "cleaned",	 [EVENT_JOINED] = "joined",
 	[EVENT_CONTINUED] = "continued", [EVENT_SUSPENDED] = "suspended",
-	[EVENT_RESUMED] = "resumed",
+	[EVENT_RESUMED] = "resumed",	 [EVENT_EVICTED] = "evicted",
+	[EVENT_RESTORED] = "restored",
 };
 
 /* "created buffer ...", "opened for reading buffer ..." */

@@ -41,6 +41,8 @@ enum event_type { /* enum EventType */
 		  EVENT_CONTINUED,
 		  EVENT_SUSPENDED,
 		  EVENT_RESUMED,
+		  EVENT_EVICTED,
+		  EVENT_RESTORED,
 		  EVENT_TYPES
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * UNLINK, CLEAN, RENAME, FLUSH and RESTART: requests that manage buffers, pools and the daemon. The
+ * UNLINK, CLEAN, EVICT, RENAME, FLUSH and RESTART: requests that manage buffers, pools and the daemon. The
  * client's half is client/lib/buffer/admin.c.
  */
 #include "daemon/ipc/request.h"
@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-/* UNLINK and CLEAN differ only in what the catalog does. */
+/* UNLINK, CLEAN and EVICT differ only in what the catalog does. */
 static int change_buffer(struct session *s, const char *request, bool has_name,
 			 ProtobufCBinaryData name, uint64_t id,
 			 int (*change)(struct catalog *, const struct process *, const char *key,
@@ -41,6 +41,14 @@ int request_clean(struct session *s, const Gpushm__Proto__Request *q, struct rep
 	const Gpushm__Proto__Clean *m = q->clean;
 
 	return change_buffer(s, "CLEAN", m->has_name, m->name, m->buffer, catalog_clean, reply, f);
+}
+
+int request_evict(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
+		  struct fault *f)
+{
+	const Gpushm__Proto__Evict *m = q->evict;
+
+	return change_buffer(s, "EVICT", m->has_name, m->name, m->buffer, catalog_evict, reply, f);
 }
 
 int request_rename(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,

@@ -229,6 +229,22 @@ int request_describe(struct session *s, const Gpushm__Proto__Request *q, struct 
 
 /* ---- PUBLISH ---- */
 
+/* Its memory is for another buffer: as its twin, or in the place of memory that was evicted. */
+static int publish_for_another(struct session *s, const Gpushm__Proto__Publish *m,
+			       struct lease *fresh, struct fault *f)
+{
+	struct catalog *c = &s->service->catalog;
+	struct lease *l = NULL;
+	int r = request_lease(s, "PUBLISH", true, m->has_restores ? m->restores : m->twin_of, &l,
+			      f);
+
+	if (r < 0)
+		return r;
+	if (m->state != GPUSHM__PROTO__STATE__STATE_SEALED || (m->has_twin_of && m->has_restores))
+		return request_bad(f, "PUBLISH", "a twin is sealed, and restores nothing");
+	return m->has_restores ? catalog_restore(c, fresh, l, f) : catalog_add_twin(c, fresh, l, f);
+}
+
 int request_publish(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		    struct fault *f)
 {
@@ -245,8 +261,10 @@ int request_publish(struct session *s, const Gpushm__Proto__Request *q, struct r
 	if (!m->has_state || (m->state != GPUSHM__PROTO__STATE__STATE_SEALED &&
 			      m->state != GPUSHM__PROTO__STATE__STATE_SHARED))
 		return request_bad(f, "PUBLISH", "state must be sealed or shared");
-	r = catalog_publish(&s->service->catalog, l, (enum buffer_state)m->state,
-			    m->has_name ? key : NULL, m->has_replace && m->replace, f);
+	r = m->has_twin_of || m->has_restores
+		    ? publish_for_another(s, m, l, f)
+		    : catalog_publish(&s->service->catalog, l, (enum buffer_state)m->state,
+				      m->has_name ? key : NULL, m->has_replace && m->replace, f);
 	if (r < 0)
 		return r;
 	done = reply_begin(reply, published, PUBLISHED, publish_reply);

@@ -13,7 +13,7 @@
 #define REPLY_EVENTS_MAX 512u
 #define REPLY_BYTES (FRAME_MAX - 256u) /* of events; the rest is for the reply around them */
 
-_Static_assert((int)EVENT_RESUMED == (int)GPUSHM__PROTO__EVENT_TYPE__EVENT_RESUMED &&
+_Static_assert((int)EVENT_RESTORED == (int)GPUSHM__PROTO__EVENT_TYPE__EVENT_RESTORED &&
 		       (int)EVENT_REFUSED == (int)GPUSHM__PROTO__EVENT_TYPE__EVENT_REFUSED &&
 		       (int)EVENT_FREED == (int)GPUSHM__PROTO__EVENT_TYPE__EVENT_FREED,
 	       "enum event_type differs from gpushm.proto");

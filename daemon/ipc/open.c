@@ -33,6 +33,8 @@ static int try_open(struct session *s, const char *key, struct reply *reply, str
 
 	if (r == 0 && s->pending.u.open.refuse_dirty)
 		r = catalog_refuse_dirty(b, f);
+	if (r == 0 && !s->pending.u.open.away)
+		r = catalog_refuse_evicted(b, f);
 	if (r == 0)
 		r = refuse_large_table(s, key, b, f);
 	if (r == 0 && access == ACCESS_WRITE)
@@ -43,6 +45,8 @@ static int try_open(struct session *s, const char *key, struct reply *reply, str
 		return r;
 	if (s->pending.u.open.produce)
 		r = catalog_produce(c, l, f);
+	else if (b->evicted)
+		r = catalog_set_away(c, l, true, f);
 	if (r < 0) {
 		catalog_end_lease(c, l);
 		return r;
@@ -52,13 +56,32 @@ static int try_open(struct session *s, const char *key, struct reply *reply, str
 	return 0;
 }
 
+/* Who has a lease on the buffer may read its bytes. */
+static int open_twin(struct session *s, uint64_t of, struct reply *reply, struct fault *f)
+{
+	struct catalog *c = &s->service->catalog;
+	struct lease *l = NULL, *twins = NULL;
+	int r = request_lease(s, "OPEN", true, of, &l, f);
+
+	if (r == 0 && (!l->buffer->twin || l->buffer->twin->lost))
+		r = fault(f, CODE_NOT_FOUND, "buffer \"%s\" has no twin", buffer_name(l->buffer));
+	if (r == 0)
+		r = catalog_grant(c, s->process, l->buffer->twin, ACCESS_READ, &twins, f);
+	if (r == 0)
+		reply_attach(reply, s, twins, false);
+	return r;
+}
+
 int request_open(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		 struct fault *f)
 {
 	const Gpushm__Proto__Open *m = q->open;
 	char key[KEY_MAX + 1];
-	int r = request_key(s, "OPEN", m->has_name, m->name, key, f);
+	int r;
 
+	if (m->has_twin_of)
+		return open_twin(s, m->twin_of, reply, f);
+	r = request_key(s, "OPEN", m->has_name, m->name, key, f);
 	if (r < 0)
 		return r;
 	if (m->has_access && m->access != GPUSHM__PROTO__ACCESS__ACCESS_READ &&
@@ -67,6 +90,7 @@ int request_open(struct session *s, const Gpushm__Proto__Request *q, struct repl
 	s->pending.u.open.access = m->has_access ? (enum access)m->access : ACCESS_READ;
 	s->pending.u.open.refuse_dirty = m->has_refuse_dirty && m->refuse_dirty;
 	s->pending.u.open.produce = m->has_produce && m->produce;
+	s->pending.u.open.away = m->has_away && m->away;
 	s->pending.waits_for_producer = s->pending.u.open.produce;
 	if (s->pending.u.open.produce && s->pending.u.open.access != ACCESS_WRITE)
 		return request_bad(f, "OPEN", "a producer opens for writing");

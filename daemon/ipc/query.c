@@ -85,6 +85,8 @@ static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct
 	SET(m, readers, b->readers);
 	SET(m, writers, b->writers);
 	SET(m, away, b->away);
+	SET(m, residence, b->evicted ? GPUSHM__PROTO__RESIDENCE__RESIDENCE_TWIN
+				     : GPUSHM__PROTO__RESIDENCE__RESIDENCE_RESIDENT);
 	SET(m, suspects, count_suspects(b));
 	SET(m, opens, b->opens);
 	SET_BYTES(m, pool_name, reply_text(b->pool->config.name));

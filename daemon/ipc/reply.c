@@ -94,10 +94,10 @@ static void lend_fds(struct reply *reply, const struct session *s, const struct 
 {
 	const struct buffer *b = l->buffer;
 	Gpushm__Proto__Attach *m = &reply->u.attach;
-	bool is_pool = b->block.fd < 0;
+	bool is_pool = kind_opens_pool(b->pool->config.kind);
 	uint64_t bit = (uint64_t)1 << b->pool->index;
 
-	if (!is_pool || !(s->pools_lent & bit)) {
+	if (is_pool ? !(s->pools_lent & bit) : !b->evicted) {
 		reply->fds[reply->n_fds++] =
 			pool_lend_fd(b->pool, &b->block, l->access == ACCESS_WRITE);
 		SET(m, memory_fd, !is_pool);
@@ -125,7 +125,7 @@ void reply_attach(struct reply *reply, struct session *s, struct lease *l, bool 
 	SET(m, lease, l->id);
 	SET(m, pool, b->pool->id);
 	SET(m, size_bytes, b->bytes);
-	SET(m, allocated_bytes, b->block.bytes);
+	SET(m, allocated_bytes, b->evicted ? pool_round(b->pool, b->bytes) : b->block.bytes);
 	SET(m, state, (Gpushm__Proto__State)b->state);
 	SET(m, access, (Gpushm__Proto__Access)l->access);
 	SET(m, mode, b->mode);

@@ -40,6 +40,7 @@ static request_function *const handlers[] = {
 	[GPUSHM__PROTO__REQUEST__VERB_STREAMS] = request_streams,
 	[GPUSHM__PROTO__REQUEST__VERB_SUSPEND] = request_suspend,
 	[GPUSHM__PROTO__REQUEST__VERB_RESUME] = request_resume,
+	[GPUSHM__PROTO__REQUEST__VERB_EVICT] = request_evict,
 };
 _Static_assert(array_size(handlers) <= VERBS_MAX, "each verb has its counts");
 
@@ -72,7 +73,7 @@ int request_lease(struct session *s, const char *request, bool has, uint64_t id,
 static bool may_change(const struct session *s, enum code code)
 {
 	return (code == CODE_NOT_FOUND && !s->pending.waiter.while_filling) ||
-	       code == CODE_NOT_PUBLISHED || code == CODE_DIRTY ||
+	       code == CODE_NOT_PUBLISHED || code == CODE_DIRTY || code == CODE_EVICTED ||
 	       (code == CODE_STATE && s->pending.waits_for_producer);
 }
 
@@ -97,7 +98,7 @@ static void on_wake(struct waiter *w, bool timed_out)
 
 	if (r < 0 && !timed_out && may_change(s, f.code))
 		return;
-	if (r < 0 && f.code != CODE_STATE && may_change(s, f.code))
+	if (r < 0 && f.code != CODE_STATE && f.code != CODE_EVICTED && may_change(s, f.code))
 		refuse_late(s, w->key, &f);
 	if (r < 0)
 		reply_fault(&reply, &f);

@@ -39,7 +39,7 @@ struct pending_request {
 	union {
 		struct {
 			enum access access;
-			bool refuse_dirty, produce;
+			bool refuse_dirty, produce, away;
 		} open;
 		struct {
 			bool holders, waits;

@@ -123,7 +123,7 @@ static void on_buffer(struct catalog_observer *o, struct buffer *b, const char *
 		return;
 	wake_watchers(ws, key, 0);
 	if (event == BUFFER_PUBLISHED || event == BUFFER_RENAMED || event == BUFFER_CLEANED ||
-	    event == BUFFER_PRODUCER_LEFT)
+	    event == BUFFER_PRODUCER_LEFT || event == BUFFER_RESTORED)
 		wake_for_name(ws, b, key);
 	else if (event == BUFFER_UNLINKED)
 		wake_for_free_name(ws, key);

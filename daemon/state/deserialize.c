@@ -112,8 +112,20 @@ static void fill(struct buffer *to, const Gpushm__Journal__Buffer *m)
 	if (!m->has_key)
 		to->key = NULL;
 	to->fd_index = m->slot;
+	to->evicted = m->evicted;
 	to->death = (struct death){ .ns = m->dirty_ns, .pid = m->dirty_pid, .uid = m->dirty_uid };
 	copy_text(to->death.command, sizeof(to->death.command), m->dirty_command);
+}
+
+/* The daemon may have died before it forgot the memory. */
+static int adopt_evicted(const struct target *t, struct buffer *b,
+			 const Gpushm__Journal__Buffer *m, int *table)
+{
+	if (m->table && *table < 0)
+		return -EBADF;
+	forget(t, 'm', m->slot);
+	b->table_fd = take_fd(table);
+	return 0;
 }
 
 static int adopt_block(const struct target *t, struct buffer *b, const Gpushm__Journal__Buffer *m)
@@ -124,6 +136,8 @@ static int adopt_block(const struct target *t, struct buffer *b, const Gpushm__J
 	struct block block;
 	int r;
 
+	if (m->evicted)
+		return adopt_evicted(t, b, m, &table);
 	if ((!of_pool && memory < 0) || (of_pool && b->pool->pool_fd < 0) ||
 	    (m->table && table < 0) || (of_pool && m->record.len != RECORD_BYTES))
 		return -EBADF;
@@ -145,7 +159,7 @@ static int make_buffer(const struct target *t, const Gpushm__Journal__Buffer *m)
 	int r;
 
 	if ((m->state != BUFFER_SEALED && m->state != BUFFER_SHARED) || m->bytes == 0 ||
-	    m->allocated_bytes < m->bytes || m->key.len > KEY_MAX)
+	    (m->allocated_bytes < m->bytes && !m->evicted) || m->key.len > KEY_MAX)
 		return -EBADMSG;
 	b = buffer_alloc((const char *)m->key.data, m->key.len);
 	if (!b)
@@ -484,6 +498,21 @@ static int adopt_members(struct replay *r, struct target *t)
 	return 0;
 }
 
+/* After the leases: without its twin an evicted buffer is lost, and they end with it. */
+static void adopt_twins(struct replay *r, struct target *t)
+{
+	struct item *it;
+
+	list_foreach (it, &r->buffers, link) {
+		const Gpushm__Journal__Buffer *m = (Gpushm__Journal__Buffer *)it->message;
+		struct buffer *b = catalog_by_id(t->catalog, m->id);
+
+		if (b && (!m->has_twin || catalog_adopt_twin(t->catalog, b, m->twin) < 0) &&
+		    b->evicted)
+			catalog_memory_lost(t->catalog, b, "its twin did not come back");
+	}
+}
+
 static int adopt_all(struct replay *r, struct target *t)
 {
 	struct item *it;
@@ -501,6 +530,8 @@ static int adopt_all(struct replay *r, struct target *t)
 			err = adopt_stream(t, (Gpushm__Journal__Stream *)it->message);
 	if (err == 0)
 		err = adopt_leases(r, t);
+	if (err == 0)
+		adopt_twins(r, t);
 	return err < 0 ? err : adopt_members(r, t);
 }
 

@@ -188,6 +188,9 @@ static int write_buffer(struct serializer *s, const struct buffer *b, const stru
 		SET(&m, record, bytes_of(b->block.pointer->record, RECORD_BYTES));
 	SET(&m, table, b->table_fd >= 0);
 	SET(&m, slot, b->fd_index);
+	SET(&m, evicted, b->evicted);
+	if (b->twin)
+		SET(&m, twin, b->twin->id);
 	if (b->dirty)
 		fill_death(&m, &b->death);
 	if (replaced)
@@ -497,6 +500,26 @@ static int record_name(struct catalog_observer *o, struct buffer *b, enum buffer
 	return 0;
 }
 
+/* A descriptor is kept before the record counts on it, and forgotten after. */
+static int record_residence(struct catalog_observer *o, struct buffer *b)
+{
+	struct serializer *s = container_of(o, struct serializer, observer);
+	int r = 0;
+
+	if (b->fd_index == BUFFER_NOT_KEPT)
+		return 0;
+	if (!b->evicted)
+		r = keep_buffer(s, b);
+	if (r == 0)
+		r = write_buffer(s, b, NULL);
+	if (r < 0)
+		return r;
+	s->dead++;
+	if (b->evicted && b->fd_index < FD_INDEX_KEPT)
+		forget(s->store, 'm', b->fd_index);
+	return 0;
+}
+
 static int record_lease(struct catalog_observer *o, const struct lease *l, enum lease_event event)
 {
 	struct serializer *s = container_of(o, struct serializer, observer);
@@ -569,6 +592,7 @@ int serializer_init(struct serializer *s, struct fdstore *store, uint64_t genera
 	*s = (struct serializer){ .store = store, .journal = JOURNAL_NONE };
 	s->observer = (struct catalog_observer){ .record_buffer = record_buffer,
 						 .record_name = record_name,
+						 .record_residence = record_residence,
 						 .record_lease = record_lease,
 						 .record_stream = record_stream,
 						 .record_reader = record_reader,

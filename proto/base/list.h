@@ -60,6 +60,12 @@ static inline void list_move(struct list *from, struct list *to)
 	     it##_at != (head) && ((it) = container_of(it##_at, __typeof__(*(it)), member), 1); \
 	     it##_at = it##_next, it##_next = it##_at->next)
 
+/* The same from the last to the first. */
+#define list_foreach_reverse(it, head, member)                                                  \
+	for (struct list *it##_at = (head)->prev, *it##_next = it##_at->prev;                   \
+	     it##_at != (head) && ((it) = container_of(it##_at, __typeof__(*(it)), member), 1); \
+	     it##_at = it##_next, it##_next = it##_at->prev)
+
 /* Takes members off the list until it is empty. The body may free `it`, and may insert and drop
  * any other member. */
 #define list_drain(it, head, member) \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * UNLINK, CLEAN, RENAME, FLUSH and RESTART: requests of owners and administrators, whose reply says
+ * UNLINK, CLEAN, EVICT, RENAME, FLUSH and RESTART: requests of owners and administrators, whose reply says
  * nothing but success.
  */
+#include "client/gpushm_memory.h"
 #include "client/gpushm_query.h"
 #include "client/lib/base/error.h"
 #include "client/lib/link/request.h"
@@ -21,6 +22,14 @@ int gpushm_clean(struct gpushm *c, const char *name)
 	int r = request_set_name(name, &clean.has_name, &clean.name);
 
 	return r < 0 ? r : request_ack(c, request_with(CLEAN, clean, &clean));
+}
+
+int gpushm_evict(struct gpushm *c, const char *name)
+{
+	Gpushm__Proto__Evict evict = GPUSHM__PROTO__EVICT__INIT;
+	int r = request_set_name(name, &evict.has_name, &evict.name);
+
+	return r < 0 ? r : request_ack(c, request_with(EVICT, evict, &evict));
 }
 
 /* *ret is 0 where this user sees no such buffer. 0, or -ENOMEM. */

@@ -150,6 +150,14 @@ static inline bool buffer_is_inherited(const struct gpushm_buffer *b)
 	return b->connection->generation != process_generation();
 }
 
+/* RESUME: the memory of a lease that is away. An evicted buffer is restored first, by this process
+ * or another one of its user. *ret_fd: owned by the caller. 0; -ENODATA: it is another user's;
+ * -ENOSPC; -ETIMEDOUT; else -errno, with gpushm_error() set. */
+int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_t timeout_ms,
+		      int *ret_fd);
+/* Tells the daemon that the lease is away. 0 or -errno. */
+int buffer_tell_away(struct gpushm_buffer *b);
+
 /* As buffer_check(), for what reads the table and asks nobody: that survives a fork, and so does the
  * memory of a host pool. */
 int buffer_check_memory(const struct gpushm_buffer *b);

@@ -33,6 +33,7 @@
 struct attach {
 	struct map_request map;
 	bool has_record, is_pool_fd;
+	bool may_be_away; /* asked for: also a buffer that is evicted, without its memory */
 	uint64_t table_bytes;
 	int fd;	      /* the memory's; owned; -1 for a mempool */
 	int table_fd; /* owned; -1: the buffer has no table */
@@ -158,7 +159,8 @@ static int take_memory(struct attach *a, struct pool_info *pool)
 {
 	bool of_pool = kind_opens_pool(pool->map.kind);
 
-	if (of_pool ? !a->has_record || (a->fd >= 0 && !a->is_pool_fd) : a->fd < 0 || a->is_pool_fd)
+	if (of_pool ? !a->has_record || (a->fd >= 0 && !a->is_pool_fd)
+		    : (a->fd < 0 && !a->may_be_away) || a->is_pool_fd)
 		return nonsense("it lacks the memory's handle, or has a wrong one");
 	if (of_pool && pool->pool_fd < 0)
 		pool->pool_fd = take_fd(&a->fd);
@@ -180,6 +182,8 @@ static int take_attach(struct gpushm_buffer *b, const Gpushm__Proto__Request *re
 	if (r < 0)
 		return request_violated(c);
 	r = find_pool(c, reply->attach->pool, &pool);
+	ret->may_be_away = request->verb_case == GPUSHM__PROTO__REQUEST__VERB_OPEN &&
+			   request->open->away && pool && !kind_opens_pool(pool->map.kind);
 	if (r == 0 && take_memory(ret, pool) < 0)
 		return request_violated(c);
 	request_done(c);
@@ -300,6 +304,10 @@ static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request 
 	 * cleanup is deferred. */
 	if ((r == -ENOSPC || r == -EDQUOT) && defer_flush_for_space())
 		r = attach(b, request, &a, &leased);
+	if (r == 0 && a.may_be_away && a.fd < 0 && !(o->flags & TABLE_ALONE))
+		r = buffer_bring_back(b, a.map.allocated_bytes, request->open->wait_ms, &a.fd);
+	if (r == 0 && a.may_be_away)
+		a.map.fd = a.fd;
 	return map_attach(b, &a, o, r, leased);
 }
 
@@ -370,6 +378,7 @@ int buffer_open_name(struct gpushm *c, const char *name, enum gpushm_access acce
 		return r;
 	open.has_while_filling = open.while_filling = how == BUFFER_OPEN_WHILE_FILLING;
 	open.has_produce = open.produce = how == BUFFER_OPEN_PRODUCE;
+	open.has_away = open.away = c && c->suspends && how == BUFFER_OPEN_PLAIN;
 	return buffer_open(c, name, request_with(OPEN, open, &open), &o, ret);
 }
 

@@ -92,44 +92,7 @@ static int unmap(struct gpushm_buffer *b, uint32_t flags)
 	return r;
 }
 
-static int tell_away(struct gpushm_buffer *b)
-{
-	Gpushm__Proto__Suspend suspend = GPUSHM__PROTO__SUSPEND__INIT;
-
-	suspend.has_lease = true;
-	suspend.lease = b->lease.id;
-	return request_ack(b->connection, request_with(SUSPEND, suspend, &suspend));
-}
-
 /* ---- and back ---- */
-
-struct resumption {
-	const struct gpushm_buffer *buffer;
-	int fd; /* owned */
-};
-
-static int read_resumed(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to)
-{
-	const Gpushm__Proto__Attach *a = reply->attach;
-	struct resumption *r = to;
-
-	if (a->buffer != r->buffer->id || a->allocated_bytes != map_bytes(r->buffer->map) ||
-	    !a->memory_fd || a->table_fd)
-		return error_set(EPROTO, "the daemon's attach makes no sense: another buffer");
-	r->fd = take_fd(&c->frame.fds[0]);
-	return 0;
-}
-
-static int ask_back(struct gpushm_buffer *b, uint64_t timeout_ms, struct resumption *ret)
-{
-	Gpushm__Proto__Resume resume = GPUSHM__PROTO__RESUME__INIT;
-	uint64_t ms = timeout_ms == GPUSHM_WAIT_FOREVER ? 0 : timeout_ms + (timeout_ms == 0);
-
-	resume.has_lease = true;
-	resume.lease = b->lease.id;
-	return request_read_within(b->connection, ms, request_with(RESUME, resume, &resume),
-				   read_resumed, ret);
-}
 
 static int map_again(struct gpushm_buffer *b, int fd)
 {
@@ -146,20 +109,19 @@ static int map_again(struct gpushm_buffer *b, int fd)
 
 static int come_back(struct gpushm_buffer *b, uint64_t timeout_ms)
 {
-	struct resumption back = { .buffer = b, .fd = -1 };
+	_cleanup_(close_fd) int fd = -1;
 	struct error why;
-	int r = ask_back(b, timeout_ms, &back);
+	int r = buffer_bring_back(b, map_bytes(b->map), timeout_ms, &fd);
 
 	if (r < 0)
 		return r;
-	r = map_again(b, back.fd);
-	close_fd(&back.fd);
+	r = map_again(b, fd);
 	if (r == 0) {
 		b->suspended = false;
 		return 0;
 	}
 	error_keep(&why);
-	tell_away(b);
+	buffer_tell_away(b);
 	error_put_back(&why);
 	return error_set_about(-r, "buffer", b->name);
 }
@@ -169,7 +131,7 @@ static int come_back(struct gpushm_buffer *b, uint64_t timeout_ms)
 static int tell_away_or_return(struct gpushm_buffer *b)
 {
 	struct error why;
-	int r = tell_away(b);
+	int r = buffer_tell_away(b);
 
 	if (r == 0)
 		return 0;

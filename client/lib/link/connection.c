@@ -195,6 +195,7 @@ static const struct request_rule {
 	RULE(STREAMS, STREAMS, ASKS),
 	RULE(SUSPEND, DONE, ASKS),
 	RULE(RESUME, ATTACH, ASKS),
+	RULE(EVICT, DONE, CHANGES),
 #undef RULE
 #undef VERB
 };

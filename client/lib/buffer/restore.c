@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The memory of a buffer that was evicted: one process of its user makes it again. It creates a
+ * buffer of the same pool, copies the twin's bytes into it, and publishes it in the evicted one's
+ * place. That buffer has a name that follows from the other's id, so that of all processes which
+ * want the memory one copies and the others wait; if it dies, another one copies.
+ */
+#include "client/gpushm_memory.h"
+#include "client/lib/base/error.h"
+#include "client/lib/buffer/buffer.h"
+#include "client/lib/link/request.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+int buffer_tell_away(struct gpushm_buffer *b)
+{
+	Gpushm__Proto__Suspend suspend = GPUSHM__PROTO__SUSPEND__INIT;
+
+	suspend.has_lease = true;
+	suspend.lease = b->lease.id;
+	return request_ack(b->connection, request_with(SUSPEND, suspend, &suspend));
+}
+
+struct resumption {
+	const struct gpushm_buffer *buffer;
+	uint64_t allocated_bytes;
+	int *fd;
+};
+
+static int read_resumed(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to)
+{
+	const Gpushm__Proto__Attach *a = reply->attach;
+	const struct resumption *r = to;
+
+	if (a->buffer != r->buffer->id || a->allocated_bytes != r->allocated_bytes ||
+	    !a->memory_fd || a->table_fd)
+		return error_set(EPROTO, "the daemon's attach makes no sense: another buffer");
+	*r->fd = take_fd(&c->frame.fds[0]);
+	return 0;
+}
+
+/* How long a request may take: request_read_within() has another word for ever. */
+static uint64_t left_of(uint64_t deadline)
+{
+	uint64_t ms = clock_left_ms(deadline);
+
+	return deadline == UINT64_MAX ? 0 : ms + (ms == 0);
+}
+
+static int ask_back(struct gpushm_buffer *b, uint64_t deadline, struct resumption *r)
+{
+	Gpushm__Proto__Resume resume = GPUSHM__PROTO__RESUME__INIT;
+
+	resume.has_lease = true;
+	resume.lease = b->lease.id;
+	return request_read_within(b->connection, left_of(deadline),
+				   request_with(RESUME, resume, &resume), read_resumed, r);
+}
+
+/* ---- the copy ---- */
+
+static int open_twin(struct gpushm_buffer *b, struct gpushm_buffer **ret)
+{
+	const struct gpushm_open_options o = { .device = GPUSHM_CURRENT_DEVICE };
+	Gpushm__Proto__Open open = GPUSHM__PROTO__OPEN__INIT;
+
+	open.has_twin_of = open.has_access = true;
+	open.twin_of = b->lease.id;
+	open.access = GPUSHM__PROTO__ACCESS__ACCESS_READ;
+	return buffer_open(b->connection, b->name, request_with(OPEN, open, &open), &o, ret);
+}
+
+static int read_nothing(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to)
+{
+	return 0;
+}
+
+enum purpose { TO_RESTORE, TO_BE_TWIN };
+
+/* `fresh` is filled with the buffer's bytes. */
+static int hand_over(struct gpushm_buffer *fresh, const struct gpushm_buffer *b,
+		     enum purpose purpose)
+{
+	Gpushm__Proto__Publish publish = GPUSHM__PROTO__PUBLISH__INIT;
+	int r = map_synchronize(fresh->map);
+
+	publish.has_lease = publish.has_state = true;
+	publish.lease = fresh->lease.id;
+	publish.state = GPUSHM__PROTO__STATE__STATE_SEALED;
+	publish.has_twin_of = purpose == TO_BE_TWIN;
+	publish.has_restores = purpose == TO_RESTORE;
+	publish.twin_of = publish.restores = b->lease.id;
+	return r < 0 ? r
+		     : request_read(b->connection, request_with(PUBLISH, publish, &publish),
+				    read_nothing, NULL);
+}
+
+static int copy_of_twin(struct gpushm_buffer *fresh, struct gpushm_buffer *b)
+{
+	struct gpushm_buffer *twin = NULL;
+	int r = open_twin(b, &twin);
+
+	if (r < 0)
+		return r;
+	r = gpushm_write(fresh, 0, twin->map->host_ptr, b->bytes);
+	buffer_end(twin);
+	return r;
+}
+
+/* Copies into a new buffer, which ends here: its memory is the daemon's, or nobody's. -EEXIST:
+ * another process does it, or it is a twin that exists. */
+static int copy(struct gpushm_buffer *b, const char *name, const char *pool, enum purpose purpose)
+{
+	struct gpushm_create_options o = { .struct_size = sizeof(o),
+					   .pool = pool,
+					   .flags = GPUSHM_TRANSIENT };
+	struct gpushm_buffer *fresh = NULL;
+	struct error why;
+	int r = gpushm_create(b->connection, name, b->bytes, &o, &fresh);
+
+	if (r < 0)
+		return r;
+	if (purpose == TO_RESTORE)
+		r = copy_of_twin(fresh, b);
+	else if (fresh->map->host_ptr)
+		r = gpushm_read(b, 0, fresh->map->host_ptr, b->bytes);
+	else
+		r = buffer_error(b, ENOTSUP, "pool \"%s\" is on a GPU: a twin is in a host or "
+					     "pinned pool", fresh->pool->name);
+	if (r == 0)
+		r = hand_over(fresh, b, purpose);
+	error_keep(&why);
+	buffer_discard(fresh);
+	error_put_back(&why);
+	return r;
+}
+
+/* ---- one process of many ---- */
+
+static int wait_for_other(struct gpushm_buffer *b, const char *name, uint64_t deadline)
+{
+	struct gpushm_buffer *unexpected = NULL;
+	int r = buffer_open_name(b->connection, name, GPUSHM_READ, clock_left_ms(deadline),
+				 BUFFER_OPEN_WHILE_FILLING, NULL, &unexpected);
+
+	if (r == 0)
+		buffer_end(unexpected);
+	return r == -ENOENT || r == -EACCES ? 0 : r;
+}
+
+int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_t timeout_ms,
+		      int *ret_fd)
+{
+	struct resumption back = { b, allocated_bytes, ret_fd };
+	uint64_t deadline = clock_deadline(timeout_ms);
+	char name[64];
+	int r;
+
+	snprintf(name, sizeof(name), "~/.restore-%" PRIu64, b->id);
+	while ((r = ask_back(b, deadline, &back)) == -ENODATA) {
+		if (b->uid != b->own_uid)
+			return r;
+		r = copy(b, name, b->pool->name, TO_RESTORE);
+		if (r == -EEXIST)
+			r = wait_for_other(b, name, deadline);
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+int gpushm_make_twin(struct gpushm *c, const char *name, const char *pool)
+{
+	struct gpushm_buffer *b = NULL;
+	char twin[64];
+	int r = gpushm_open(c, name, GPUSHM_READ, 0, NULL, &b), closed;
+
+	if (r < 0)
+		return r;
+	snprintf(twin, sizeof(twin), "~/.twin-%" PRIu64, b->id);
+	r = copy(b, twin, pool, TO_BE_TWIN);
+	closed = gpushm_close(b);
+	return r < 0 ? r : closed;
+}

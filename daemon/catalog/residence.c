@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Memory that comes and goes. A sealed buffer never changes, so its memory may be given back once
+ * another buffer has the same bytes: its twin, in the host's memory, which it holds. The daemon
+ * moves no byte: a process fills the twin, and later a new buffer of the evicted one's pool, and the
+ * daemon takes that buffer's memory. So what a process leaves undone ends as any buffer does that
+ * was never published.
+ */
+#include "daemon/catalog/catalog.h"
+
+#include "proto/base/own.h"
+
+#include <inttypes.h>
+
+int catalog_refuse_evicted(const struct buffer *b, struct fault *f)
+{
+	if (!b->evicted)
+		return 0;
+	return fault(f, CODE_EVICTED,
+		     "buffer \"%s\" is evicted, and only its owner's processes, of gpushm 0.3 or "
+		     "later, bring it back: gpushmctl promote, as uid %u",
+		     buffer_name(b), b->uid);
+}
+
+/* Both are the owner's, so that no user makes the bytes of another. */
+static int check_pair(const struct buffer *fresh, const struct buffer *b, struct fault *f)
+{
+	const char *name = buffer_name(b);
+
+	if (fresh->state != BUFFER_FILLING || b->state != BUFFER_SEALED)
+		return fault(f, CODE_STATE, "buffer \"%s\" is not sealed: its bytes may change",
+			     name);
+	if (fresh->uid != b->uid)
+		return fault(f, CODE_ACCESS,
+			     "buffer \"%s\" belongs to uid %u: only that user's processes may do this",
+			     name, b->uid);
+	if (fresh->bytes != b->bytes)
+		return fault(f, CODE_LAYOUT, "buffer \"%s\" has %" PRIu64 " bytes, not %" PRIu64,
+			     name, b->bytes, fresh->bytes);
+	return catalog_check_suspendable(b, f);
+}
+
+/* ---- the twin ---- */
+
+static bool has_twin(const struct buffer *b)
+{
+	return b->twin && !b->twin->lost;
+}
+
+static int check_twin(const struct buffer *fresh, const struct buffer *b, struct fault *f)
+{
+	int r = check_pair(fresh, b, f);
+
+	if (r < 0)
+		return r;
+	if (kind_of(fresh->pool->config.kind)->on_gpu)
+		return fault(f, CODE_UNSUPPORTED,
+			     "pool \"%s\" is on a GPU: a twin is in a host or pinned pool",
+			     fresh->pool->config.name);
+	if (has_twin(b))
+		return fault(f, CODE_EXISTS, "buffer \"%s\" has a twin already", buffer_name(b));
+	return 0;
+}
+
+static int set_twin(struct catalog *c, struct buffer *b, struct buffer *twin)
+{
+	struct buffer *former = b->twin;
+	int r;
+
+	b->twin = catalog_hold(twin);
+	r = catalog_record(c, record_residence, b);
+	if (r < 0) {
+		b->twin = former;
+		catalog_release(c, twin);
+	} else if (former) {
+		catalog_release(c, former);
+	}
+	return r;
+}
+
+int catalog_add_twin(struct catalog *c, struct lease *fresh, struct lease *l, struct fault *f)
+{
+	struct buffer *twin = fresh->buffer;
+	int r = check_twin(twin, l->buffer, f);
+
+	if (r == 0)
+		r = catalog_publish(c, fresh, BUFFER_SEALED, NULL, false, f);
+	if (r < 0)
+		return r;
+	r = set_twin(c, l->buffer, twin);
+	catalog_end_name(c, twin, NULL, "it is a twin");
+	return r < 0 ? catalog_refuse_unwritten(r, f) : 0;
+}
+
+int catalog_adopt_twin(struct catalog *c, struct buffer *b, uint64_t twin)
+{
+	struct buffer *found = catalog_by_id(c, twin);
+
+	if (!found || found == b || found->bytes != b->bytes)
+		return -ENOENT;
+	b->twin = catalog_hold(found);
+	return 0;
+}
+
+/* ---- eviction ---- */
+
+static int refuse_used(const struct buffer *b, struct fault *f)
+{
+	const struct lease *l;
+
+	list_foreach (l, &b->leases, buffer_link)
+		if (!l->away)
+			return fault(f, CODE_STATE,
+				     "buffer \"%s\" is in use: process %d (%s) has it mapped%s",
+				     buffer_name(b), l->process->pid, l->process->command,
+				     b->readers + b->writers - b->away > 1 ? ", and others" : "");
+	return 0;
+}
+
+static int check_evictable(const struct buffer *b, struct fault *f)
+{
+	int r = catalog_check_suspendable(b, f);
+
+	if (r < 0)
+		return r;
+	if (b->state != BUFFER_SEALED)
+		return fault(f, CODE_STATE, "buffer \"%s\" is not sealed: its bytes may change",
+			     buffer_name(b));
+	if (!has_twin(b))
+		return fault(f, CODE_STATE,
+			     "buffer \"%s\" has no twin, and its bytes would be lost: gpushmctl "
+			     "demote makes one",
+			     buffer_name(b));
+	return refuse_used(b, f);
+}
+
+/* The memory ends as that of a buffer which has neither a name nor a lease any more. */
+static int evict(struct catalog *c, struct buffer *b, struct fault *f)
+{
+	struct buffer *rest = buffer_alloc("", 0);
+	int r;
+
+	if (!rest)
+		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
+	rest->key = NULL;
+	rest->id = b->id;
+	rest->pool = b->pool;
+	rest->uid = b->uid;
+	rest->foreign = b->foreign;
+	b->evicted = true;
+	r = catalog_record(c, record_residence, b);
+	if (r < 0) {
+		b->evicted = false;
+		buffer_free(rest);
+		return catalog_refuse_unwritten(r, f);
+	}
+	buffer_move_block(b, rest);
+	catalog_end_memory(c, rest);
+	return 0;
+}
+
+int catalog_evict(struct catalog *c, const struct process *p, const char *key, uint64_t id,
+		  struct fault *f)
+{
+	struct buffer *b = NULL;
+	int r = catalog_lookup_visible(c, p, key, &b, f);
+
+	if (r == 0 && id && b->id != id)
+		r = fault(f, CODE_NOT_FOUND, "buffer \"%s\" is another one by now", key);
+	if (r == 0)
+		r = buffer_check_owner(b, p, "evict it", f);
+	if (r < 0 || b->evicted)
+		return r;
+	r = check_evictable(b, f);
+	if (r == 0)
+		r = evict(c, b, f);
+	if (r == 0)
+		event_log_add(&c->events, .type = EVENT_EVICTED, .who = p, .buffer = b);
+	return r;
+}
+
+/* ---- the way back ---- */
+
+static int check_restore(const struct buffer *fresh, const struct buffer *b, struct fault *f)
+{
+	int r = check_pair(fresh, b, f);
+
+	if (r < 0)
+		return r;
+	if (!b->evicted)
+		return fault(f, CODE_EXISTS, "buffer \"%s\" has its memory already", buffer_name(b));
+	if (fresh->pool != b->pool)
+		return fault(f, CODE_STATE, "buffer \"%s\" is of pool \"%s\"", buffer_name(b),
+			     b->pool->config.name);
+	return 0;
+}
+
+int catalog_restore(struct catalog *c, struct lease *fresh, struct lease *l, struct fault *f)
+{
+	struct buffer *from = fresh->buffer, *b = l->buffer;
+	int r = check_restore(from, b, f);
+
+	if (r == 0)
+		r = buffer_seal_memory(from, f);
+	if (r < 0)
+		return r;
+	buffer_move_block(from, b);
+	b->evicted = false;
+	r = catalog_record(c, record_residence, b);
+	if (r < 0) {
+		b->evicted = true;
+		buffer_move_block(b, from);
+		return catalog_refuse_unwritten(r, f);
+	}
+	buffer_drop_originals(b);
+	catalog_end_name(c, from, NULL, "its memory is another buffer's");
+	catalog_notify(c, on_buffer, b, b->key, BUFFER_RESTORED);
+	event_log_add(&c->events, .type = EVENT_RESTORED, .who = fresh->process, .buffer = b);
+	return 0;
+}
