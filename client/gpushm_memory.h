@@ -58,6 +58,19 @@ int gpushm_evict(struct gpushm *c, const char *name);
  * on a GPU), and those of gpushm_open(). */
 int gpushm_make_twin(struct gpushm *c, const char *name, const char *pool);
 
+/* How long the memory of a buffer that has a twin stays after its last use: 0: it may be evicted
+ * at once when its owner needs memory in that pool; GPUSHM_WAIT_FOREVER: never. A use is an open, a
+ * resume, a suspend and a close. priority: of buffers that are in use, those that have less are
+ * asked for first. The daemon's default is `keep` in gpushmd.conf, and priority 0. For the owner and
+ * administrators. Asks the daemon. Errors: -ENOENT, -EACCES, -EBUSY (it has no twin). */
+int gpushm_set_keep(struct gpushm *c, const char *name, uint64_t keep_ms, int priority);
+
+/* 1: the buffer's memory is needed, and the processes that use it are asked to suspend it: within
+ * `yield-timeout` of gpushmd.conf, and nobody is forced. Reads a word; no system call.
+ * gpushm_buffer_wait() and watches tell the change as GPUSHM_NOTICE_WANTED. */
+int gpushm_wanted(const struct gpushm_buffer *b);
+#define GPUSHM_NOTICE_WANTED (1u << 5)
+
 /* 1: it is suspended. */
 int gpushm_buffer_suspended(const struct gpushm_buffer *b);
 

@@ -232,6 +232,9 @@ struct buffer *buffer_free(struct buffer *b)
 	discharge(&b->fds_charge);
 	discharge(&b->table_charge);
 	discharge(&b->buffer_charge);
+	if (b->cached)
+		list_drop(&b->cached->link);
+	free(b->cached);
 	free(b->making);
 	buffer_free_key(b, b->key);
 	buffer_free_key(b, b->last_key);

@@ -66,6 +66,7 @@ struct buffer {
 
 	struct stream *stream; /* owned; NULL: an ordinary buffer */
 	struct buffer *twin;   /* held: sealed, with the same bytes, in the host's memory; or NULL */
+	struct cached *cached; /* owned; NULL: it never had a twin */
 	bool evicted;	       /* it has no block */
 
 	struct list leases; /* lease::buffer_link */
@@ -86,6 +87,18 @@ struct making {
 	/* Called when the memory is there, or can't be had; NULL: nobody waits for it any more. */
 	void (*on_made)(struct buffer *b, int result, const struct fault *f, void *arg);
 	void *arg;
+};
+
+/* A buffer whose memory may go when it is needed. */
+struct cached {
+	struct list link; /* catalog::cached, the one that was not used for the longest time first */
+	struct buffer *buffer;
+	uint64_t used_ns; /* CLOCK_MONOTONIC: when a process last opened, suspended, resumed or
+			     closed it */
+	uint64_t keep_ms; /* how long it stays after that; UINT64_MAX: always */
+	int32_t priority; /* who has more is asked later */
+	bool keeps;	  /* keep_ms is its own, and not the configuration's */
+	bool wanted;	  /* its processes are asked to suspend it */
 };
 
 /* The parameters of a CREATE; strings are borrowed. */

@@ -31,6 +31,7 @@ int catalog_init(struct catalog *c, const struct config *config, struct list *po
 
 	*c = (struct catalog){ .next_buffer = start, .next_lease = start, .pools = pools };
 	c->default_pool = config->default_pool;
+	list_init(&c->cached);
 	list_init(&c->buffers);
 	list_init(&c->retained);
 	list_init(&c->streams);
@@ -253,7 +254,8 @@ static uint32_t flags_of(const struct buffer *b)
 {
 	return (b->state == BUFFER_SEALED ? STATUS_PAGE_SEALED : 0) |
 	       (b->state == BUFFER_SHARED ? STATUS_PAGE_SHARED : 0) |
-	       (b->dirty ? STATUS_PAGE_DIRTY : 0) | (b->key ? 0 : STATUS_PAGE_UNLINKED);
+	       (b->dirty ? STATUS_PAGE_DIRTY : 0) | (b->key ? 0 : STATUS_PAGE_UNLINKED) |
+	       (b->cached && b->cached->wanted ? STATUS_PAGE_WANTED : 0);
 }
 
 uint32_t catalog_status_word(const struct catalog *c, const struct buffer *b)
@@ -499,6 +501,7 @@ int catalog_grant(struct catalog *c, struct process *p, struct buffer *b, enum a
 	}
 	event_log_add(&c->events, .type = b->state == BUFFER_FILLING ? EVENT_CREATED : EVENT_OPENED,
 		      .who = p, .buffer = b, .access = b->state == BUFFER_FILLING ? 0 : access);
+	catalog_touch(c, b);
 	*ret = l;
 	return 0;
 }
@@ -552,6 +555,8 @@ int catalog_set_away(struct catalog *c, struct lease *l, bool away, struct fault
 	c->n_away += (uint32_t)away - (uint32_t)!away;
 	event_log_add(&c->events, .type = away ? EVENT_SUSPENDED : EVENT_RESUMED,
 		      .who = l->process, .buffer = l->buffer, .access = l->access);
+	catalog_touch(c, l->buffer);
+	catalog_yield(c, l->buffer);
 	return 0;
 }
 
@@ -566,6 +571,8 @@ void catalog_end_lease(struct catalog *c, struct lease *l)
 	c->n_write_leases -= l->access == ACCESS_WRITE;
 	c->n_away -= l->away;
 	lease_free(l);
+	catalog_touch(c, b);
+	catalog_yield(c, b);
 	if (!b->key)
 		catalog_notify(c, on_buffer, b, NULL, BUFFER_LEASE_OVER);
 	end_if_unused(c, b);
@@ -666,6 +673,7 @@ static void on_allocated(struct pool_request *r)
 	struct catalog *c = m->catalog;
 
 	if (r->result == 0) {
+		catalog_want_nothing(c, b->pool);
 		buffer_take_block(b, &r->block);
 		r->block = BLOCK_NONE;
 	}
@@ -684,6 +692,7 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 {
 	struct pool *pool = NULL;
 	struct buffer *b = NULL;
+	uint64_t wait_ms;
 	int r = catalog_lookup_pool(c, spec->pool, &pool, f);
 
 	if (r < 0)
@@ -694,6 +703,7 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 		return fault(f, CODE_EXISTS,
 			     "name \"%s\" is taken: unlink it first, or choose another", spec->key);
 	catalog_look_at_retained(c, RETAINED_LOOKS);
+	wait_ms = catalog_make_room(c, p, pool, spec->bytes);
 	r = buffer_new(&c->accounts, p, pool, spec, &b, f);
 	if (r < 0)
 		return r;
@@ -704,14 +714,16 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 	b->making->buffer = b;
 	b->making->catalog = c;
 	b->making->request.on_done = on_allocated;
-	b->making->request.wait_ms = spec->wait_ms;
+	b->making->request.wait_ms = spec->wait_ms > wait_ms ? spec->wait_ms : wait_ms;
 	r = pool_alloc(pool, &b->making->request, spec->bytes, p->uid, f);
 	if (r == -EINPROGRESS) {
 		*ret_buffer = b;
 		return r;
 	}
-	if (r == 0)
+	if (r == 0) {
 		buffer_take_block(b, &b->making->request.block);
+		catalog_want_nothing(c, pool);
+	}
 	free(take_ptr(b->making));
 	if (r == 0)
 		r = catalog_grant(c, p, b, ACCESS_WRITE, ret_lease, f);

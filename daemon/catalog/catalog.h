@@ -20,6 +20,7 @@ enum buffer_event {
 	BUFFER_RENAMED,	      /* it has another name */
 	BUFFER_UNLINKED,      /* it has lost its name */
 	BUFFER_LEASE_OVER,    /* of an unlinked buffer: fewer processes may see it */
+	BUFFER_WANTED,	      /* or not any more; only on_buffer() is called */
 	BUFFER_RESTORED,      /* it has memory again; only on_buffer() is called */
 	BUFFER_PRODUCER_LEFT, /* a stream's: it died or closed it; only on_buffer() is called */
 	BUFFER_FREED
@@ -107,6 +108,9 @@ struct catalog {
 	uint64_t retained_bytes; /* of memory and tables */
 	struct list streams;	 /* stream::link, in the order of their buffers' ids */
 	uint32_t n_streams;
+	struct list cached; /* cached::link */
+	uint32_t n_wanted;  /* of these */
+	uint64_t evictions; /* since the daemon started */
 	struct retired_pages retired_pages;
 	struct stream_counts past_streams;	 /* the sums of those that were freed */
 	uint64_t reader_deaths, producer_deaths; /* of streams */
@@ -249,11 +253,36 @@ int catalog_restore(struct catalog *c, struct lease *fresh, struct lease *l, str
 int catalog_evict(struct catalog *c, const struct process *p, const char *key, uint64_t id,
 		  struct fault *f);
 
+/* As catalog_evict(), without a check of rights. */
+int catalog_evict_buffer(struct catalog *c, struct buffer *b, const struct process *who,
+			 struct fault *f);
+
 /* CODE_EVICTED, if it is. */
 int catalog_refuse_evicted(const struct buffer *b, struct fault *f);
 
 /* An earlier daemon's: the twin has that id. -ENOENT: it did not come back. */
 int catalog_adopt_twin(struct catalog *c, struct buffer *b, uint64_t twin);
+
+/* ---- who goes when memory is needed (room.c) ---- */
+
+/* The buffer has a twin from now on. 0 or -ENOMEM. */
+int catalog_cache(struct catalog *c, struct buffer *b);
+/* A process uses the buffer, or has just ended to. */
+void catalog_touch(struct catalog *c, struct buffer *b);
+
+/* For the owner and admins: how long the buffer's memory stays after its last use. */
+int catalog_keep(struct catalog *c, const struct process *p, const char *key, uint64_t keep_ms,
+		 int32_t priority, struct fault *f);
+
+/* The process wants that many bytes of the pool. If they are not free, evicts buffers of the same
+ * user that no process uses, the longest unused first. Where that is not enough, asks the processes
+ * that use others: returns for how many ms to wait for them; else 0. */
+uint64_t catalog_make_room(struct catalog *c, const struct process *p, struct pool *pool,
+			   uint64_t bytes);
+/* A process has suspended or closed the buffer: if it is wanted, its memory goes. */
+void catalog_yield(struct catalog *c, struct buffer *b);
+/* Somebody has got memory of the pool: nothing there is wanted any more. */
+void catalog_want_nothing(struct catalog *c, const struct pool *pool);
 
 /* For catalog.c and residence.c. */
 void catalog_end_name(struct catalog *c, struct buffer *b, const struct process *who,

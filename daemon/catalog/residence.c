@@ -65,8 +65,10 @@ static int check_twin(const struct buffer *fresh, const struct buffer *b, struct
 static int set_twin(struct catalog *c, struct buffer *b, struct buffer *twin)
 {
 	struct buffer *former = b->twin;
-	int r;
+	int r = catalog_cache(c, b);
 
+	if (r < 0)
+		return r;
 	b->twin = catalog_hold(twin);
 	r = catalog_record(c, record_residence, b);
 	if (r < 0) {
@@ -96,7 +98,7 @@ int catalog_adopt_twin(struct catalog *c, struct buffer *b, uint64_t twin)
 {
 	struct buffer *found = catalog_by_id(c, twin);
 
-	if (!found || found == b || found->bytes != b->bytes)
+	if (!found || found == b || found->bytes != b->bytes || catalog_cache(c, b) < 0)
 		return -ENOENT;
 	b->twin = catalog_hold(found);
 	return 0;
@@ -159,6 +161,20 @@ static int evict(struct catalog *c, struct buffer *b, struct fault *f)
 	return 0;
 }
 
+int catalog_evict_buffer(struct catalog *c, struct buffer *b, const struct process *who,
+			 struct fault *f)
+{
+	int r = check_evictable(b, f);
+
+	if (r == 0)
+		r = evict(c, b, f);
+	if (r < 0)
+		return r;
+	c->evictions++;
+	event_log_add(&c->events, .type = EVENT_EVICTED, .who = who, .buffer = b);
+	return 0;
+}
+
 int catalog_evict(struct catalog *c, const struct process *p, const char *key, uint64_t id,
 		  struct fault *f)
 {
@@ -171,12 +187,7 @@ int catalog_evict(struct catalog *c, const struct process *p, const char *key, u
 		r = buffer_check_owner(b, p, "evict it", f);
 	if (r < 0 || b->evicted)
 		return r;
-	r = check_evictable(b, f);
-	if (r == 0)
-		r = evict(c, b, f);
-	if (r == 0)
-		event_log_add(&c->events, .type = EVENT_EVICTED, .who = p, .buffer = b);
-	return r;
+	return catalog_evict_buffer(c, b, p, f);
 }
 
 /* ---- the way back ---- */

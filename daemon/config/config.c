@@ -64,6 +64,7 @@ void config_default_daemon(struct config *ret)
 				.socket_gid = (gid_t)-1,
 				.admin_gid = (gid_t)-1,
 				.driver_timeout = 30,
+				.yield_timeout = 2,
 				.busy_poll = 50 };
 }
 

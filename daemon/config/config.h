@@ -31,6 +31,8 @@ struct config {
 	bool share_unmapped;		      /* serve users whom the namespace does not map */
 	bool audit;			      /* log what each user did to which buffer */
 	uint32_t driver_timeout;	      /* s; a longer driver call means a stuck GPU */
+	uint32_t keep;			      /* s that a buffer's memory stays after its use */
+	uint32_t yield_timeout;		      /* s that a CREATE waits for who is asked */
 	uint32_t busy_poll;		      /* us that the loop polls before it sleeps */
 	char default_pool[POOL_NAME_MAX + 1]; /* empty: gpu0 if it exists, else host */
 	bool auto_pools;		      /* no [pool] section: make the default pools */

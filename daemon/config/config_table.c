@@ -43,6 +43,8 @@ static const struct keyfile_key daemon_keys[] = {
 	DAEMON("audit", audit, &value_yes, false),
 	DAEMON("driver-timeout", driver_timeout, &value_seconds, false),
 	DAEMON("busy-poll", busy_poll, &value_microseconds, false),
+	DAEMON("keep", keep, &value_age, false),
+	DAEMON("yield-timeout", yield_timeout, &value_age, false),
 };
 
 static const struct keyfile_key limits_keys[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * UNLINK, CLEAN, EVICT, RENAME, FLUSH and RESTART: requests that manage buffers, pools and the daemon. The
+ * UNLINK, CLEAN, EVICT, KEEP, RENAME, FLUSH and RESTART: requests that manage buffers, pools and the daemon. The
  * client's half is client/lib/buffer/admin.c.
  */
 #include "daemon/ipc/request.h"
@@ -49,6 +49,18 @@ int request_evict(struct session *s, const Gpushm__Proto__Request *q, struct rep
 	const Gpushm__Proto__Evict *m = q->evict;
 
 	return change_buffer(s, "EVICT", m->has_name, m->name, m->buffer, catalog_evict, reply, f);
+}
+
+int request_keep(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
+		 struct fault *f)
+{
+	const Gpushm__Proto__Keep *m = q->keep;
+	char key[KEY_MAX + 1];
+	int r = request_key(s, "KEEP", m->has_name, m->name, key, f);
+
+	if (r == 0)
+		r = catalog_keep(&s->service->catalog, s->process, key, m->keep_ms, m->priority, f);
+	return reply_result(reply, r);
 }
 
 int request_rename(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,

@@ -104,6 +104,8 @@ static void fill_lives(Gpushm__Proto__MetricsReply *m, const struct service *s)
 	SET(m, read_leases, c->n_leases - c->n_write_leases);
 	SET(m, write_leases, c->n_write_leases);
 	SET(m, away_leases, c->n_away);
+	SET(m, evictions, c->evictions);
+	SET(m, wanted, c->n_wanted);
 	SET(m, reader_deaths, s->reaper.deaths[ROLE_READER]);
 	SET(m, writer_deaths, s->reaper.deaths[ROLE_WRITER]);
 	SET(m, creator_deaths, s->reaper.deaths[ROLE_CREATOR]);

@@ -63,6 +63,13 @@ static void fill_dirty(Gpushm__Proto__Buffer *m, const struct death *d)
 	SET(m, dirty_ns, d->ns);
 }
 
+static void fill_cached(Gpushm__Proto__Buffer *m, const struct session *s, const struct cached *it)
+{
+	SET(m, wanted, it->wanted);
+	SET(m, keep_ms, it->keeps ? it->keep_ms : s->service->catalog.accounts.config->keep * 1000ull);
+	SET(m, priority, it->priority);
+}
+
 static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct buffer *b,
 		       bool holders)
 {
@@ -90,6 +97,8 @@ static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct
 	SET(m, suspects, count_suspects(b));
 	SET(m, opens, b->opens);
 	SET_BYTES(m, pool_name, reply_text(b->pool->config.name));
+	if (b->cached)
+		fill_cached(m, s, b->cached);
 	if (b->dirty)
 		fill_dirty(m, &b->death);
 	m->has_name = b->key != NULL;

@@ -507,9 +507,16 @@ static void adopt_twins(struct replay *r, struct target *t)
 		const Gpushm__Journal__Buffer *m = (Gpushm__Journal__Buffer *)it->message;
 		struct buffer *b = catalog_by_id(t->catalog, m->id);
 
-		if (b && (!m->has_twin || catalog_adopt_twin(t->catalog, b, m->twin) < 0) &&
-		    b->evicted)
-			catalog_memory_lost(t->catalog, b, "its twin did not come back");
+		if (!b || (!m->has_twin && !m->evicted))
+			continue;
+		if (catalog_adopt_twin(t->catalog, b, m->twin) < 0) {
+			if (b->evicted)
+				catalog_memory_lost(t->catalog, b, "its twin did not come back");
+			continue;
+		}
+		b->cached->keeps = m->has_keep_ms;
+		b->cached->keep_ms = m->keep_ms;
+		b->cached->priority = m->priority;
 	}
 }
 

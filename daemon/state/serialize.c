@@ -191,6 +191,10 @@ static int write_buffer(struct serializer *s, const struct buffer *b, const stru
 	SET(&m, evicted, b->evicted);
 	if (b->twin)
 		SET(&m, twin, b->twin->id);
+	if (b->cached && b->cached->keeps) {
+		SET(&m, keep_ms, b->cached->keep_ms);
+		SET(&m, priority, b->cached->priority);
+	}
 	if (b->dirty)
 		fill_death(&m, &b->death);
 	if (replaced)

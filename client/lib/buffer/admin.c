@@ -32,6 +32,17 @@ int gpushm_evict(struct gpushm *c, const char *name)
 	return r < 0 ? r : request_ack(c, request_with(EVICT, evict, &evict));
 }
 
+int gpushm_set_keep(struct gpushm *c, const char *name, uint64_t keep_ms, int priority)
+{
+	Gpushm__Proto__Keep keep = GPUSHM__PROTO__KEEP__INIT;
+	int r = request_set_name(name, &keep.has_name, &keep.name);
+
+	keep.has_keep_ms = keep.has_priority = true;
+	keep.keep_ms = keep_ms;
+	keep.priority = priority;
+	return r < 0 ? r : request_ack(c, request_with(KEEP, keep, &keep));
+}
+
 /* *ret is 0 where this user sees no such buffer. 0, or -ENOMEM. */
 static int find_id(struct gpushm *c, const char *name, uint64_t *ret)
 {

@@ -50,6 +50,13 @@ int gpushm_buffer_suspended(const struct gpushm_buffer *b)
 	return r < 0 ? r : b->suspended;
 }
 
+int gpushm_wanted(const struct gpushm_buffer *b)
+{
+	int r = error_null(b, "buffer");
+
+	return r < 0 ? r : !!(buffer_word(b) & STATUS_PAGE_WANTED);
+}
+
 static int check(const struct gpushm_buffer *b)
 {
 	int r = buffer_check(b);

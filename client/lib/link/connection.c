@@ -196,6 +196,7 @@ static const struct request_rule {
 	RULE(SUSPEND, DONE, ASKS),
 	RULE(RESUME, ATTACH, ASKS),
 	RULE(EVICT, DONE, CHANGES),
+	RULE(KEEP, DONE, CHANGES),
 #undef RULE
 #undef VERB
 };

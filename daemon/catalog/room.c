@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Who goes when memory is needed. Only buffers with a twin can go, because their bytes are not lost,
+ * and only those of the user who needs the memory. First those that no process has open, then those
+ * that all their processes have suspended, each time the longest unused one first, and none before
+ * its `keep` is over. If that is not enough, processes are asked to suspend what they use: of the
+ * lowest priority first. Nobody is forced. Nothing goes while there is room.
+ */
+#include "daemon/catalog/catalog.h"
+
+#include "proto/base/clock.h"
+
+#include <stdlib.h>
+
+int catalog_cache(struct catalog *c, struct buffer *b)
+{
+	if (!b->cached) {
+		b->cached = calloc(1, sizeof(*b->cached));
+		if (!b->cached)
+			return -ENOMEM;
+		b->cached->buffer = b;
+		list_init(&b->cached->link);
+	}
+	catalog_touch(c, b);
+	return 0;
+}
+
+void catalog_touch(struct catalog *c, struct buffer *b)
+{
+	if (!b->cached)
+		return;
+	b->cached->used_ns = clock_monotonic_ns();
+	list_drop(&b->cached->link);
+	list_insert(&c->cached, &b->cached->link);
+}
+
+int catalog_keep(struct catalog *c, const struct process *p, const char *key, uint64_t keep_ms,
+		 int32_t priority, struct fault *f)
+{
+	struct buffer *b = NULL;
+	int r = catalog_lookup_visible(c, p, key, &b, f);
+
+	if (r == 0)
+		r = buffer_check_owner(b, p, "say how long it stays", f);
+	if (r < 0)
+		return r;
+	if (!b->cached)
+		return fault(f, CODE_STATE,
+			     "buffer \"%s\" has no twin, so its memory stays: gpushmctl demote makes "
+			     "one",
+			     key);
+	b->cached->keep_ms = keep_ms;
+	b->cached->keeps = true;
+	b->cached->priority = priority;
+	r = catalog_record(c, record_residence, b);
+	return r < 0 ? catalog_refuse_unwritten(r, f) : 0;
+}
+
+/* ---- what is short ---- */
+
+static uint64_t over(uint64_t wanted, uint64_t most)
+{
+	return wanted > most ? wanted - most : 0;
+}
+
+/* The bytes that are missing in the pool, or in the user's share of it. */
+static uint64_t lacking(const struct catalog *c, const struct process *p, const struct pool *pool,
+			uint64_t bytes)
+{
+	const struct account *a = account_find(&c->accounts, p->uid);
+	uint64_t rounded = pool_round(pool, bytes), held = 0;
+	uint64_t in_pool = over(pool->used + pool->lost + rounded, pool->size), in_share;
+
+	if (a)
+		held = a->blocks[pool->index] + a->making[pool->index];
+	in_share = over(held + rounded, buffer_share(&c->accounts, p, pool));
+	return in_pool > in_share ? in_pool : in_share;
+}
+
+/* ---- who may go ---- */
+
+enum use { UNUSED, AWAY, IN_USE };
+
+static enum use use_of(const struct buffer *b)
+{
+	uint32_t leases = b->readers + b->writers;
+
+	return leases == 0 ? UNUSED : leases == b->away ? AWAY : IN_USE;
+}
+
+static uint64_t keep_of(const struct catalog *c, const struct cached *it)
+{
+	return it->keeps ? it->keep_ms : c->accounts.config->keep * 1000ull;
+}
+
+static bool may_go(const struct catalog *c, const struct cached *it, const struct process *p,
+		   const struct pool *pool, uint64_t now)
+{
+	const struct buffer *b = it->buffer;
+	uint64_t keep = keep_of(c, it);
+
+	return b->pool == pool && b->uid == p->uid && !b->evicted && b->twin && !b->twin->lost &&
+	       keep != UINT64_MAX && now - it->used_ns >= keep * 1000000;
+}
+
+/* Evicts up to `bytes`. Returns how many. */
+static uint64_t evict_some(struct catalog *c, const struct process *p, const struct pool *pool,
+			   uint64_t bytes, enum use use)
+{
+	uint64_t now = clock_monotonic_ns(), done = 0;
+	struct cached *it;
+	struct fault ignored;
+
+	list_foreach (it, &c->cached, link) {
+		uint64_t has = it->buffer->block.bytes;
+
+		if (done >= bytes)
+			break;
+		if (use_of(it->buffer) == use && may_go(c, it, p, pool, now) &&
+		    catalog_evict_buffer(c, it->buffer, NULL, &ignored) == 0)
+			done += has;
+	}
+	return done;
+}
+
+/* ---- who is asked ---- */
+
+static void want(struct catalog *c, struct cached *it, bool wanted)
+{
+	if (it->wanted == wanted)
+		return;
+	it->wanted = wanted;
+	c->n_wanted += (uint32_t)wanted - (uint32_t)!wanted;
+	catalog_tell(c, it->buffer, it->buffer->key, BUFFER_WANTED);
+}
+
+/* Of those that are in use: the one of the lowest priority, and of these the longest unused. */
+static struct cached *next_to_ask(const struct catalog *c, const struct process *p,
+				  const struct pool *pool)
+{
+	uint64_t now = clock_monotonic_ns();
+	struct cached *it, *found = NULL;
+
+	list_foreach (it, &c->cached, link)
+		if (!it->wanted && use_of(it->buffer) == IN_USE && may_go(c, it, p, pool, now) &&
+		    (!found || it->priority < found->priority))
+			found = it;
+	return found;
+}
+
+static uint64_t wanted_bytes(const struct catalog *c, const struct pool *pool)
+{
+	const struct cached *it;
+	uint64_t bytes = 0;
+
+	if (c->n_wanted > 0)
+		list_foreach (it, &c->cached, link)
+			bytes += it->wanted && it->buffer->pool == pool ? it->buffer->block.bytes
+									: 0;
+	return bytes;
+}
+
+static bool ask(struct catalog *c, const struct process *p, const struct pool *pool, uint64_t bytes)
+{
+	uint64_t asked = wanted_bytes(c, pool);
+	struct cached *it;
+
+	while (asked < bytes && (it = next_to_ask(c, p, pool))) {
+		asked += it->buffer->block.bytes;
+		want(c, it, true);
+	}
+	return asked >= bytes;
+}
+
+uint64_t catalog_make_room(struct catalog *c, const struct process *p, struct pool *pool,
+			   uint64_t bytes)
+{
+	uint64_t lack = list_empty(&c->cached) || pool_trouble(pool) ? 0
+								      : lacking(c, p, pool, bytes);
+
+	for (enum use use = UNUSED; lack > 0 && use <= AWAY; use++)
+		lack = over(lack, evict_some(c, p, pool, lack, use));
+	if (lack == 0 || !ask(c, p, pool, lack))
+		return 0;
+	return c->accounts.config->yield_timeout * 1000ull;
+}
+
+void catalog_yield(struct catalog *c, struct buffer *b)
+{
+	struct fault ignored;
+
+	if (!b->cached || !b->cached->wanted || use_of(b) == IN_USE)
+		return;
+	want(c, b->cached, false);
+	catalog_evict_buffer(c, b, NULL, &ignored);
+}
+
+void catalog_want_nothing(struct catalog *c, const struct pool *pool)
+{
+	struct cached *it;
+
+	if (c->n_wanted > 0)
+		list_foreach (it, &c->cached, link)
+			if (it->buffer->pool == pool)
+				want(c, it, false);
+}

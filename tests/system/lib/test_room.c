@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A pool that is smaller than what is published in it: whose memory goes, in which order, and who is
+ * asked.
+ */
+#include "client/gpushm_memory.h"
+#include "client/gpushm_query.h"
+#include "proto/base/own.h"
+#include "tests/lib/client.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIB ((uint64_t)1 << 20)
+#define BYTES MIB
+#define ROOM 4 /* buffers */
+
+static void setup(void)
+{
+	client_setup_with("[daemon]\nyield-timeout=1\n"
+			  "[pool models]\nkind=host\nsize=4M\npending-max-age=0\n"
+			  "[pool twins]\nkind=host\nsize=64M\n");
+}
+
+#define ck_works(call) ck_assert_msg((call) == 0, "%s", gpushm_error())
+
+static const char *name_of(int i)
+{
+	static char name[16];
+
+	snprintf(name, sizeof(name), "~/%d", i);
+	return name;
+}
+
+static struct gpushm_buffer *make(int i)
+{
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "models" };
+	struct gpushm_buffer *b = client_create(name_of(i), BYTES, &o);
+	_cleanup_(free_ptr) unsigned char *bytes = malloc(BYTES);
+
+	memset(bytes, i, BYTES);
+	ck_works(gpushm_write(b, 0, bytes, BYTES));
+	ck_works(gpushm_publish(b, GPUSHM_SEALED));
+	ck_works(gpushm_make_twin(c, name_of(i), "twins"));
+	return b;
+}
+
+static void make_unused(int i)
+{
+	ck_works(gpushm_close(make(i)));
+}
+
+static struct gpushm_buffer *open_it(int i)
+{
+	struct gpushm_buffer *b = NULL;
+	_cleanup_(free_ptr) unsigned char *bytes = malloc(BYTES);
+
+	ck_works(gpushm_open(c, name_of(i), GPUSHM_READ, 0, NULL, &b));
+	ck_works(gpushm_read(b, 0, bytes, BYTES));
+	ck_assert_uint_eq(bytes[0], i);
+	ck_assert_uint_eq(bytes[BYTES - 1], i);
+	return b;
+}
+
+static bool is_resident(int i)
+{
+	struct gpushm_stat *st = NULL;
+	bool resident;
+
+	ck_works(gpushm_stat(c, name_of(i), 0, 0, &st));
+	resident = st->residence == GPUSHM_RESIDENT;
+	gpushm_free(st);
+	return resident;
+}
+
+static void unlink_all(int n)
+{
+	for (int i = 0; i < n; i++)
+		ck_works(gpushm_unlink(c, name_of(i)));
+}
+
+START_TEST(the_longest_unused_goes_first_and_nothing_while_there_is_room)
+{
+	for (int i = 0; i < ROOM; i++)
+		make_unused(i);
+	for (int i = 0; i < ROOM; i++)
+		ck_assert(is_resident(i));
+	ck_works(gpushm_close(open_it(0))); /* a use: 1 is the oldest now */
+	make_unused(ROOM);
+	ck_assert(is_resident(0) && !is_resident(1) && is_resident(2));
+	ck_works(gpushm_close(open_it(1)));
+	ck_assert(!is_resident(2) && is_resident(1));
+	unlink_all(ROOM + 1);
+}
+END_TEST
+
+START_TEST(what_is_suspended_goes_after_what_nobody_has)
+{
+	struct gpushm_buffer *b = make(0);
+
+	ck_works(gpushm_suspend(b, 0));
+	for (int i = 1; i < ROOM; i++)
+		make_unused(i);
+	make_unused(ROOM);
+	ck_assert(is_resident(0) && !is_resident(1));
+	ck_works(gpushm_close(b));
+	unlink_all(ROOM + 1);
+}
+END_TEST
+
+START_TEST(a_buffer_that_is_kept_stays)
+{
+	for (int i = 0; i < ROOM; i++)
+		make_unused(i);
+	ck_works(gpushm_set_keep(c, name_of(0), GPUSHM_WAIT_FOREVER, 0));
+	ck_works(gpushm_set_keep(c, name_of(1), 3600000, 0));
+	make_unused(ROOM);
+	ck_assert(is_resident(0) && is_resident(1) && !is_resident(2));
+	unlink_all(ROOM + 1);
+}
+END_TEST
+
+START_TEST(a_buffer_without_a_twin_has_nothing_to_keep)
+{
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "models" };
+	struct gpushm_buffer *b = client_create("~/0", BYTES, &o);
+
+	ck_works(gpushm_publish(b, GPUSHM_SEALED));
+	ck_assert_int_eq(gpushm_set_keep(c, "~/0", 0, 0), -EBUSY);
+	ck_assert_msg(strstr(gpushm_error(), "demote"), "%s", gpushm_error());
+	client_close_and_unlink(b, "~/0");
+}
+END_TEST
+
+/* Suspends the buffer when it is wanted. */
+static void *yield(void *arg)
+{
+	struct gpushm *own = NULL;
+	struct gpushm_buffer *b = NULL;
+	uint32_t notice;
+
+	ck_works(gpushm_connect(d.socket, &own));
+	ck_works(gpushm_open(own, arg, GPUSHM_READ, 0, NULL, &b));
+	while (!gpushm_wanted(b)) {
+		notice = gpushm_buffer_notice(b);
+		if (!(notice & GPUSHM_NOTICE_WANTED))
+			ck_works(gpushm_buffer_wait(b, notice, 10000, &notice));
+	}
+	ck_works(gpushm_suspend(b, 0));
+	ck_works(gpushm_close(b));
+	gpushm_disconnect(own);
+	return NULL;
+}
+
+START_TEST(who_uses_it_is_asked_and_the_create_waits)
+{
+	struct gpushm_buffer *b[ROOM];
+	pthread_t thread;
+
+	for (int i = 0; i < ROOM; i++)
+		b[i] = make(i);
+	ck_works(gpushm_set_keep(c, "~/2", 0, -1));
+	ck_works(gpushm_close(b[2]));
+	b[2] = open_it(2);
+	pthread_create(&thread, NULL, yield, (char *)"~/2");
+	while (!({
+		struct gpushm_stat *st = NULL;
+		uint32_t readers;
+
+		ck_works(gpushm_stat(c, "~/2", 0, 0, &st));
+		readers = st->readers;
+		gpushm_free(st);
+		readers == 2;
+	}))
+		;
+	ck_works(gpushm_suspend(b[2], 0));
+	make_unused(ROOM);
+	pthread_join(thread, NULL);
+	ck_assert(!is_resident(2));
+	for (int i = 0; i < ROOM; i++) {
+		ck_assert_int_eq(gpushm_wanted(b[i]), 0);
+		ck_works(gpushm_close(b[i]));
+	}
+	unlink_all(ROOM + 1);
+}
+END_TEST
+
+START_TEST(nobody_is_forced)
+{
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "models" };
+	struct gpushm_buffer *b[ROOM], *more = NULL;
+
+	for (int i = 0; i < ROOM; i++)
+		b[i] = make(i);
+	ck_assert_int_eq(gpushm_create(c, "~/more", BYTES, &o, &more), -ENOSPC);
+	ck_assert_msg(strstr(gpushm_error(), "models"), "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_wanted(b[0]), 1);
+	ck_assert_int_eq(gpushm_wanted(b[1]), 0);
+	ck_works(gpushm_suspend(b[0], 0)); /* late, but it answers */
+	ck_assert(!is_resident(0));
+	more = client_create("~/more", BYTES, &o);
+	ck_works(gpushm_discard(more));
+	for (int i = 0; i < ROOM; i++)
+		ck_works(gpushm_close(b[i]));
+	unlink_all(ROOM);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *t = tcase_create("room");
+
+	tcase_add_checked_fixture(t, setup, client_teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, the_longest_unused_goes_first_and_nothing_while_there_is_room);
+	tcase_add_test(t, what_is_suspended_goes_after_what_nobody_has);
+	tcase_add_test(t, a_buffer_that_is_kept_stays);
+	tcase_add_test(t, a_buffer_without_a_twin_has_nothing_to_keep);
+	tcase_add_test(t, who_uses_it_is_asked_and_the_create_waits);
+	tcase_add_test(t, nobody_is_forced);
+	return suite_run("room", t, NULL);
+}
