@@ -21,7 +21,9 @@ const struct command *const commands[] = {
 	&command_publish, &command_wait,    &command_watch,   &command_events,
 	&command_hold,	  &command_rm,	    &command_mv,      &command_clean,
 	&command_flush,	  &command_restart, &command_doctor,  &command_top,
-	&command_metrics, &command_pull,    &command_help,    NULL,
+	&command_metrics, &command_pull,    &command_evict,   &command_demote,
+	&command_promote, &command_keep,    &command_wanted,  &command_help,
+	NULL,
 };
 
 const struct arg ctl_args[] = {
