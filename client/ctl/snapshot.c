@@ -315,7 +315,8 @@ static void write_lives(struct exposition *e, const struct gpushm_metrics *m)
 	exposition_family(e, EXPOSITION_GAUGE, "gpushm_leases", NULL,
 			  "Buffers that processes have open, each process and buffer once.");
 	write_words(e, "", "access", accesses, leases, array_size(leases));
-	GAUGE("gpushm_leases_away", "Of these, suspended: their processes have unmapped the buffer.", m->away_leases);
+	GAUGE("gpushm_leases_away",
+	      "Of these, suspended: their processes have unmapped the buffer.", m->away_leases);
 	exposition_family(e, EXPOSITION_COUNTER, "gpushm_deaths", NULL,
 			  "Processes that ended while they had buffers open: for reading, for "
 			  "writing, or not published yet.");

@@ -71,7 +71,7 @@ struct buffer {
 
 	struct list leases; /* lease::buffer_link */
 	uint32_t readers, writers;
-	uint32_t away; /* of these: their processes have suspended the buffer */
+	uint32_t away;	/* of these: their processes have suspended the buffer */
 	uint32_t holds; /* catalog_hold() */
 	uint32_t opens; /* OPENs that got a lease since the daemon started; it wraps */
 

@@ -528,9 +528,10 @@ int catalog_check_suspendable(const struct buffer *b, struct fault *f)
 		return fault(f, CODE_STATE, "buffer \"%s\" is not published: publish it first",
 			     buffer_name(b));
 	if (b->stream)
-		return fault(f, CODE_UNSUPPORTED,
-			     "buffer \"%s\" is a stream, whose memory changes all the time: close it",
-			     buffer_name(b));
+		return fault(
+			f, CODE_UNSUPPORTED,
+			"buffer \"%s\" is a stream, whose memory changes all the time: close it",
+			buffer_name(b));
 	if (kind_opens_pool(b->pool->config.kind))
 		return fault(f, CODE_UNSUPPORTED,
 			     "pool \"%s\" is a %s, which a process has as a whole: use a vmm pool",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * OPEN and CLOSE: the beginning and the end of a lease; SUSPEND and RESUME, in between. OPEN makes no
- * CUDA call: the memory was exported when it was created. The client's half is
+ * OPEN and CLOSE: the beginning and the end of a lease; SUSPEND and RESUME, in between. OPEN makes
+ * no CUDA call: the memory was exported when it was created. The client's half is
  * client/lib/buffer/open.c and suspend.c.
  */
 #include "daemon/ipc/request.h"

@@ -26,8 +26,8 @@ void request_handle_quiet_close(struct session *s, const void *data, size_t len)
 typedef int request_function(struct session *s, const Gpushm__Proto__Request *q,
 			     struct reply *reply, struct fault *f);
 
-request_function request_hello, request_reclaim;			    /* hello.c */
-request_function request_create, request_describe, request_publish;	    /* create.c */
+request_function request_hello, request_reclaim;			       /* hello.c */
+request_function request_create, request_describe, request_publish;	       /* create.c */
 request_function request_open, request_close, request_suspend, request_resume; /* open.c */
 request_function request_stat, request_list, request_pools, request_status; /* query.c */
 request_function request_unlink, request_clean, request_evict, request_keep, request_rename,

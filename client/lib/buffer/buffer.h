@@ -24,13 +24,13 @@ struct gpushm_buffer {
 	const char *_Atomic name; /* created_name, or published_name */
 	char created_name[BUFFER_NAME_MAX + 1];
 	char published_name[BUFFER_NAME_MAX + 1]; /* if gpushm_publish_as() gave it another one */
-	uid_t uid, own_uid;	       /* the owner and this process, as the daemon sees them */
-	const struct pool_info *pool;  /* the connection's */
-	struct map *map;	       /* a reference; other opens of this buffer share it */
-	int memory;		       /* owned: host memory's memfd, while filling; -1 */
-	bool copy_on_write;	       /* the map is this open's own; the lease is for reading */
-	int device;		       /* ordinal of the GPU that uses it; -1: none */
-	pthread_mutex_t changing;      /* held by a suspend or a resume, over its request */
+	uid_t uid, own_uid;	      /* the owner and this process, as the daemon sees them */
+	const struct pool_info *pool; /* the connection's */
+	struct map *map;	      /* a reference; other opens of this buffer share it */
+	int memory;		      /* owned: host memory's memfd, while filling; -1 */
+	bool copy_on_write;	      /* the map is this open's own; the lease is for reading */
+	int device;		      /* ordinal of the GPU that uses it; -1: none */
+	pthread_mutex_t changing;     /* held by a suspend or a resume, over its request */
 	_Atomic bool suspended;
 	_Atomic unsigned copies;       /* that use the memory now */
 	_Atomic unsigned arrays;       /* arrays, views and DLPack tensors that exist */

@@ -22,7 +22,8 @@ int buffer_check_mapped(const struct gpushm_buffer *b)
 	int r = buffer_check_memory(b);
 
 	if (r == 0 && b->suspended)
-		r = buffer_error(b, EBUSY, "it is suspended: gpushm_resume() brings its memory back");
+		r = buffer_error(b, EBUSY,
+				 "it is suspended: gpushm_resume() brings its memory back");
 	return r;
 }
 

@@ -31,8 +31,8 @@ static int host_prepare(const struct map_request *r, int *ret_owner, int *ret_de
 static int host_map(const struct map_request *r, struct map_private *p)
 {
 	int prot = PROT_READ | (p->write ? PROT_WRITE : 0);
-	int flags = (p->copy_on_write ? MAP_PRIVATE : MAP_SHARED) |
-		    (p->map.host_ptr ? MAP_FIXED : 0);
+	int flags =
+		(p->copy_on_write ? MAP_PRIVATE : MAP_SHARED) | (p->map.host_ptr ? MAP_FIXED : 0);
 	struct stat st;
 	void *memory;
 	int result = endpoint_check_file("the memory that the daemon sent", r->fd, r->server_uid,

@@ -81,8 +81,8 @@ static void remove_entry(struct process *self, struct map_private *p)
 	free(p);
 }
 
-/* Takes a reference on an existing entry, else inserts `fresh`. Returns the entry; it is busy if the
- * caller is to map it. */
+/* Takes a reference on an existing entry, else inserts `fresh`. Returns the entry; it is busy if
+ * the caller is to map it. */
 static struct map_private *find_or_insert(struct process *self, struct map_private *fresh)
 {
 	struct map_private *found;

@@ -167,8 +167,8 @@ struct map_kind {
 	 * what all buffers of the pool need; a kind of the driver's starts the driver. 0, or -errno
 	 * with gpushm_error() set. */
 	int (*prepare)(const struct map_request *r, int *ret_owner, int *ret_device);
-	/* Maps the memory: at the addresses that p->map has, or sets them. An error leaves all as it
-	 * was. */
+	/* Maps the memory: at the addresses that p->map has, or sets them. An error leaves all as
+	 * it was. */
 	int (*map)(const struct map_request *r, struct map_private *p);
 	/* Unmaps the memory, if it is mapped. keep: the addresses stay the process's; else they go.
 	 * 0, or -errno where the memory may still be mapped. */

@@ -15,9 +15,9 @@ static inline CUmemAccessDesc window_access(CUmemLocationType where, int id, boo
 						 : CU_MEM_ACCESS_FLAGS_PROT_READ };
 }
 
-/* Imports the fd, which stays the caller's, and maps all its bytes with that access: at *ptr, or, if
- * that is 0, at addresses that it reserves and writes there. An error leaves all as it was. Needs no
- * context. */
+/* Imports the fd, which stays the caller's, and maps all its bytes with that access: at *ptr, or,
+ * if that is 0, at addresses that it reserves and writes there. An error leaves all as it was.
+ * Needs no context. */
 int window_open(int fd, size_t bytes, const CUmemAccessDesc *access, size_t n_access,
 		CUdeviceptr *ptr);
 

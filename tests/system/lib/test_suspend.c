@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A process lets go of a buffer's memory and comes back, on every pool of the machine: the addresses
- * stay, nothing can use them meanwhile, and the daemon knows who is away.
+ * A process lets go of a buffer's memory and comes back, on every pool of the machine: the
+ * addresses stay, nothing can use them meanwhile, and the daemon knows who is away.
  */
 #include "client/gpushm_memory.h"
 #include "client/gpushm_query.h"
@@ -140,9 +140,9 @@ static void resume(struct gpushm_buffer *b)
 	ck_assert_int_eq(gpushm_buffer_suspended(b), 0);
 }
 
-#define ck_refuses(call, error, text)                                        \
-	do {                                                                 \
-		ck_assert_int_eq((call), -(error));                          \
+#define ck_refuses(call, error, text)                                              \
+	do {                                                                       \
+		ck_assert_int_eq((call), -(error));                                \
 		ck_assert_msg(strstr(gpushm_error(), text), "%s", gpushm_error()); \
 	} while (0)
 
@@ -275,7 +275,9 @@ START_TEST(what_cannot_be_suspended_is_refused_and_goes_on)
 	struct gpushm_stream *s = NULL;
 	int64_t n = 4096;
 	struct gpushm_array_spec frame = { .struct_size = sizeof(frame), .ndim = 1, .shape = &n };
-	struct gpushm_stream_spec spec = { .struct_size = sizeof(spec), .arrays = &frame, .n_arrays = 1 };
+	struct gpushm_stream_spec spec = { .struct_size = sizeof(spec),
+					   .arrays = &frame,
+					   .n_arrays = 1 };
 	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "host" };
 
 	ck_refuses(gpushm_suspend(NULL, 0), EINVAL, "buffer");
