@@ -45,8 +45,8 @@ GETTER(offset, PyLong_FromUnsignedLongLong(gpushm_array_offset(a)))
 GETTER(array_name, PyUnicode_FromString(gpushm_array_name(a)))
 GETTER(dtype_name, dtype_name(gpushm_array_dtype(a)))
 GETTER(descr, text_or_none(gpushm_array_descr(a)))
-GETTER(device_ptr, object_address(gpushm_array_device_ptr(a)))
-GETTER(host_ptr, object_address(gpushm_array_host_ptr(a)))
+GETTER(device_ptr, buffer_address(buffer_of(o), gpushm_array_device_ptr(a)))
+GETTER(host_ptr, buffer_address(buffer_of(o), gpushm_array_host_ptr(a)))
 GETTER(owns_buffer, PyBool_FromLong(buffer_of(o)->owner == (struct array *)o))
 OF_ARRAY(is_c_contiguous, PyObject, PyBool_FromLong(gpushm_array_is_c_contiguous(a)))
 OF_ARRAY(is_f_contiguous, PyObject, PyBool_FromLong(gpushm_array_is_f_contiguous(a)))
@@ -124,6 +124,8 @@ static PyGetSetDef getters[] = {
 	  "This process's ordinal of the GPU; None: host or pinned memory.", (void *)"device" },
 	{ "anonymous", get_of_buffer, NULL,
 	  "Whether this process created its buffer without a name.", (void *)"anonymous" },
+	{ "away", get_of_buffer, NULL, "Whether this process has suspended its buffer.",
+	  (void *)"away" },
 	{ "closed", get_closed, NULL, "Whether it is closed.", NULL },
 	{ "owns_buffer", get_owns_buffer, NULL,
 	  "Whether close() of this array closes the buffer: that of open() or create().", NULL },
@@ -169,6 +171,16 @@ static PyObject *publish(PyObject *o, PyObject *args)
 static PyObject *publish_as(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	return opened(o) ? buffer_publish_as((PyObject *)buffer_of(o), args, kwargs) : NULL;
+}
+
+static PyObject *suspend(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+	return opened(o) ? buffer_suspend(buffer_of(o), args, kwargs) : NULL;
+}
+
+static PyObject *resume(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+	return opened(o) ? buffer_resume(buffer_of(o), args, kwargs) : NULL;
 }
 
 static PyObject *wait_for_others(PyObject *o, PyObject *stream)
@@ -221,6 +233,12 @@ static PyMethodDef methods[] = {
 	  "publish() under another name than the buffer was created with, in one step. replace:\n"
 	  "a buffer that has the name loses it; processes that have that one open keep it.\n"
 	  "Errors: Exists, and as publish()." },
+	{ "suspend", KEYWORDS(suspend), METH_VARARGS | METH_KEYWORDS,
+	  "suspend($self, *, idle=False)\n--\n\n"
+	  "Lets go of the buffer's memory until resume(): see Buffer.suspend()." },
+	{ "resume", KEYWORDS(resume), METH_VARARGS | METH_KEYWORDS,
+	  "resume($self, timeout=None)\n--\n\n"
+	  "Maps the buffer's memory again, at the same addresses: see Buffer.resume()." },
 	{ "reshape", KEYWORDS(view_reshape), METH_VARARGS | METH_KEYWORDS,
 	  "reshape($self, *shape, order='C')\n--\n\n"
 	  "A view of another shape; one length may be -1. Errors: BadArgument (sizes differ),\n"

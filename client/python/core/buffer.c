@@ -46,6 +46,8 @@ struct buffer *pybuffer_new(struct connection *c, struct gpushm_buffer *b, PyObj
 		return NULL;
 	}
 	self->buffer = b;
+	self->starts[0] = gpushm_buffer_device_ptr(b);
+	self->starts[1] = gpushm_buffer_host_ptr(b);
 	self->stream = stream;
 	list_init(&self->arrays);
 	list_init(&self->slots);

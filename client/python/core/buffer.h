@@ -16,7 +16,8 @@
 struct buffer {
 	PyObject_HEAD
 	PyObject *weakrefs;
-	struct gpushm_buffer *buffer;  /* owned; NULL: closed */
+	struct gpushm_buffer *buffer; /* owned; NULL: closed */
+	void *starts[2]; /* its addresses for a GPU and the CPU, also while it is away; NULL */
 	struct connection *connection; /* a reference */
 	PyObject *name;	     /* a str; a closed buffer still has it, so that it can be unlinked */
 	struct list link;    /* all open buffers */
@@ -128,6 +129,18 @@ PyObject *buffer_report_unpublished(PyObject *module, PyObject *unused);
 
 /* _opened(): a list of all buffers that this process has open. */
 PyObject *buffer_list(PyObject *module, PyObject *unused);
+
+/* ---- suspend.c ---- */
+
+/* The methods suspend(*, idle=False), resume(timeout=None). */
+PyObject *buffer_suspend(struct buffer *self, PyObject *args, PyObject *kwargs);
+PyObject *buffer_resume(struct buffer *self, PyObject *args, PyObject *kwargs);
+
+/* Raises StateError where it is suspended. */
+bool buffer_is_mapped(const struct buffer *self);
+
+/* object_address(p) of what libgpushm returns NULL for while the buffer is suspended. */
+PyObject *buffer_address(const struct buffer *self, void *p);
 
 /* ---- arrays ---- */
 

@@ -4,6 +4,7 @@
  * asks the daemon. A closed buffer still has name, closed and connection; its other attributes
  * raise ValueError.
  */
+#include "client/gpushm_memory.h"
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
 #include "client/python/core/layouts.h"
@@ -62,8 +63,11 @@ GETTER(readonly, PyBool_FromLong(gpushm_buffer_access(b) != GPUSHM_WRITE))
 GETTER(dirty, PyBool_FromLong(gpushm_buffer_dirty(b)))
 GETTER(lost, PyBool_FromLong(gpushm_buffer_lost(b)))
 GETTER(device, ordinal_or_none(gpushm_buffer_device(b)))
-GETTER(device_ptr, object_address(gpushm_buffer_device_ptr(b)))
-GETTER(host_ptr, object_address(gpushm_buffer_host_ptr(b)))
+GETTER(device_ptr, buffer_address((struct buffer *)o, gpushm_buffer_device_ptr(b)))
+GETTER(host_ptr, buffer_address((struct buffer *)o, gpushm_buffer_host_ptr(b)))
+GETTER(away, PyBool_FromLong(gpushm_buffer_suspended(b)))
+GETTER(starts, Py_BuildValue("(NN)", object_address(((struct buffer *)o)->starts[0]),
+			     object_address(((struct buffer *)o)->starts[1])))
 
 static PyObject *get_closed(PyObject *o, void *unused)
 {
@@ -91,6 +95,9 @@ static PyGetSetDef getters[] = {
 	  "The address of its start for a GPU, as an int; None: no GPU reaches it.", NULL },
 	{ "host_ptr", get_host_ptr, NULL,
 	  "The address of its start for the CPU, as an int; None: the CPU does not reach it.",
+	  NULL },
+	{ "away", get_away, NULL, "Whether this process has suspended it: see suspend().", NULL },
+	{ "_starts", get_starts, NULL, "(device_ptr, host_ptr), also while it is suspended.",
 	  NULL },
 	{ "closed", get_closed, NULL, "Whether it is closed.", NULL },
 	{ NULL, NULL, NULL, NULL, NULL }
@@ -224,6 +231,16 @@ static PyObject *leave(PyObject *o, PyObject *args)
 	return object_none(buffer_leave((struct buffer *)o, args_first(args)));
 }
 
+static PyObject *suspend(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+	return buffer_suspend((struct buffer *)o, args, kwargs);
+}
+
+static PyObject *resume(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+	return buffer_resume((struct buffer *)o, args, kwargs);
+}
+
 static PyObject *attr(PyObject *o, PyObject *args)
 {
 	struct gpushm_buffer *b = opened(o);
@@ -282,6 +299,22 @@ static PyMethodDef methods[] = {
 	  "publish() under another name than the buffer was created with, in one step. replace:\n"
 	  "a buffer that has the name loses it; processes that have that one open keep it.\n"
 	  "Errors: Exists, and as publish()." },
+	{ "suspend", KEYWORDS(suspend), METH_VARARGS | METH_KEYWORDS,
+	  "suspend($self, *, idle=False)\n--\n\n"
+	  "Lets go of the memory until resume(): unmaps it, and tells the daemon that this\n"
+	  "process is away. Arrays, tensors and addresses stay; meanwhile no new ones are made,\n"
+	  "and copies raise StateError. Nobody may use those that exist: a read of a NumPy\n"
+	  "array or a memoryview ends the process, a kernel ends with an illegal address.\n"
+	  "First waits for all work that this process has queued on the buffer's GPUs; idle:\n"
+	  "none that uses the buffer is queued. A second one does nothing. Asks the daemon,\n"
+	  "without the GIL. Errors: StateError (not published, or another thread copies),\n"
+	  "NotSupported (a stream, a mempool, access 'c', an older daemon), DriverError." },
+	{ "resume", KEYWORDS(resume), METH_VARARGS | METH_KEYWORDS,
+	  "resume($self, timeout=None)\n--\n\n"
+	  "Maps the memory again, at the same addresses. timeout: seconds to wait for the\n"
+	  "daemon, None for set_timeout()'s limit. Does nothing if it is not suspended. Asks\n"
+	  "the daemon, without the GIL. Errors: Timeout, StateError (the buffer is gone),\n"
+	  "OutOfMemory, DaemonGone; the buffer stays suspended." },
 	{ "set_attrs", buffer_set_attrs, METH_O,
 	  "set_attrs($self, attrs, /)\n--\n\n"
 	  "Sets attributes of a buffer that is not published yet: a dict of str to bytes or str;\n"

@@ -405,7 +405,7 @@ PyObject *exchange_dlpack(PyObject *o, PyObject *args, PyObject *kwargs)
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", (char **)words, &stream,
 					 &max_version, &dl_device, &copy) ||
-	    !array_is_open(self))
+	    !array_is_open(self) || !buffer_is_mapped(self->buffer))
 		return NULL;
 	gpushm_array_dlpack_device(self->array, &type, &id);
 	if (legacy_from(max_version, &q.legacy) < 0 || order(self, stream, type) < 0 ||
@@ -573,7 +573,7 @@ PyObject *exchange_cai(PyObject *o, void *unused)
 	struct array *self = (struct array *)o;
 	_cleanup_(drop_object) PyObject *typestr = NULL;
 
-	if (!array_is_open(self))
+	if (!array_is_open(self) || !buffer_is_mapped(self->buffer))
 		return NULL;
 	if (!gpushm_array_device_ptr(self->array) &&
 	    kind_of(gpushm_buffer_kind(self->buffer->buffer))->by_driver)

@@ -55,7 +55,7 @@ static int refuse(const char *why)
 /* Whether the CPU reaches the memory, and may use it as asked. */
 static int check_memory(struct array *self, int flags)
 {
-	if (!array_is_open(self))
+	if (!array_is_open(self) || !buffer_is_mapped(self->buffer))
 		return -1;
 	if (!gpushm_array_host_ptr(self->array))
 		return array_check_child(self) < 0

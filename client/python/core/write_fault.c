@@ -10,11 +10,13 @@
  */
 #include "client/python/core/write_fault.h"
 
+#include "client/gpushm_memory.h"
 #include "client/gpushm_private.h"
 #include "proto/base/own.h"
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -42,15 +44,18 @@ static void explain(const struct gpushm_buffer *b, uint64_t offset)
 {
 	const char *array = "";
 	size_t n = gpushm_private_array_with(b, offset, &array);
+	bool away = gpushm_buffer_suspended(b) == 1;
 	const struct iovec said[] = {
-		text(n ? "gpushm: a write to array \"" : "gpushm: a write to "),
+		text(away ? "gpushm: a use of " : "gpushm: a write to "),
+		text(n ? "array \"" : ""),
 		{ (char *)array, n },
 		text(n ? "\" of buffer \"" : "buffer \""),
 		text(gpushm_buffer_name(b)),
-		text("\", whose memory is read-only here and shared with other processes, ends "
-		     "this one. Write to a copy: tensor.clone(), or "
-		     "gpushm.torch.attach(writable=...); a module that writes in training mode, "
-		     "as BatchNorm does, needs eval().\n"),
+		text(away ? "\", which this process has suspended, ends it: resume() comes first.\n"
+			  : "\", whose memory is read-only here and shared with other processes, "
+			    "ends this one. Write to a copy: tensor.clone(), or "
+			    "gpushm.torch.attach(writable=...); a module that writes in training "
+			    "mode, as BatchNorm does, needs eval().\n"),
 	};
 
 	if (writev(STDERR_FILENO, said, array_size(said)) < 0)

@@ -8,6 +8,7 @@ shape and item size.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, SupportsIndex, TypeVar, cast, overload
 
 from . import _copy, _core, _dtype, _foreign, _handle, _ipc, _show, _values
@@ -181,6 +182,10 @@ class Array(_values.Values, _core.Array):
 
     # ---- the name, and other processes ----
 
+    def suspended(self, *, idle: bool = False, timeout: float | None = None) -> AbstractContextManager[None]:
+        """A `with` block in which the buffer is suspended: suspend(), and at its end resume() unless it is closed."""
+        return _suspended(self, idle, timeout)
+
     def unlink(self) -> None:
         """Frees the buffer's name at once, and the memory when no process has it open any more."""
         self.buffer.unlink()
@@ -233,6 +238,10 @@ class Buffer(_core.Buffer):
 
     __module__ = "gpushm"
     __slots__ = ()
+
+    def suspended(self, *, idle: bool = False, timeout: float | None = None) -> AbstractContextManager[None]:
+        """A `with` block in which the buffer is suspended: suspend(), and at its end resume() unless it is closed."""
+        return _suspended(self, idle, timeout)
 
     def unlink(self) -> None:
         """Frees the name at once, and the memory when no process has it open any more."""
@@ -380,6 +389,16 @@ class Record:
 # ---- helpers ----
 
 on_host = _values.on_host
+
+
+@contextmanager
+def _suspended(of: Array | Buffer, idle: bool, timeout: float | None) -> Iterator[None]:
+    of.suspend(idle=idle)
+    try:
+        yield
+    finally:
+        if not of.closed:
+            of.resume(timeout)
 
 
 def _numpy() -> Any:

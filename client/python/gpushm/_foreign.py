@@ -427,7 +427,7 @@ def as_array(obj: Source | Memory) -> Array:
     memory = memory_of(obj)
     below, nbytes = memory.span()
     for buffer in _core._opened():
-        for start in {buffer.device_ptr, buffer.host_ptr}:
+        for start in set(buffer._starts):
             if start is None:
                 continue
             at = memory.address - below - start

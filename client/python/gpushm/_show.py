@@ -42,7 +42,7 @@ _BUFFERS: dict[str, Callable[[_core.BufferInfo], object]] = {
     "name": lambda b: b.name or "(unlinked)",
     "size": lambda b: size(b.nbytes),
     "pool": lambda b: b.pool,
-    "state": lambda b: f"{b.state}, dirty" if b.dirty else b.state,
+    "state": lambda b: b.state + (", dirty" if b.dirty else "") + _away(b),
     "arrays": lambda b: b.arrays,
     "readers": lambda b: b.readers,
     "writers": lambda b: b.writers,
@@ -68,6 +68,11 @@ _STREAMS: dict[str, Callable[[_core.StreamInfo], object]] = {
     "readers": lambda s: ", ".join(map(_reader, s.readers)),
     "stalls": lambda s: f"{s.stalls} ({s.stalled:.1f} s)" if s.stalls else 0,
 }
+
+
+def _away(buffer: _core.BufferInfo) -> str:
+    """', away 3/8': of all leases."""
+    return f", away {buffer.away}/{buffer.readers + buffer.writers}" if buffer.away else ""
 
 
 def _reader(reader: _core.StreamReader) -> str:
@@ -146,6 +151,7 @@ def buffer_html(buffer: Buffer) -> str:
 
 def _buffer_rows(buffer: Buffer) -> list[tuple[str, object]]:
     state = buffer.state + (", dirty" if buffer.dirty else "") + (", lost" if buffer.lost else "")
+    state += ", suspended" if buffer.away else ""
     return [
         ("state", state),
         ("access", {"r": "read-only", "r+": "read and write", "c": "copy-on-write"}[buffer.access]),

@@ -43,6 +43,9 @@ def creates() -> None:
         a.publish("shared")
         a.publish()
         a.publish("filling")  # type: ignore
+        with a.suspended(idle=True), a.buffer.suspended(timeout=None):
+            a.resume(1)
+        a.suspend(True)  # type: ignore
     gpushm.create(None, 4, np.float32, attrs={"k": b"v", "l": "text"}, transient=True).discard()
     gpushm.create("a", [2, 3], np.dtype("u1"), strides=(3, 1)).close()
     gpushm.create("a", 4, order="Z")  # type: ignore

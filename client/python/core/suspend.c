@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A buffer that is away: its arrays and tensors stay objects, and what would hand out an address or
+ * copy raises StateError. libgpushm looks after threads that copy; other users of addresses, as
+ * memoryviews and NumPy arrays, are not known to it.
+ */
+#include "client/gpushm_memory.h"
+#include "client/python/core/args.h"
+#include "client/python/core/buffer.h"
+
+bool buffer_is_mapped(const struct buffer *self)
+{
+	if (!self->buffer || gpushm_buffer_suspended(self->buffer) != 1)
+		return true;
+	error_format(ERROR_STATE, EBUSY,
+		     "buffer \"%s\": it is suspended: resume() brings its memory back",
+		     gpushm_buffer_name(self->buffer));
+	return false;
+}
+
+PyObject *buffer_address(const struct buffer *self, void *p)
+{
+	return p || buffer_is_mapped(self) ? object_address(p) : NULL;
+}
+
+/* Whether anything keeps it open: tensors may have outlived the user's with block. */
+static bool is_alive(const struct buffer *self)
+{
+	return self->buffer || buffer_is_open(self);
+}
+
+/* until: NULL to suspend. A signal whose handler raises nothing does not end it. */
+static PyObject *change(struct buffer *self, uint32_t flags, const struct deadline *until)
+{
+	int r;
+
+	self->calls++;
+	do {
+		Py_BEGIN_ALLOW_THREADS
+		r = until ? gpushm_resume(self->buffer, deadline_left(until))
+			  : gpushm_suspend(self->buffer, flags);
+		Py_END_ALLOW_THREADS
+	} while (r == -EINTR && PyErr_CheckSignals() == 0);
+	self->calls--;
+	if (r < 0)
+		error_raise(r);
+	buffer_settle(self);
+	return r < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+PyObject *buffer_suspend(struct buffer *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "idle", NULL };
+	int idle = 0;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$p:suspend", (char **)names, &idle) ||
+	    !is_alive(self))
+		return NULL;
+	return change(self, idle ? GPUSHM_IDLE : 0, NULL);
+}
+
+PyObject *buffer_resume(struct buffer *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "timeout", NULL };
+	struct deadline until = { .at = GPUSHM_WAIT_FOREVER };
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O&:resume", (char **)names, deadline_arg,
+					 &until) ||
+	    !is_alive(self))
+		return NULL;
+	return change(self, 0, &until);
+}
