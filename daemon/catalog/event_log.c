@@ -50,9 +50,15 @@ void event_log_done(struct event_log *e)
 	}
 }
 
+static bool is_use(enum event_type type)
+{
+	return type == EVENT_OPENED || type == EVENT_CLOSED || type == EVENT_JOINED ||
+	       type == EVENT_SUSPENDED || type == EVENT_RESUMED;
+}
+
 static struct event_ring *ring_of(struct event_log *e, enum event_type type)
 {
-	return &e->rings[type == EVENT_OPENED || type == EVENT_CLOSED || type == EVENT_JOINED];
+	return &e->rings[is_use(type)];
 }
 
 static const struct event *at(const struct event_ring *r, uint64_t ordinal)
@@ -145,10 +151,10 @@ static const char *const done[EVENT_TYPES] = {
 static void log_by_process(const struct log_about *about, const struct happening *h)
 {
 	const struct process *p = h->who;
-	const char *how = h->type == EVENT_CLOSED     ? ""
-			  : h->access == ACCESS_WRITE ? " for writing"
-			  : h->access == ACCESS_READ  ? " for reading"
-						      : "";
+	const char *how = h->type != EVENT_OPENED && is_use(h->type) ? ""
+			  : h->access == ACCESS_WRITE		     ? " for writing"
+			  : h->access == ACCESS_READ		     ? " for reading"
+								     : "";
 
 	if (h->type == EVENT_REFUSED)
 		log_write(LOG_NOTICE, about, "uid %u (process %d, %s) may not %s: %s", p->uid,

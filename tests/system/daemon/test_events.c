@@ -3,6 +3,7 @@
  * Events: what the daemon tells of buffers, processes, pools and itself, and whom it tells.
  */
 #include "client/gpushm_events.h"
+#include "client/gpushm_memory.h"
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/kept.h"
@@ -89,6 +90,8 @@ START_TEST(each_step_of_a_buffers_life_is_an_event)
 	id = gpushm_buffer_id(a);
 	snprintf(pool, sizeof(pool), "%s", gpushm_buffer_pool(a));
 	ck_assert_int_eq(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_suspend(b, 0), 0);
+	ck_assert_int_eq(gpushm_resume(b, 1000), 0);
 	gpushm_close(b);
 	ck_assert_int_eq(gpushm_rename(c, "a", "b", 0), 0);
 	b = published("new", GPUSHM_SHARED);
@@ -97,9 +100,9 @@ START_TEST(each_step_of_a_buffers_life_is_an_event)
 	ck_assert_int_eq(gpushm_unlink(c, "b"), 0);
 	gpushm_close(b);
 	ask(start, 0, NULL);
-	EXPECT("created a", "published a", "opened a", "closed a", "renamed b was a", "created new",
-	       "published new", "replaced b", "renamed b was new", "closed b", "freed b",
-	       "unlinked b", "closed b", "freed b");
+	EXPECT("created a", "published a", "opened a", "suspended a", "resumed a", "closed a",
+	       "renamed b was a", "created new", "published new", "replaced b", "renamed b was new",
+	       "closed b", "freed b", "unlinked b", "closed b", "freed b");
 	ck_assert_uint_eq(got->events[0]->buffer, id);
 	ck_assert_uint_eq(got->events[0]->bytes, 100);
 	ck_assert_int_eq(got->events[0]->pid, getpid());
@@ -108,7 +111,9 @@ START_TEST(each_step_of_a_buffers_life_is_an_event)
 	ck_assert_str_eq(got->events[0]->pool, pool);
 	ck_assert_int_eq(got->events[1]->state, GPUSHM_SEALED);
 	ck_assert_int_eq(got->events[2]->access, GPUSHM_READ);
-	ck_assert_uint_eq(got->events[10]->uid, (uid_t)-1);
+	ck_assert_int_eq(got->events[3]->access, GPUSHM_READ);
+	ck_assert_int_eq(got->events[3]->pid, getpid());
+	ck_assert_uint_eq(got->events[12]->uid, (uid_t)-1);
 	ck_assert_uint_eq(got->lost, 0);
 	for (size_t i = 1; i < got->n_events; i++)
 		ck_assert_uint_eq(got->events[i]->number, start + 1 + i);
@@ -259,6 +264,21 @@ START_TEST(many_opens_leave_the_events_of_a_buffers_life)
 	ck_assert_uint_ge(got->lost, 6001 - 2048);
 	ck_assert_uint_gt(got->n_events, 100);
 	ck_assert_int_eq(got->more, 1);
+	drop();
+}
+END_TEST
+
+START_TEST(many_suspends_leave_the_events_of_a_buffers_life)
+{
+	struct gpushm_buffer *b = published("x", GPUSHM_SEALED);
+
+	for (int i = 0; i < 3000; i++) {
+		ck_assert_int_eq(gpushm_suspend(b, 0), 0);
+		ck_assert_int_eq(gpushm_resume(b, 1000), 0);
+	}
+	client_close_and_unlink(b, "x");
+	ask(0, 0, "created,published,unlinked,freed");
+	EXPECT("created x", "published x", "unlinked x", "freed x");
 	drop();
 }
 END_TEST
@@ -472,6 +492,7 @@ int main(int argc, char **argv)
 	tcase_add_test(plain, repeated_refusals_are_only_a_few_events);
 	tcase_add_test(plain, a_violation_is_told_as_a_disconnect);
 	tcase_add_test(plain, many_opens_leave_the_events_of_a_buffers_life);
+	tcase_add_test(plain, many_suspends_leave_the_events_of_a_buffers_life);
 	tcase_add_test(plain, the_log_of_events_is_bounded_and_counts_lost_ones);
 	tcase_add_test(plain, a_follower_waits_for_events_up_to_its_timeout);
 	tcase_add_test(plain, bad_options_are_refused);

@@ -2,6 +2,7 @@
  *
  * The daemon's counts: known requests are made, and the counts must grow by exactly these.
  */
+#include "client/gpushm_memory.h"
 #include "client/gpushm_metrics.h"
 #include "proto/base/own.h"
 #include "tests/lib/fake.h"
@@ -194,6 +195,8 @@ START_TEST(states_and_accesses_are_counted)
 		open_one("one", GPUSHM_READ),	       open_one("two", GPUSHM_WRITE)
 	};
 
+	ck_assert_int_eq(gpushm_suspend(all[1], 0), 0);
+	ck_assert_int_eq(gpushm_suspend(all[4], 0), 0);
 	m = read_metrics();
 	ck_assert_uint_eq(pool(m, "a")->filling, 1);
 	ck_assert_uint_eq(pool(m, "a")->sealed, 1);
@@ -204,13 +207,14 @@ START_TEST(states_and_accesses_are_counted)
 	/* Of "sealed" and one of "one"; two of "two", one of "one", and that of "filling". */
 	ck_assert_uint_eq(m->read_leases, 2);
 	ck_assert_uint_eq(m->write_leases, 4);
+	ck_assert_uint_eq(m->away_leases, 2);
 	for (size_t i = 0; i < array_size(all); i++)
 		ck_assert_int_ge(gpushm_close(all[i]), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "sealed"), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "one"), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "two"), 0);
 	end = read_metrics();
-	ck_assert_uint_eq(end->read_leases + end->write_leases, 0);
+	ck_assert_uint_eq(end->read_leases + end->write_leases + end->away_leases, 0);
 	for (size_t i = 0; i < end->n_pools; i++)
 		ck_assert_uint_eq(end->pools[i]->filling + end->pools[i]->sealed +
 					  end->pools[i]->shared,
