@@ -152,6 +152,9 @@ void usage_cells(struct table *t, const struct gpushm_usage *u, bool exact);
 /* events.c: all facts about an event, as an object. */
 void event_json(struct json *j, const struct gpushm_logged_event *e);
 
+/* stat.c: ", away 3/8" where processes have suspended the buffer: of all its leases. */
+struct output_text stat_away(const struct gpushm_stat *s);
+
 /* The colour of a buffer's state. */
 enum table_style stat_style(const struct gpushm_stat *s);
 

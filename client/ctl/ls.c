@@ -37,8 +37,8 @@ void stat_cells(struct table *t, const struct gpushm_stat *s, bool exact)
 	else
 		table_cell(t, TABLE_DIM, "(unlinked %lu)", (unsigned long)s->id);
 	table_cell(t, TABLE_PLAIN, "%s", s->pool);
-	table_cell(t, stat_style(s), "%s%s%s", state_word(s->state), s->stream ? ", stream" : "",
-		   note);
+	table_cell(t, stat_style(s), "%s%s%s%s", state_word(s->state), s->stream ? ", stream" : "",
+		   stat_away(s).text, note);
 	table_cell(t, TABLE_PLAIN, "%s", output_size(s->bytes, exact).text);
 }
 
@@ -74,7 +74,8 @@ static void add_holder(struct table *t, const struct ctl *ctl, const struct gpus
 	table_cell(t, TABLE_PLAIN, "%s", access_word(h->access));
 	table_cell(t, TABLE_PLAIN, "%lu", (unsigned long)h->lease);
 	table_cell(t, TABLE_PLAIN, "%s", output_since(h->since_ns).text);
-	table_cell(t, TABLE_WARN, "%s", h->suspect ? "ending" : "");
+	table_cell(t, TABLE_WARN, "%s%s%s", h->away ? "away" : "",
+		   h->away && h->suspect ? ", " : "", h->suspect ? "ending" : "");
 }
 
 static int print_holders(const struct ctl *ctl, struct gpushm_stat *const *list, size_t n)

@@ -25,6 +25,15 @@ enum table_style stat_style(const struct gpushm_stat *s)
 	return s->dirty ? TABLE_BAD : s->state == GPUSHM_FILLING ? TABLE_WARN : TABLE_GOOD;
 }
 
+struct output_text stat_away(const struct gpushm_stat *s)
+{
+	struct output_text t = { "" };
+
+	if (s->away)
+		snprintf(t.text, sizeof(t.text), ", away %u/%u", s->away, s->readers + s->writers);
+	return t;
+}
+
 /* ---- JSON ---- */
 
 static void holders_json(struct json *j, const struct gpushm_stat *s)
@@ -152,9 +161,9 @@ static void add_facts(struct table *t, const struct ctl *ctl, const struct gpush
 	table_fact(t, "name", TABLE_PLAIN, "%s", s->name);
 	table_fact(t, "id", TABLE_PLAIN, "%lu", (unsigned long)s->id);
 	table_fact(t, "pool", TABLE_PLAIN, "%s (%s)", s->pool, kind_word(s->kind));
-	table_fact(t, "state", stat_style(s), "%s%s%s%s", state_word(s->state),
+	table_fact(t, "state", stat_style(s), "%s%s%s%s%s", state_word(s->state),
 		   s->stream ? ", stream" : "", s->transient ? ", transient" : "",
-		   s->dirty ? ", dirty" : "");
+		   stat_away(s).text, s->dirty ? ", dirty" : "");
 	if (s->dirty)
 		table_fact(t, "dirty", TABLE_BAD,
 			   "%d %s (%s) died while it held it for writing: %s (%s ago)",
@@ -182,9 +191,9 @@ static void add_holders(struct table *t, const struct gpushm_stat *s)
 		const struct gpushm_holder *h = s->holders[i];
 
 		table_fact(t, i ? "" : "holders", h->suspect ? TABLE_WARN : TABLE_PLAIN,
-			   "%d %s (%s): lease %lu, %s, for %s%s", h->pid, h->command,
+			   "%d %s (%s): lease %lu, %s, for %s%s%s", h->pid, h->command,
 			   output_user(h->uid), (unsigned long)h->lease, access_word(h->access),
-			   output_since(h->since_ns).text,
+			   output_since(h->since_ns).text, h->away ? "; away" : "",
 			   h->suspect ? "; ending: its socket is closed, its process lives" : "");
 	}
 }

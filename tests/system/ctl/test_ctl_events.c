@@ -2,6 +2,7 @@
  *
  * gpushmctl events, as scripts use it.
  */
+#include "client/gpushm_memory.h"
 #include "tests/lib/ctl.h"
 #include "tests/lib/suite.h"
 
@@ -74,6 +75,36 @@ START_TEST(a_mistake_has_its_exit_code_and_message)
 }
 END_TEST
 
+/* The test's process is one of two that hold it. */
+START_TEST(a_buffer_that_is_away_is_shown_so)
+{
+	struct gpushm *conn = NULL;
+	struct gpushm_buffer *b = NULL;
+
+	shell_expect(&sh, 0, "$ctl create -q --shared --size=4K a");
+	ck_assert_int_eq(gpushm_connect(NULL, &conn), 0);
+	ck_assert_int_eq(gpushm_open(conn, "a", GPUSHM_READ, 0, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_suspend(b, 0), 0);
+	shell_expect(&sh, 0,
+		     "coproc H { exec $ctl hold --write a; }; read -r line <&${H[0]}; pid=$H_PID\n"
+		     "[[ $($ctl ls) == *'shared, away 1/2'* ]] || exit 6\n"
+		     "[[ $($ctl stat a) == *'shared, away 1/2'*'for 0s; away'* ]] || exit 7\n"
+		     "[[ $($ctl ls --holders | grep -c ' away$') == 1 ]] || exit 8\n"
+		     "[[ $($ctl stat --json a) == *'\"away\":1'*'\"away\":true'* ]] || exit 9\n"
+		     "[[ $($ctl ls --json) == *'\"away\":1'* ]] || exit 10\n"
+		     "[[ $($ctl top --once --delay=0) == *'(away)'* ]] || exit 11\n"
+		     "[[ $($ctl metrics) == *$'\\ngpushm_leases_away 1\\n'* ]] || exit 12\n"
+		     "kill $pid; wait $pid; [[ $? == 143 ]]");
+	ck_assert_int_eq(gpushm_resume(b, 1000), 0);
+	shell_expect(&sh, 0,
+		     "[[ $($ctl ls; $ctl stat a) != *away* ]] || exit 6\n"
+		     "[[ $($ctl events --once --type suspended,resumed) =~ "
+		     "'suspended     a by '.*'resumed       a by ' ]]");
+	ck_assert_int_eq(gpushm_close(b), 0);
+	gpushm_disconnect(conn);
+}
+END_TEST
+
 /* It gets no signal while it waits for an event: it looks whether somebody reads. */
 START_TEST(a_follower_ends_with_its_reader)
 {
@@ -91,6 +122,7 @@ int main(void)
 	tcase_add_test(tc, json_events_are_one_object_per_line);
 	tcase_add_test(tc, a_filter_selects_only_its_events);
 	tcase_add_test(tc, a_mistake_has_its_exit_code_and_message);
+	tcase_add_test(tc, a_buffer_that_is_away_is_shown_so);
 	tcase_add_test(tc, a_follower_ends_with_its_reader);
 	return suite_run("ctl_events", tc, NULL);
 }
