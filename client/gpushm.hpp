@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm.h, gpushm_handle.h and gpushm_stream.h for C++17: objects that release what they own, and
- * exceptions for errors. It has no code of its own in the library. Where it has no function, call those headers'
- * with get():
+ * gpushm.h, gpushm_handle.h, gpushm_memory.h and gpushm_stream.h for C++17: objects that release
+ * what they own, and exceptions for errors. It has no code of its own in the library. Where it has
+ * no function, call those headers' with get():
  *
  *	auto c = gpushmxx::connect();
  *	auto b = gpushmxx::open(c, "model/weights", GPUSHM_READ, 5000);
@@ -22,6 +22,7 @@
 #define GPUSHM_HPP
 
 #include <gpushm_handle.h>
+#include <gpushm_memory.h>
 #include <gpushm_query.h>
 
 #include <cerrno>
@@ -130,6 +131,23 @@ inline array get(const buffer &b, const std::string &name)
 
 	check(gpushm_array_get(b.get(), name.c_str(), &a));
 	return own(b, a);
+}
+
+/* Those of gpushm_memory.h. */
+
+inline void suspend(const buffer &b, uint32_t flags = 0)
+{
+	check(gpushm_suspend(b.get(), flags));
+}
+
+inline void resume(const buffer &b, uint64_t timeout_ms = GPUSHM_WAIT_FOREVER)
+{
+	check(gpushm_resume(b.get(), timeout_ms));
+}
+
+inline bool suspended(const buffer &b)
+{
+	return check(gpushm_buffer_suspended(b.get())) != 0;
 }
 
 /* Those of gpushm_handle.h; a handle is the bytes of a string. */

@@ -152,7 +152,14 @@ int main(int argc, char **argv)
 			return 3;
 		h.reset();
 		a.reset();
-		return gpushm_buffer_state(gpushmxx::open(c, "x", GPUSHM_READ).get()) == GPUSHM_SEALED ? 0 : 1;
+		b = gpushmxx::open(c, "x", GPUSHM_READ);
+		gpushmxx::suspend(b);
+		if (!gpushmxx::suspended(b) || gpushm_buffer_host_ptr(b.get()))
+			return 4;
+		gpushmxx::resume(b, 1000);
+		if (gpushmxx::suspended(b) || *static_cast<float *>(gpushm_buffer_host_ptr(b.get())) != 1)
+			return 5;
+		return gpushm_buffer_state(b.get()) == GPUSHM_SEALED ? 0 : 1;
 	}
 	try {
 		auto c = gpushmxx::connect("/nonexistent/socket");
