@@ -10,6 +10,9 @@ an attached tensor ends the process with SIGSEGV on the host; on a GPU it is an 
 process can't use the GPU any more. Other processes never see it. attach(writable=[...]) makes copies of what a module
 changes.
 
+    with gpushm.torch.suspended(model):                       # gives its GPU memory back while nobody asks it
+        ...
+
 `import gpushm` does not import this module, and so does not import PyTorch.
 """
 
@@ -23,6 +26,7 @@ from .. import _core
 from . import _attach, _fingerprint, _layout
 from ._attach import attach
 from ._memory import Memory, memory
+from ._suspend import resume, suspend, suspended
 from ._tensors import Tensors, open_buffer
 
 if _TYPE_CHECKING:
@@ -32,7 +36,9 @@ if _TYPE_CHECKING:
 
     from .._typing import Attrs, Device
 
-__all__ = ["Memory", "Tensors", "attach", "load_file", "memory", "open", "publish"]
+__all__ = [
+    "Memory", "Tensors", "attach", "load_file", "memory", "open", "publish", "resume", "suspend", "suspended",
+]
 
 
 def publish(

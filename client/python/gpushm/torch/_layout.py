@@ -91,14 +91,14 @@ def device_of(tensor: torch.Tensor) -> int:
 
 def plain(name: str, value: Any) -> torch.Tensor:
     """The tensor as it is in memory. TypeError, which says its name: it is in no memory that can be shared."""
-    why = _why_not(value)
+    why = why_not(value)
     if why is not None:
         raise TypeError(f"{name!r} {why}")
     found: torch.Tensor = value.detach().resolve_conj().resolve_neg()
     return found
 
 
-def _why_not(value: Any) -> str | None:
+def why_not(value: Any) -> str | None:
     if not isinstance(value, torch.Tensor):
         return f"is a {type(value).__name__}, not a tensor"
     if isinstance(value, torch.nn.parameter.UninitializedTensorMixin):
