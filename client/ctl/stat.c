@@ -30,7 +30,8 @@ struct output_text stat_away(const struct gpushm_stat *s)
 	struct output_text t = { "" };
 
 	if (s->away)
-		snprintf(t.text, sizeof(t.text), ", away %u/%u", s->away, s->readers + s->writers);
+		snprintf(t.text, sizeof(t.text), ", away %" PRIu64 "/%u", s->away,
+			 s->readers + s->writers);
 	return t;
 }
 

@@ -7,7 +7,6 @@
 #define SET_ONE_MORE(s, value) ((s)->one_more = (value))
 #define ONE_MORE_OF(s) ((s)->one_more)
 #define HAS_ONE_MORE(s) GPUSHM_HAS(s, one_more)
-#define STREAMS_OF(m) ((m)->streams)
 #include "tests/system/lib/structs.h"
 
 START_TEST(what_the_library_does_not_know_is_refused)

@@ -6,7 +6,6 @@
 #define SET_ONE_MORE(s, value) ((void)(value))
 #define ONE_MORE_OF(s) UINT64_C(0)
 #define HAS_ONE_MORE(s) false
-#define STREAMS_OF(m) ((struct gpushm_stream_metrics *)NULL)
 #include "tests/system/lib/structs.h"
 
 int main(void)

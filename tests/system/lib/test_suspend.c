@@ -114,10 +114,10 @@ static void done(struct gpushm_buffer *b)
 	ck_assert_int_eq(gpushm_unlink(c, "~/b"), 0);
 }
 
-static uint32_t away(void)
+static uint64_t away(void)
 {
 	struct gpushm_stat *st = NULL;
-	uint32_t n, of_holders = 0;
+	uint64_t n, of_holders = 0;
 
 	ck_assert_msg(gpushm_stat(c, "~/b", 0, GPUSHM_HOLDERS, &st) == 0, "%s", gpushm_error());
 	n = st->away;
