@@ -50,11 +50,13 @@ static void check_table(int fd, const Gpushm__Proto__Attach *m)
 	munmap(image, m->table_bytes);
 }
 
-static void check_attach(const struct reply *a, const Gpushm__Proto__Attach *m)
+/* RESUME brings no lease, and no table. */
+static void check_attach(const struct reply *a, const Gpushm__Proto__Attach *m, int request)
 {
+	bool again = request == GPUSHM__PROTO__REQUEST__VERB_RESUME;
 	struct stat st;
 
-	require(a->lease && a->lease->id == m->lease);
+	require(again ? !a->lease && !m->table_fd : a->lease && a->lease->id == m->lease);
 	require(m->fds == a->n_fds && m->memory_fd && !m->pool_fd);
 	require(a->n_fds == 1u + (unsigned)m->table_fd);
 	require(fstat(a->fds[0], &st) == 0 && (uint64_t)st.st_size == m->allocated_bytes);
@@ -88,7 +90,7 @@ void replies_check(const struct reply *a, int request)
 	reply = gpushm__proto__reply__unpack(&arena.allocator, size, frame);
 	require(reply && reply->result_case);
 	if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_ATTACH)
-		check_attach(a, reply->attach);
+		check_attach(a, reply->attach, request);
 	else if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_HELLO)
 		require(a->n_fds == (size_t)reply->hello->board_fd && !a->lease);
 	else if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_PAGE)

@@ -144,6 +144,14 @@ def a_stream(client, name, *more):
     return create(client, name, 4096, OPEN_TO_ALL) + stream(client, 1, 4, 1024, *more) + publish(client, 1, SHARED)
 
 
+def suspend(client, lease):
+    return say(client, 25, number(1, lease))
+
+
+def resume(client, lease):
+    return say(client, 26, number(1, lease))
+
+
 POOLS, STATUS, CLEAN, FLUSH_POOLS, METRICS, STREAMS = 10, 11, 12, 13, 18, 24
 OPEN_TO_ALL = number(4, 0o666)
 BOTH = hello(0) + hello(1)
@@ -265,6 +273,14 @@ SEEDS = {
     + publish(0, 1, SEALED) + stat(1, "a"),
     "metrics": say(0, METRICS) + BOTH + say(0, METRICS) + create(0, "a", 4096) + publish(0, 1, SHARED) + open_(1, "a", WRITE)
     + open_(0, "b") + open_(0, "b", READ, 60000) + do(0, LATE) + do(1, DIE) + say(0, METRICS) + say(0, METRICS, number(1, 1)),
+    "a-lease-is-away": BOTH + create(0, "a", 4096, OPEN_TO_ALL) + suspend(0, 1) + publish(0, 1, SHARED) + open_(1, "a", WRITE)
+    + resume(1, 2) + suspend(1, 2) + suspend(1, 2) + suspend(0, 2) + stat(1, "a") + list_(0) + say(0, METRICS) + unlink(0, "a")
+    + close(0, 1) + resume(1, 2) + resume(1, 2) + suspend(1, 2) + events(1) + do(1, DISCONNECT) + do(1, DIE) + say(0, POOLS)
+    + say(0, 25) + say(0, 26) + resume(0, 9) + create(0, "b", 1) + describe(0, 3, array("", 0, 1)) + publish(0, 3, SEALED)
+    + resume(0, 3) + suspend(0, 3) + resume(0, 3),
+    "a-writer-dies-away": BOTH + create(0, "a", 1, OPEN_TO_ALL, data(2, "small")) + publish(0, 1, SHARED)
+    + open_(1, "a", WRITE) + suspend(1, 2) + do(1, DIE) + stat(0, "a") + suspend(0, 1) + do(0, DEAF) + resume(0, 1),
+    "no-stream-is-away": BOTH + a_stream(0, "a") + open_(1, "a") + suspend(0, 1) + suspend(1, 2) + resume(1, 2) + stat(1, "a"),
     "a-stream": BOTH + a_stream(0, "a", number(4, 2)) + page(0, 1, 0) + page(0, 1, 1) + open_(1, "a") + join(1, 2)
     + page(1, 2, 0) + page(1, 2, 2) + page(0, 1, 2) + say(1, STREAMS) + say(0, STREAMS, number(1, 1), data(2, "a"))
     + open_(1, "a") + join(1, 3, 3, 3) + page(1, 3, 1) + page(1, 3, 2) + open_(1, "a") + join(1, 4) + stat(1, "a")
