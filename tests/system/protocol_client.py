@@ -98,7 +98,7 @@ def first(message, field, default=None):
 # ---- requests ----
 
 HELLO, CREATE, DESCRIBE, PUBLISH, OPEN, CLOSE, UNLINK, STAT, LIST, POOLS, STATUS = range(1, 12)
-WATCH, RECLAIM, METRICS = 14, 16, 18
+WATCH, RECLAIM, METRICS, SUSPEND, RESUME = 14, 16, 18, 25, 26
 
 
 class Refused(Exception):
@@ -647,6 +647,34 @@ def test_reclaim_returns_the_named_leases(path):
     c.close()
 
 
+def test_a_lease_goes_away_and_comes_back(path):
+    """SUSPEND and RESUME: the lease stays, the memory comes without the table, and a second one changes nothing."""
+    c = Connection(path)
+    check(first(c.hello, 15, 0) == 1, "HELLO does not offer SUSPEND")
+    b = create(c, b"~/away", 5)
+    check_refused(STATE, "a SUSPEND of a draft", c.ask, SUSPEND, number(1, b.lease), 6)
+    b.memory[:5] = b"hello"
+    publish(b, SHARED)
+    for _ in range(2):
+        b.memory.close()
+        c.ask(SUSPEND, number(1, b.lease), 6)
+        c.ask(SUSPEND, number(1, b.lease), 6)
+        m = c.ask(STAT, data(1, b"~/away") + number(3, 1), 7)
+        check((first(m, 17), first(m, 29), first(fields(first(m, 20)), 8)) == (1, 1, 1), "STAT of who is away")
+        check(first(c.ask(METRICS, b"", 18), 15) == 1, "METRICS of who is away")
+        again = c.attach(RESUME, number(1, b.lease))
+        check((again.lease, again.id, again.table) == (b.lease, b.id, None), "RESUME brings another lease, or a table")
+        check(again.memory[:5] == b"hello" and again.access == WRITE, "the memory after RESUME")
+        b = again
+    check(first(c.ask(STAT, data(1, b"~/away"), 7), 29, 0) == 0, "STAT after RESUME")
+    for verb, result in ((SUSPEND, 6), (RESUME, 3)):
+        check_refused(NO_LEASE, "no lease", c.ask, verb, number(1, 999999), result)
+        check_refused(BAD_REQUEST, "no field", c.ask, verb, b"", result)
+    b.close()
+    c.ask(UNLINK, data(1, b"~/away"), 6)
+    c.close()
+
+
 def run_tests(path):
     before = open_fds()
     test_hello_negotiates_a_version_and_tells_the_limits(path)
@@ -666,6 +694,7 @@ def run_tests(path):
     test_leases_outlive_their_connection_and_drafts_end(path)
     test_publish_fails_on_memory_that_its_creator_sealed(path)
     test_reclaim_returns_the_named_leases(path)
+    test_a_lease_goes_away_and_comes_back(path)
     check(open_fds() == before, "this client leaks fds")
 
 
