@@ -14,8 +14,6 @@
 
 #include "records_table.h"
 
-#define FIELDS_MAX 32
-
 const struct record *const record_stat = &stat_record, *const record_pool = &pool_record,
 			   *const record_status = &status_record,
 			   *const record_event = &event_record,
@@ -218,10 +216,13 @@ PyObject *record_one(const struct record *r, const void *from)
 
 static int add(PyObject *module, struct tuple_type *t)
 {
-	PyStructSequence_Field fields[FIELDS_MAX] = { 0 };
+	_cleanup_(free_ptr) PyStructSequence_Field *fields =
+		calloc(t->record->n + 1, sizeof(*fields));
 	PyStructSequence_Desc desc = { t->record->python, t->record->doc, fields, -t->hidden };
 	int n = 0;
 
+	if (!fields)
+		return PyErr_NoMemory(), -1;
 	for (unsigned i = 0; i < t->record->n; i++)
 		if (t->record->fields[i].python)
 			fields[n++] = (PyStructSequence_Field){ t->record->fields[i].python,
