@@ -61,8 +61,8 @@ int gpushm_make_twin(struct gpushm *c, const char *name, const char *pool);
 /* How long the memory of a buffer that has a twin stays after its last use: 0: it may be evicted
  * at once when its owner needs memory in that pool; GPUSHM_WAIT_FOREVER: never. A use is an open, a
  * resume, a suspend and a close. priority: of buffers that are in use, those that have less are
- * asked for first. The daemon's default is `keep` in gpushmd.conf, and priority 0. For the owner and
- * administrators. Asks the daemon. Errors: -ENOENT, -EACCES, -EBUSY (it has no twin). */
+ * asked for first. The daemon's default is `keep` in gpushmd.conf, and priority 0. For the owner
+ * and administrators. Asks the daemon. Errors: -ENOENT, -EACCES, -EBUSY (it has no twin). */
 int gpushm_set_keep(struct gpushm *c, const char *name, uint64_t keep_ms, int priority);
 
 /* 1: the buffer's memory is needed, and the processes that use it are asked to suspend it: within

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The commands for memory that comes and goes: `demote` makes a twin and gives the memory back,
- * `evict` only that, `promote` makes it again, `keep` says how long it stays, and `wanted` shows who
- * is asked to let go.
+ * `evict` only that, `promote` makes it again, `keep` says how long it stays, and `wanted` shows
+ * who is asked to let go.
  */
 #include "client/ctl/ctl.h"
 #include "client/ctl/output.h"
@@ -81,7 +81,8 @@ const struct command command_demote = {
 	.name = "demote",
 	.synopsis = "--pool POOL NAME...",
 	.about = "move the bytes of buffers to a pool of the host's memory",
-	.more = "Makes a twin of each buffer in POOL, unless it has one, and then does as evict. A\n"
+	.more = "Makes a twin of each buffer in POOL, unless it has one, and then does as evict. "
+		"A\n"
 		"buffer that a process uses stays where it is, and from now on its memory can be\n"
 		"evicted.",
 	.args = ARGS({ "pool", ARG_TEXT, 0, "POOL", "a host or pinned pool",
@@ -127,7 +128,8 @@ static int run_keep(struct ctl *ctl, const void *options, size_t n, char **words
 	if (strcmp(words[1], "forever") == 0)
 		ms = GPUSHM_WAIT_FOREVER;
 	else if (args_parse_time(words[1], &ms) < 0)
-		return ctl_error(CTL_USAGE, "keep: \"%s\" is not a time; write 0, 300, 5m or forever",
+		return ctl_error(CTL_USAGE,
+				 "keep: \"%s\" is not a time; write 0, 300, 5m or forever",
 				 words[1]);
 	if (o->priority && (sscanf(o->priority, "%d%n", &priority, &end) != 1 || o->priority[end]))
 		return ctl_error(CTL_USAGE, "keep: \"%s\" is not a whole number", o->priority);
@@ -153,8 +155,8 @@ static void tell_wanted(const struct gpushm_stat *s)
 {
 	for (size_t i = 0; i < s->n_holders; i++)
 		if (!s->holders[i]->away)
-			output_line(stdout, "%s: process %d (%s) of %s has not suspended it", s->name,
-				    s->holders[i]->pid, s->holders[i]->command,
+			output_line(stdout, "%s: process %d (%s) of %s has not suspended it",
+				    s->name, s->holders[i]->pid, s->holders[i]->command,
 				    output_user(s->holders[i]->uid));
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who goes when memory is needed. Only buffers with a twin can go, because their bytes are not lost,
- * and only those of the user who needs the memory. First those that no process has open, then those
- * that all their processes have suspended, each time the longest unused one first, and none before
- * its `keep` is over. If that is not enough, processes are asked to suspend what they use: of the
- * lowest priority first. Nobody is forced. Nothing goes while there is room.
+ * Who goes when memory is needed. Only buffers with a twin can go, because their bytes are not
+ * lost, and only those of the user who needs the memory. First those that no process has open, then
+ * those that all their processes have suspended, each time the longest unused one first, and none
+ * before its `keep` is over. If that is not enough, processes are asked to suspend what they use:
+ * of the lowest priority first. Nobody is forced. Nothing goes while there is room.
  */
 #include "daemon/catalog/catalog.h"
 
@@ -45,10 +45,11 @@ int catalog_keep(struct catalog *c, const struct process *p, const char *key, ui
 	if (r < 0)
 		return r;
 	if (!b->cached)
-		return fault(f, CODE_STATE,
-			     "buffer \"%s\" has no twin, so its memory stays: gpushmctl demote makes "
-			     "one",
-			     key);
+		return fault(
+			f, CODE_STATE,
+			"buffer \"%s\" has no twin, so its memory stays: gpushmctl demote makes "
+			"one",
+			key);
 	b->cached->keep_ms = keep_ms;
 	b->cached->keeps = true;
 	b->cached->priority = priority;
@@ -175,8 +176,8 @@ static bool ask(struct catalog *c, const struct process *p, const struct pool *p
 uint64_t catalog_make_room(struct catalog *c, const struct process *p, struct pool *pool,
 			   uint64_t bytes)
 {
-	uint64_t lack = list_empty(&c->cached) || pool_trouble(pool) ? 0
-								      : lacking(c, p, pool, bytes);
+	uint64_t lack =
+		list_empty(&c->cached) || pool_trouble(pool) ? 0 : lacking(c, p, pool, bytes);
 
 	for (enum use use = UNUSED; lack > 0 && use <= AWAY; use++)
 		lack = over(lack, evict_some(c, p, pool, lack, use));

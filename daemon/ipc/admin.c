@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * UNLINK, CLEAN, EVICT, KEEP, RENAME, FLUSH and RESTART: requests that manage buffers, pools and the daemon. The
- * client's half is client/lib/buffer/admin.c.
+ * UNLINK, CLEAN, EVICT, KEEP, RENAME, FLUSH and RESTART: requests that manage buffers, pools and
+ * the daemon. The client's half is client/lib/buffer/admin.c.
  */
 #include "daemon/ipc/request.h"
 

@@ -118,8 +118,8 @@ static void fill(struct buffer *to, const Gpushm__Journal__Buffer *m)
 }
 
 /* The daemon may have died before it forgot the memory. */
-static int adopt_evicted(const struct target *t, struct buffer *b,
-			 const Gpushm__Journal__Buffer *m, int *table)
+static int adopt_evicted(const struct target *t, struct buffer *b, const Gpushm__Journal__Buffer *m,
+			 int *table)
 {
 	if (m->table && *table < 0)
 		return -EBADF;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * UNLINK, CLEAN, EVICT, RENAME, FLUSH and RESTART: requests of owners and administrators, whose reply says
- * nothing but success.
+ * UNLINK, CLEAN, EVICT, RENAME, FLUSH and RESTART: requests of owners and administrators, whose
+ * reply says nothing but success.
  */
 #include "client/gpushm_memory.h"
 #include "client/gpushm_query.h"

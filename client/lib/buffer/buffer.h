@@ -158,8 +158,8 @@ int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_
 /* Tells the daemon that the lease is away. 0 or -errno. */
 int buffer_tell_away(struct gpushm_buffer *b);
 
-/* As buffer_check(), for what reads the table and asks nobody: that survives a fork, and so does the
- * memory of a host pool. */
+/* As buffer_check(), for what reads the table and asks nobody: that survives a fork, and so does
+ * the memory of a host pool. */
 int buffer_check_memory(const struct gpushm_buffer *b);
 
 /* The same for what uses the memory: -EBUSY while the buffer is suspended. */

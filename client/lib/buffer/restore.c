@@ -128,8 +128,10 @@ static int copy(struct gpushm_buffer *b, const char *name, const char *pool, enu
 	else if (fresh->map->host_ptr)
 		r = gpushm_read(b, 0, fresh->map->host_ptr, b->bytes);
 	else
-		r = buffer_error(b, ENOTSUP, "pool \"%s\" is on a GPU: a twin is in a host or "
-					     "pinned pool", fresh->pool->name);
+		r = buffer_error(b, ENOTSUP,
+				 "pool \"%s\" is on a GPU: a twin is in a host or "
+				 "pinned pool",
+				 fresh->pool->name);
 	if (r == 0)
 		r = hand_over(fresh, b, purpose);
 	error_keep(&why);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A pool that is smaller than what is published in it: whose memory goes, in which order, and who is
- * asked.
+ * A pool that is smaller than what is published in it: whose memory goes, in which order, and who
+ * is asked.
  */
 #include "client/gpushm_memory.h"
 #include "client/gpushm_query.h"
