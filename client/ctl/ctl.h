@@ -144,16 +144,20 @@ void usage_json_members(struct json *j, const struct gpushm_usage *u);
 void status_json_members(struct json *j, const struct gpushm_status *s);
 
 /* ls.c, pools.c, status.c: the first cells of a buffer's row (name, pool, state and size), and
- * those of a pool or a user; exact is as for output_size(). */
-void stat_cells(struct table *t, const struct gpushm_stat *s, bool exact);
+ * those of a pool or a user; exact is as for output_size(). of: the name of the buffer whose twin
+ * it is, if that is known. */
+void stat_cells(struct table *t, const struct gpushm_stat *s, const char *of, bool exact);
 void pool_cells(struct table *t, const struct gpushm_pool *p, bool exact);
 void usage_cells(struct table *t, const struct gpushm_usage *u, bool exact);
 
 /* events.c: all facts about an event, as an object. */
 void event_json(struct json *j, const struct gpushm_logged_event *e);
 
-/* stat.c: ", away 3/8" where processes have suspended the buffer: of all its leases. */
-struct output_text stat_away(const struct gpushm_stat *s);
+/* stat.c: its state: "sealed, away 3/8" where processes have suspended it, of all its leases;
+ * "evicted (twin)" where it has no memory. */
+struct stat_state {
+	char text[96];
+} stat_state(const struct gpushm_stat *s);
 
 /* The colour of a buffer's state. */
 enum table_style stat_style(const struct gpushm_stat *s);

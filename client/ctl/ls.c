@@ -25,7 +25,7 @@ static int by_name(const void *a, const void *b)
 	return d ? d : ((*x)->id > (*y)->id) - ((*x)->id < (*y)->id);
 }
 
-void stat_cells(struct table *t, const struct gpushm_stat *s, bool exact)
+void stat_cells(struct table *t, const struct gpushm_stat *s, const char *of, bool exact)
 {
 	char note[96] = "";
 
@@ -34,17 +34,30 @@ void stat_cells(struct table *t, const struct gpushm_stat *s, bool exact)
 			 s->dirty_pid, s->dirty_command);
 	if (s->name[0])
 		table_cell(t, TABLE_PLAIN, "%s", s->name);
+	else if (of && *of)
+		table_cell(t, TABLE_DIM, "(twin of %s)", of);
 	else
-		table_cell(t, TABLE_DIM, "(unlinked %lu)", (unsigned long)s->id);
+		table_cell(t, TABLE_DIM, "(%s %lu)", s->twin_of ? "twin of" : "unlinked",
+			   (unsigned long)(s->twin_of ? s->twin_of : s->id));
 	table_cell(t, TABLE_PLAIN, "%s", s->pool);
-	table_cell(t, stat_style(s), "%s%s%s%s", state_word(s->state), s->stream ? ", stream" : "",
-		   stat_away(s).text, note);
+	table_cell(t, stat_style(s), "%s%s", stat_state(s).text, note);
 	table_cell(t, TABLE_PLAIN, "%s", output_size(s->bytes, exact).text);
 }
 
-static void add_buffer(struct table *t, const struct ctl *ctl, const struct gpushm_stat *s)
+/* The name of the buffer whose twin it is; NULL: of none in the list. */
+static const char *whose_twin(const struct gpushm_stat *s, struct gpushm_stat *const *list,
+			      size_t n)
 {
-	stat_cells(t, s, ctl->bytes);
+	for (size_t i = 0; s->twin_of && i < n; i++)
+		if (list[i]->id == s->twin_of)
+			return list[i]->name;
+	return NULL;
+}
+
+static void add_buffer(struct table *t, const struct ctl *ctl, const struct gpushm_stat *s,
+		       const char *of)
+{
+	stat_cells(t, s, of, ctl->bytes);
 	table_cell(t, TABLE_PLAIN, "%u", s->arrays);
 	table_cell(t, TABLE_PLAIN, "%04o", s->mode);
 	table_cell(t, TABLE_PLAIN, "%s:%s", output_user(s->uid), output_group(s->gid));
@@ -59,7 +72,7 @@ static int print_buffers(const struct ctl *ctl, struct gpushm_stat *const *list,
 				    "3>WRITERS 5>AGE");
 
 	for (size_t i = 0; i < n; i++)
-		add_buffer(t, ctl, list[i]);
+		add_buffer(t, ctl, list[i], whose_twin(list[i], list, n));
 	return ctl_print(ctl, t);
 }
 

@@ -25,13 +25,17 @@ enum table_style stat_style(const struct gpushm_stat *s)
 	return s->dirty ? TABLE_BAD : s->state == GPUSHM_FILLING ? TABLE_WARN : TABLE_GOOD;
 }
 
-struct output_text stat_away(const struct gpushm_stat *s)
+struct stat_state stat_state(const struct gpushm_stat *s)
 {
-	struct output_text t = { "" };
+	char away[40] = "";
+	struct stat_state t;
 
 	if (s->away)
-		snprintf(t.text, sizeof(t.text), ", away %" PRIu64 "/%u", s->away,
+		snprintf(away, sizeof(away), ", away %" PRIu64 "/%u", s->away,
 			 s->readers + s->writers);
+	snprintf(t.text, sizeof(t.text), "%s%s%s%s",
+		 s->residence == GPUSHM_IN_TWIN ? "evicted (twin)" : state_word(s->state),
+		 s->stream ? ", stream" : "", away, s->wanted ? ", wanted" : "");
 	return t;
 }
 
@@ -162,9 +166,8 @@ static void add_facts(struct table *t, const struct ctl *ctl, const struct gpush
 	table_fact(t, "name", TABLE_PLAIN, "%s", s->name);
 	table_fact(t, "id", TABLE_PLAIN, "%lu", (unsigned long)s->id);
 	table_fact(t, "pool", TABLE_PLAIN, "%s (%s)", s->pool, kind_word(s->kind));
-	table_fact(t, "state", stat_style(s), "%s%s%s%s%s", state_word(s->state),
-		   s->stream ? ", stream" : "", s->transient ? ", transient" : "",
-		   stat_away(s).text, s->dirty ? ", dirty" : "");
+	table_fact(t, "state", stat_style(s), "%s%s%s", stat_state(s).text,
+		   s->transient ? ", transient" : "", s->dirty ? ", dirty" : "");
 	if (s->dirty)
 		table_fact(t, "dirty", TABLE_BAD,
 			   "%d %s (%s) died while it held it for writing: %s (%s ago)",

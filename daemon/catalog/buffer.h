@@ -65,9 +65,10 @@ struct buffer {
 	int table_fd; /* once published, where there is anything in it; else -1 */
 
 	struct stream *stream; /* owned; NULL: an ordinary buffer */
-	struct buffer *twin;   /* held: sealed, with the same bytes, in the host's memory; or NULL */
-	struct cached *cached; /* owned; NULL: it never had a twin */
-	bool evicted;	       /* it has no block */
+	struct buffer *twin; /* held: sealed, with the same bytes, in the host's memory; or NULL */
+	struct cached *cached;	/* owned; NULL: it never had a twin */
+	struct buffer *twin_of; /* whose twin it is; or NULL */
+	bool evicted;		/* it has no block */
 
 	struct list leases; /* lease::buffer_link */
 	uint32_t readers, writers;
@@ -91,7 +92,8 @@ struct making {
 
 /* A buffer whose memory may go when it is needed. */
 struct cached {
-	struct list link; /* catalog::cached, the one that was not used for the longest time first */
+	struct list
+		link; /* catalog::cached, the one that was not used for the longest time first */
 	struct buffer *buffer;
 	uint64_t used_ns; /* CLOCK_MONOTONIC: when a process last opened, suspended, resumed or
 			     closed it */
@@ -209,8 +211,8 @@ int buffer_change_attrs(struct buffer *b, const struct table_attr *attrs, size_t
  * only. -ERESTART: a part of a large table is written; call it again. */
 int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f);
 
-/* Of a buffer that is not published: nobody may write to its memory any more, where the kind can see
- * to that. */
+/* Of a buffer that is not published: nobody may write to its memory any more, where the kind can
+ * see to that. */
 int buffer_seal_memory(struct buffer *b, struct fault *f);
 
 /* ---- leases ---- */

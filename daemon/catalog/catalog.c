@@ -346,7 +346,7 @@ static void end_if_unused(struct catalog *c, struct buffer *b)
 	twin = take_ptr(b->twin);
 	catalog_end_memory(c, b);
 	if (twin)
-		catalog_release(c, twin);
+		catalog_end_twin(c, twin);
 }
 
 void catalog_look_at_retained(struct catalog *c, unsigned n)
@@ -418,7 +418,8 @@ void catalog_unlink_all(struct catalog *c)
 	struct buffer *b;
 
 	c->ending = true;
-	list_foreach_reverse (b, &c->buffers, all_link) {
+	list_foreach_reverse(b, &c->buffers, all_link)
+	{
 		assert(list_empty(&b->leases));
 		unlink_buffer(c, b, NULL);
 	}
@@ -434,8 +435,7 @@ void catalog_free_unused(struct catalog *c)
 	struct buffer *b;
 
 	/* A twin, which ends with its buffer, comes after that. */
-	list_foreach_reverse (b, &c->buffers, all_link)
-		end_if_unused(c, b);
+	list_foreach_reverse(b, &c->buffers, all_link) end_if_unused(c, b);
 }
 
 void catalog_keep_memory(struct catalog *c)
@@ -554,8 +554,8 @@ int catalog_set_away(struct catalog *c, struct lease *l, bool away, struct fault
 		return catalog_refuse_unwritten(r, f);
 	}
 	c->n_away += (uint32_t)away - (uint32_t)!away;
-	event_log_add(&c->events, .type = away ? EVENT_SUSPENDED : EVENT_RESUMED,
-		      .who = l->process, .buffer = l->buffer, .access = l->access);
+	event_log_add(&c->events, .type = away ? EVENT_SUSPENDED : EVENT_RESUMED, .who = l->process,
+		      .buffer = l->buffer, .access = l->access);
 	catalog_touch(c, l->buffer);
 	catalog_yield(c, l->buffer);
 	return 0;

@@ -285,6 +285,7 @@ void catalog_yield(struct catalog *c, struct buffer *b);
 void catalog_want_nothing(struct catalog *c, const struct pool *pool);
 
 /* For catalog.c and residence.c. */
+void catalog_end_twin(struct catalog *c, struct buffer *twin);
 void catalog_end_name(struct catalog *c, struct buffer *b, const struct process *who,
 		      const char *why);
 void catalog_end_memory(struct catalog *c, struct buffer *b);

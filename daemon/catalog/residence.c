@@ -2,9 +2,9 @@
  *
  * Memory that comes and goes. A sealed buffer never changes, so its memory may be given back once
  * another buffer has the same bytes: its twin, in the host's memory, which it holds. The daemon
- * moves no byte: a process fills the twin, and later a new buffer of the evicted one's pool, and the
- * daemon takes that buffer's memory. So what a process leaves undone ends as any buffer does that
- * was never published.
+ * moves no byte: a process fills the twin, and later a new buffer of the evicted one's pool, and
+ * the daemon takes that buffer's memory. So what a process leaves undone ends as any buffer does
+ * that was never published.
  */
 #include "daemon/catalog/catalog.h"
 
@@ -31,9 +31,10 @@ static int check_pair(const struct buffer *fresh, const struct buffer *b, struct
 		return fault(f, CODE_STATE, "buffer \"%s\" is not sealed: its bytes may change",
 			     name);
 	if (fresh->uid != b->uid)
-		return fault(f, CODE_ACCESS,
-			     "buffer \"%s\" belongs to uid %u: only that user's processes may do this",
-			     name, b->uid);
+		return fault(
+			f, CODE_ACCESS,
+			"buffer \"%s\" belongs to uid %u: only that user's processes may do this",
+			name, b->uid);
 	if (fresh->bytes != b->bytes)
 		return fault(f, CODE_LAYOUT, "buffer \"%s\" has %" PRIu64 " bytes, not %" PRIu64,
 			     name, b->bytes, fresh->bytes);
@@ -62,6 +63,12 @@ static int check_twin(const struct buffer *fresh, const struct buffer *b, struct
 	return 0;
 }
 
+void catalog_end_twin(struct catalog *c, struct buffer *twin)
+{
+	twin->twin_of = NULL;
+	catalog_release(c, twin);
+}
+
 static int set_twin(struct catalog *c, struct buffer *b, struct buffer *twin)
 {
 	struct buffer *former = b->twin;
@@ -74,10 +81,12 @@ static int set_twin(struct catalog *c, struct buffer *b, struct buffer *twin)
 	if (r < 0) {
 		b->twin = former;
 		catalog_release(c, twin);
-	} else if (former) {
-		catalog_release(c, former);
+		return r;
 	}
-	return r;
+	twin->twin_of = b;
+	if (former)
+		catalog_end_twin(c, former);
+	return 0;
 }
 
 int catalog_add_twin(struct catalog *c, struct lease *fresh, struct lease *l, struct fault *f)
@@ -101,6 +110,7 @@ int catalog_adopt_twin(struct catalog *c, struct buffer *b, uint64_t twin)
 	if (!found || found == b || found->bytes != b->bytes || catalog_cache(c, b) < 0)
 		return -ENOENT;
 	b->twin = catalog_hold(found);
+	found->twin_of = b;
 	return 0;
 }
 
@@ -199,7 +209,8 @@ static int check_restore(const struct buffer *fresh, const struct buffer *b, str
 	if (r < 0)
 		return r;
 	if (!b->evicted)
-		return fault(f, CODE_EXISTS, "buffer \"%s\" has its memory already", buffer_name(b));
+		return fault(f, CODE_EXISTS, "buffer \"%s\" has its memory already",
+			     buffer_name(b));
 	if (fresh->pool != b->pool)
 		return fault(f, CODE_STATE, "buffer \"%s\" is of pool \"%s\"", buffer_name(b),
 			     b->pool->config.name);

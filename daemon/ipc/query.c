@@ -66,7 +66,8 @@ static void fill_dirty(Gpushm__Proto__Buffer *m, const struct death *d)
 static void fill_cached(Gpushm__Proto__Buffer *m, const struct session *s, const struct cached *it)
 {
 	SET(m, wanted, it->wanted);
-	SET(m, keep_ms, it->keeps ? it->keep_ms : s->service->catalog.accounts.config->keep * 1000ull);
+	SET(m, keep_ms,
+	    it->keeps ? it->keep_ms : s->service->catalog.accounts.config->keep * 1000ull);
 	SET(m, priority, it->priority);
 }
 
@@ -92,13 +93,16 @@ static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct
 	SET(m, readers, b->readers);
 	SET(m, writers, b->writers);
 	SET(m, away, b->away);
-	SET(m, residence, b->evicted ? GPUSHM__PROTO__RESIDENCE__RESIDENCE_TWIN
-				     : GPUSHM__PROTO__RESIDENCE__RESIDENCE_RESIDENT);
+	SET(m, residence,
+	    b->evicted ? GPUSHM__PROTO__RESIDENCE__RESIDENCE_TWIN
+		       : GPUSHM__PROTO__RESIDENCE__RESIDENCE_RESIDENT);
 	SET(m, suspects, count_suspects(b));
 	SET(m, opens, b->opens);
 	SET_BYTES(m, pool_name, reply_text(b->pool->config.name));
 	if (b->cached)
 		fill_cached(m, s, b->cached);
+	if (b->twin_of)
+		SET(m, twin_of, b->twin_of->id);
 	if (b->dirty)
 		fill_dirty(m, &b->death);
 	m->has_name = b->key != NULL;

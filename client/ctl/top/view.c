@@ -258,7 +258,7 @@ static void buffer_cells(struct table *t, const struct page *p, const struct top
 	const struct gpushm_stat *s = row->buffer;
 	double rate;
 
-	stat_cells(t, s, p->state->exact);
+	stat_cells(t, s, NULL, p->state->exact);
 	rate = s->stream ? row->frames : row->rate;
 	table_cell(t, rate > 0 ? TABLE_BOLD : TABLE_PLAIN, "%s%s", rate_text(rate).text,
 		   !(rate > 0) ? ""
