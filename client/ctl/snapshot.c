@@ -317,6 +317,10 @@ static void write_lives(struct exposition *e, const struct gpushm_metrics *m)
 	write_words(e, "", "access", accesses, leases, array_size(leases));
 	GAUGE("gpushm_leases_away",
 	      "Of these, suspended: their processes have unmapped the buffer.", m->away_leases);
+	COUNTER("gpushm_evictions", "Buffers whose memory was given back.", m->evictions);
+	GAUGE("gpushm_wanted_buffers",
+	      "Buffers whose memory is needed, and whose processes are asked to suspend them.",
+	      m->wanted);
 	exposition_family(e, EXPOSITION_COUNTER, "gpushm_deaths", NULL,
 			  "Processes that ended while they had buffers open: for reading, for "
 			  "writing, or not published yet.");
