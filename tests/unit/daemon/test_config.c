@@ -99,6 +99,8 @@ static const struct {
 	{ "[daemon]", "default-pool=gpu0", "default-pool=gpu0" },
 	{ "[daemon]", "driver-timeout=1", "driver-timeout=1" },
 	{ "[daemon]", "busy-poll=0", "busy-poll=0" },
+	{ "[daemon]", "keep=300", "keep=300" },
+	{ "[daemon]", "yield-timeout=0", "yield-timeout=0" },
 	{ "[daemon]", "unwatched-clients=trust", "unwatched-clients=trust" },
 	{ "[daemon]", "unmapped-users=share", "unmapped-users=share" },
 	{ "[daemon]", "audit=yes", "audit=yes" },

@@ -77,6 +77,8 @@ static const struct {
 	{ "[daemon]\naudit=maybe\n", "2: audit=maybe: this can't be used; allowed: no or yes" },
 	{ "[daemon]\nbusy-poll=50us\n", "2: busy-poll=50us: " },
 	{ "[daemon]\nbusy-poll=-1\n", "2: busy-poll=-1: " },
+	{ "[daemon]\nkeep=5m\n", "2: keep=5m: " },
+	{ "[daemon]\nyield-timeout=86401\n", "2: yield-timeout=86401: " },
 	{ "[daemon]\nmode=00777\n", "2: mode=00777: " },
 	{ "[daemon]\ngroup=no such\n", "2: group=no such: there is no group \"no such\"" },
 	{ "[daemon]\ngroup=4294967295\n", "2: group=4294967295: 4294967295 is no number of a" },
