@@ -152,6 +152,36 @@ def resume(client, lease):
     return say(client, 26, number(1, lease))
 
 
+def evict(client, name, *more):
+    return say(client, 27, data(1, name), *more)
+
+
+def keep(client, name, ms, priority=0):
+    return say(client, 28, data(1, name), number(2, ms), number(3, priority))
+
+
+def twin(client, lease, of):
+    return say(client, 4, number(1, lease), number(2, SEALED), number(5, of))
+
+
+def restore(client, lease, of):
+    return say(client, 4, number(1, lease), number(2, SEALED), number(6, of))
+
+
+def open_twin(client, of):
+    return say(client, 5, number(8, of))
+
+
+def open_away(client, name, *more):
+    return say(client, 5, data(1, name), number(7, 1), *more)
+
+
+def an_evicted(client, name):
+    """The first lease is its creator's, and away."""
+    made = create(client, name, 4096, OPEN_TO_ALL) + publish(client, 1, SEALED) + create(client, "t", 4096)
+    return made + twin(client, 2, 1) + close(client, 2) + suspend(client, 1) + evict(client, name)
+
+
 POOLS, STATUS, CLEAN, FLUSH_POOLS, METRICS, STREAMS = 10, 11, 12, 13, 18, 24
 OPEN_TO_ALL = number(4, 0o666)
 BOTH = hello(0) + hello(1)
@@ -281,6 +311,21 @@ SEEDS = {
     "a-writer-dies-away": BOTH + create(0, "a", 1, OPEN_TO_ALL, data(2, "small")) + publish(0, 1, SHARED)
     + open_(1, "a", WRITE) + suspend(1, 2) + do(1, DIE) + stat(0, "a") + suspend(0, 1) + do(0, DEAF) + resume(0, 1),
     "no-stream-is-away": BOTH + a_stream(0, "a") + open_(1, "a") + suspend(0, 1) + suspend(1, 2) + resume(1, 2) + stat(1, "a"),
+    "an-eviction": BOTH + an_evicted(0, "a") + evict(0, "a") + resume(0, 1) + stat(1, "a") + list_(0) + open_(1, "a")
+    + open_(1, "a", READ, 50) + do(0, LATE) + open_(1, "a", READ, FOREVER) + create(0, "r", 4096) + open_twin(0, 1)
+    + restore(0, 3, 1) + close(0, 3) + close(0, 4) + resume(0, 1) + say(0, METRICS) + events(0) + unlink(0, "a") + do(0, DIE),
+    "away-opens": BOTH + an_evicted(0, "a") + open_away(0, "a") + open_away(1, "a") + resume(0, 3) + resume(1, 4)
+    + open_twin(1, 4) + create(1, "r", 4096) + restore(1, 6, 4) + close(0, 1) + unlink(0, "a") + open_twin(0, 3)
+    + create(0, "s", 4096) + restore(0, 8, 3) + do(1, DIE) + do(0, DIE),
+    "wrong-evictions": BOTH + create(0, "a", 4096, OPEN_TO_ALL) + evict(0, "a") + publish(0, 1, SEALED) + evict(0, "a")
+    + keep(0, "a", 5) + create(0, "t", 4096) + create(0, "u", 1) + twin(0, 3, 1) + twin(0, 2, 1) + twin(0, 2, 9) + twin(0, 3, 2)
+    + restore(0, 3, 1) + evict(0, "a") + evict(1, "a") + evict(0, "a", number(2, 9)) + suspend(0, 1) + evict(0, "a")
+    + restore(0, 3, 1) + say(0, 4, number(1, 3), number(2, SEALED), number(5, 1), number(6, 1)) + say(0, 27) + say(0, 28)
+    + open_twin(0, 9) + open_twin(0, 3) + evict(0, "b") + keep(1, "a", 5) + say(0, 4, number(1, 3), number(2, SHARED), number(6, 1)),
+    "room-for-one": BOTH + create(0, "a", 40000, data(2, "small"), OPEN_TO_ALL) + publish(0, 1, SEALED) + create(0, "t", 40000)
+    + twin(0, 2, 1) + close(0, 2) + keep(0, "a", FOREVER) + create(0, "b", 40000, data(2, "small")) + keep(0, "a", 0, 3)
+    + create(0, "c", 40000, data(2, "small"), op=HASTY) + suspend(0, 1) + do(0, LATE) + stat(0, "a") + resume(0, 1)
+    + open_(1, "a", READ, 5) + do(1, LATE) + close(0, 1) + say(0, METRICS) + do(0, DIE),
     "a-stream": BOTH + a_stream(0, "a", number(4, 2)) + page(0, 1, 0) + page(0, 1, 1) + open_(1, "a") + join(1, 2)
     + page(1, 2, 0) + page(1, 2, 2) + page(0, 1, 2) + say(1, STREAMS) + say(0, STREAMS, number(1, 1), data(2, "a"))
     + open_(1, "a") + join(1, 3, 3, 3) + page(1, 3, 1) + page(1, 3, 2) + open_(1, "a") + join(1, 4) + stat(1, "a")
