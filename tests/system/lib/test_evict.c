@@ -11,6 +11,7 @@
 #include "tests/lib/kept.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"
+#include "tests/lib/user.h"
 
 #include <check.h>
 #include <inttypes.h>
@@ -22,6 +23,7 @@
 #define MIB ((uint64_t)1 << 20)
 #define BYTES (2 * MIB + 4096)
 #define WORKERS 4
+#define STRANGER 2002
 
 static struct gpushm_pool **pools;
 static size_t n_pools;
@@ -296,6 +298,32 @@ START_TEST(a_process_that_dies_while_it_restores_leaves_it_to_the_next)
 }
 END_TEST
 
+/* Who fills the memory decides what is in it. */
+START_TEST(another_user_does_not_restore_an_evicted_buffer)
+{
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "host", .mode = 0644 };
+	struct gpushm_buffer *b;
+	struct role_process other;
+	char why[256];
+
+	if (!user_may_change())
+		return;
+	b = client_create("b", BYTES, &o);
+	ck_works(gpushm_publish(b, GPUSHM_SEALED));
+	ck_works(gpushm_make_twin(c, "b", "host"));
+	ck_works(gpushm_suspend(b, 0));
+	ck_works(gpushm_evict(c, "b"));
+	user_start(&other, d.socket, STRANGER, STRANGER);
+	user_does(&other, "open b read", "EVICTED");
+	user_error(&other, why, sizeof(why));
+	ck_assert_msg(strstr(why, "gpushmctl promote"), "%s", why);
+	ck_works(gpushm_resume(b, 10000));
+	user_does(&other, "open b read", "OK");
+	user_end(&other);
+	client_close_and_unlink(b, "b");
+}
+END_TEST
+
 /* ---- the daemon dies ---- */
 
 START_TEST(the_next_daemon_knows_what_is_evicted)
@@ -326,7 +354,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	static const struct role roles[] = { { "open", open_role } };
+	static const struct role roles[] = { { "open", open_role }, { "user", user_role } };
 	TCase *t = tcase_create("evict"), *kept = tcase_create("restart");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
@@ -338,6 +366,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, an_evicted_buffer_can_be_renamed_and_unlinked);
 	tcase_add_test(t, processes_that_open_it_at_once_all_get_it);
 	tcase_add_test(t, a_process_that_dies_while_it_restores_leaves_it_to_the_next);
+	tcase_add_test(t, another_user_does_not_restore_an_evicted_buffer);
 	tcase_add_checked_fixture(kept, setup_kept, teardown_kept);
 	tcase_set_timeout(kept, 120);
 	tcase_add_test(kept, the_next_daemon_knows_what_is_evicted);
