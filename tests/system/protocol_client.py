@@ -25,7 +25,7 @@ READ, WRITE = 1, 2
 SEAL, SHRINK, GROW, SEAL_WRITE, FUTURE_WRITE = 1, 2, 4, 8, 16
 BAD_REQUEST, UNKNOWN_VERB, VERSION, NAME, NOT_FOUND, EXISTS = 1, 2, 3, 4, 5, 6
 NOT_PUBLISHED, TIMED_OUT, LIMIT = 8, 9, 10
-TOO_LARGE, LAYOUT, DTYPE, STATE, READ_ONLY, NO_LEASE = 12, 15, 16, 17, 18, 19
+TOO_LARGE, LAYOUT, DTYPE, STATE, READ_ONLY, NO_LEASE, EVICTED = 12, 15, 16, 17, 18, 19, 27
 
 # ---- ENCODING ----
 
@@ -98,7 +98,7 @@ def first(message, field, default=None):
 # ---- requests ----
 
 HELLO, CREATE, DESCRIBE, PUBLISH, OPEN, CLOSE, UNLINK, STAT, LIST, POOLS, STATUS = range(1, 12)
-WATCH, RECLAIM, METRICS, SUSPEND, RESUME = 14, 16, 18, 25, 26
+WATCH, RECLAIM, METRICS, SUSPEND, RESUME, EVICT, KEEP = 14, 16, 18, 25, 26, 27, 28
 
 
 class Refused(Exception):
@@ -675,6 +675,42 @@ def test_a_lease_goes_away_and_comes_back(path):
     c.close()
 
 
+def test_a_buffer_is_evicted_and_restored(path):
+    """EVICT, KEEP, PUBLISH and OPEN of a twin: what a client does for memory that comes and goes."""
+    c = Connection(path)
+    b, twin = create(c, b"~/evicted", 5), create(c, b"~/its-twin", 5)
+    b.memory[:5] = twin.memory[:5] = b"hello"
+    publish(b, SEALED)
+    name = data(1, b"~/evicted")
+    check_refused(STATE, "an EVICT without a twin", c.ask, EVICT, name, 6)
+    c.ask(PUBLISH, number(1, twin.lease) + number(2, SEALED) + number(5, b.lease), 5)
+    twin.close()
+    b.memory.close()
+    check_refused(STATE, "an EVICT of what is mapped", c.ask, EVICT, name, 6)
+    c.ask(SUSPEND, number(1, b.lease), 6)
+    c.ask(KEEP, name + number(2, 7) + number(3, 4), 6)  # priority 2, in zigzag
+    c.ask(EVICT, name, 6)
+    m = c.ask(STAT, name, 7)
+    check((first(m, 30), first(m, 32), first(m, 33)) == (2, 7, 4), "STAT of what is evicted")
+    check(first(c.ask(METRICS, b"", 18), 16) == 1, "METRICS of evictions")
+    check_refused(EVICTED, "a RESUME of what is evicted", c.ask, RESUME, number(1, b.lease), 3)
+    check_refused(EVICTED, "an OPEN of what is evicted", c.ask, OPEN, name, 3)
+    m, fds = c.ask(OPEN, name + number(7, 1), 3)
+    check(not fds and first(m, 1) == b.id, "an OPEN of a lease that is away")
+    c.ask(CLOSE, number(1, first(m, 2)), 6)
+    twin = c.attach(OPEN, number(8, b.lease))
+    fresh = create(c, b"~/fresh", 5)
+    fresh.memory[:5] = twin.memory[:5]
+    c.ask(PUBLISH, number(1, fresh.lease) + number(2, SEALED) + number(6, b.lease), 5)
+    fresh.close()
+    twin.close()
+    again = c.attach(RESUME, number(1, b.lease))
+    check(again.memory[:5] == b"hello" and again.id == b.id, "the memory that was restored")
+    again.close()
+    c.ask(UNLINK, name, 6)
+    c.close()
+
+
 def run_tests(path):
     before = open_fds()
     test_hello_negotiates_a_version_and_tells_the_limits(path)
@@ -695,6 +731,7 @@ def run_tests(path):
     test_publish_fails_on_memory_that_its_creator_sealed(path)
     test_reclaim_returns_the_named_leases(path)
     test_a_lease_goes_away_and_comes_back(path)
+    test_a_buffer_is_evicted_and_restored(path)
     check(open_fds() == before, "this client leaks fds")
 
 
