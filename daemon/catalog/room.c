@@ -101,7 +101,7 @@ static bool may_go(const struct catalog *c, const struct cached *it, const struc
 	uint64_t keep = keep_of(c, it);
 
 	return b->pool == pool && b->uid == p->uid && !b->evicted && b->twin && !b->twin->lost &&
-	       keep != UINT64_MAX && now - it->used_ns >= keep * 1000000;
+	       keep != UINT64_MAX && (now - it->used_ns) / 1000000 >= keep;
 }
 
 /* Evicts up to `bytes`. Returns how many. */

@@ -18,11 +18,13 @@
 #define BYTES MIB
 #define ROOM 4 /* buffers */
 
+#define POOLS                                                    \
+	"[pool models]\nkind=host\nsize=4M\npending-max-age=0\n" \
+	"[pool twins]\nkind=host\nsize=64M\n"
+
 static void setup(void)
 {
-	client_setup_with("[daemon]\nyield-timeout=1\n"
-			  "[pool models]\nkind=host\nsize=4M\npending-max-age=0\n"
-			  "[pool twins]\nkind=host\nsize=64M\n");
+	client_setup_with("[daemon]\nyield-timeout=1\n" POOLS);
 }
 
 #define ck_works(call) ck_assert_msg((call) == 0, "%s", gpushm_error())
@@ -116,9 +118,26 @@ START_TEST(a_buffer_that_is_kept_stays)
 	for (int i = 0; i < ROOM; i++)
 		make_unused(i);
 	ck_works(gpushm_set_keep(c, name_of(0), GPUSHM_WAIT_FOREVER, 0));
-	ck_works(gpushm_set_keep(c, name_of(1), 3600000, 0));
+	ck_works(gpushm_set_keep(c, name_of(1), (uint64_t)1 << 58, 0));
 	make_unused(ROOM);
 	ck_assert(is_resident(0) && is_resident(1) && !is_resident(2));
+	unlink_all(ROOM + 1);
+}
+END_TEST
+
+START_TEST(the_configuration_says_how_long_all_others_stay)
+{
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "models" };
+	struct gpushm_buffer *more = NULL;
+
+	for (int i = 0; i < ROOM; i++)
+		make_unused(i);
+	daemon_write_config(&d, "[daemon]\nkeep=3600\nyield-timeout=0\n" POOLS);
+	daemon_reload(&d, "configuration reloaded");
+	ck_assert_int_eq(gpushm_create(c, "~/more", BYTES, &o, &more), -ENOSPC);
+	ck_works(gpushm_set_keep(c, name_of(2), 0, 0));
+	make_unused(ROOM);
+	ck_assert(is_resident(0) && is_resident(1) && !is_resident(2) && is_resident(3));
 	unlink_all(ROOM + 1);
 }
 END_TEST
@@ -218,6 +237,7 @@ int main(void)
 	tcase_add_test(t, the_longest_unused_goes_first_and_nothing_while_there_is_room);
 	tcase_add_test(t, what_is_suspended_goes_after_what_nobody_has);
 	tcase_add_test(t, a_buffer_that_is_kept_stays);
+	tcase_add_test(t, the_configuration_says_how_long_all_others_stay);
 	tcase_add_test(t, a_buffer_without_a_twin_has_nothing_to_keep);
 	tcase_add_test(t, who_uses_it_is_asked_and_the_create_waits);
 	tcase_add_test(t, nobody_is_forced);
