@@ -257,7 +257,7 @@ static void all_get_it(const char *pool)
 		role_finish(&workers[i]);
 	}
 	ck_assert_int_eq(residence(), GPUSHM_RESIDENT);
-	ck_works(gpushm_resume(b, 0));
+	ck_works(gpushm_resume(b, 10000));
 	client_close_and_unlink(b, "~/b");
 }
 

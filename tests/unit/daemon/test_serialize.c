@@ -235,7 +235,7 @@ END_TEST
  */
 START_TEST(a_journal_without_an_fd_store_comes_due_for_renewal)
 {
-	const struct config config = { .limits = { .bytes = UINT64_MAX, .share = 50 } };
+	const struct config config = { .limits = { .buffers = 1, .share = 50 } };
 	struct ledger *l = ledger_new(seed());
 	struct accounts accounts;
 	struct buffer b = { .pool = &l->pool,
@@ -245,7 +245,7 @@ START_TEST(a_journal_without_an_fd_store_comes_due_for_renewal)
 	struct fault f;
 
 	ck_assert_int_eq(accounts_init(&accounts, &config), 0);
-	ck_assert_int_eq(charge(&accounts, 1, ACCOUNT_BYTES, 1, 0, &b.bytes_charge, &f), 0);
+	ck_assert_int_eq(charge(&accounts, 1, ACCOUNT_BUFFERS, 1, 0, &b.buffer_charge, &f), 0);
 	l->store.systemd = true;
 	while (l->serializer.dead < 10000) {
 		b.id = l->next_id++;
@@ -255,7 +255,7 @@ START_TEST(a_journal_without_an_fd_store_comes_due_for_renewal)
 	}
 	ck_assert(serialize_is_stale(&l->serializer));
 	ledger_free(l);
-	discharge(&b.bytes_charge);
+	discharge(&b.buffer_charge);
 	accounts_done(&accounts);
 }
 END_TEST
