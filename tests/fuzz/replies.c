@@ -50,21 +50,23 @@ static void check_table(int fd, const Gpushm__Proto__Attach *m)
 	munmap(image, m->table_bytes);
 }
 
-/* RESUME brings no lease, and no table. */
+/* RESUME brings no lease, and no table; OPEN of what is evicted no memory. */
 static void check_attach(const struct reply *a, const Gpushm__Proto__Attach *m, int request)
 {
 	bool again = request == GPUSHM__PROTO__REQUEST__VERB_RESUME;
+	bool evicted = request == GPUSHM__PROTO__REQUEST__VERB_OPEN && a->lease->buffer->evicted;
 	struct stat st;
 
 	require(again ? !a->lease && !m->table_fd : a->lease && a->lease->id == m->lease);
-	require(m->fds == a->n_fds && m->memory_fd && !m->pool_fd);
-	require(a->n_fds == 1u + (unsigned)m->table_fd);
-	require(fstat(a->fds[0], &st) == 0 && (uint64_t)st.st_size == m->allocated_bytes);
+	require(m->fds == a->n_fds && m->memory_fd == !evicted && !m->pool_fd);
+	require(a->n_fds == (unsigned)m->memory_fd + (unsigned)m->table_fd);
+	require(evicted ? a->lease->away
+			: fstat(a->fds[0], &st) == 0 && (uint64_t)st.st_size == m->allocated_bytes);
 	require(m->size_bytes > 0 && m->size_bytes <= m->allocated_bytes);
 	require(m->state != GPUSHM__PROTO__STATE__STATE_SEALED ||
 		m->access == GPUSHM__PROTO__ACCESS__ACCESS_READ);
 	if (m->table_fd)
-		check_table(a->fds[1], m);
+		check_table(a->fds[m->memory_fd], m);
 }
 
 /* The fd lets its holder write only if the reply says so. */
