@@ -105,6 +105,33 @@ START_TEST(a_buffer_that_is_away_is_shown_so)
 }
 END_TEST
 
+START_TEST(a_buffer_is_demoted_and_promoted)
+{
+	shell_expect(
+		&sh, 0,
+		"$ctl create -q --sealed --size=4K a; $ctl evict a && exit 5\n"
+		"$ctl keep a 5m && exit 6\n"
+		"$ctl demote --pool host a && $ctl evict a || exit 7\n"
+		"[[ $($ctl ls) == *'(twin of a)'*' sealed '*'a '*'evicted (twin)'* ]] || exit 8\n"
+		"[[ $($ctl stat a) == *'evicted (twin)'* ]] || exit 9\n"
+		"[[ $($ctl stat --json a) == *'\"residence\":\"twin\"'* ]] || exit 10\n"
+		"[[ $($ctl metrics) == *$'\ngpushm_evictions_total 1\n'* ]] || exit 11\n"
+		"$ctl promote a && [[ $($ctl ls) != *evicted* ]] || exit 12\n"
+		"[[ $($ctl stat --json a) == *'\"residence\":\"resident\"'* ]] || exit 13\n"
+		"$ctl keep --priority 2 a 5m || exit 14\n"
+		"[[ $($ctl stat --json a) == *'\"keep_ms\":300000,\"priority\":2'* ]] || exit 15\n"
+		"$ctl keep a forever && $ctl keep a 0 && [[ ! $($ctl wanted) ]] || exit 16\n"
+		"[[ $($ctl events --once --type evicted,restored) =~ "
+		"'evicted       a by '.*'restored      a by ' ]]");
+	shell_expect(&sh, 2, "$ctl keep a soon");
+	complains("0, 300, 5m or forever");
+	shell_expect(&sh, 2, "$ctl keep --priority high a 0");
+	complains("not a whole number");
+	shell_expect(&sh, 2, "$ctl demote a");
+	complains("--pool names");
+}
+END_TEST
+
 /* It gets no signal while it waits for an event: it looks whether somebody reads. */
 START_TEST(a_follower_ends_with_its_reader)
 {
@@ -123,6 +150,7 @@ int main(void)
 	tcase_add_test(tc, a_filter_selects_only_its_events);
 	tcase_add_test(tc, a_mistake_has_its_exit_code_and_message);
 	tcase_add_test(tc, a_buffer_that_is_away_is_shown_so);
+	tcase_add_test(tc, a_buffer_is_demoted_and_promoted);
 	tcase_add_test(tc, a_follower_ends_with_its_reader);
 	return suite_run("ctl_events", tc, NULL);
 }
