@@ -23,7 +23,9 @@
 #define ALL_KINDS(X) KERNEL_KINDS(X) DRIVER_KINDS(X)
 
 #define KIND_NUMBER(name, NAME, number, ...) POOL_##NAME = (number),
-enum pool_kind { ALL_KINDS(KIND_NUMBER) KIND_END };
+#define KIND_COUNTED(...) +1
+/* The numbers have no gap, but the rows need not be in their order. */
+enum pool_kind { ALL_KINDS(KIND_NUMBER) KIND_END = 1 ALL_KINDS(KIND_COUNTED) };
 
 struct kind {
 	const char *word;

@@ -357,7 +357,7 @@ static int seal_host(const struct buffer *b, enum buffer_state state, struct fau
 {
 	int seals = F_SEAL_SEAL | (state == BUFFER_SEALED ? F_SEAL_FUTURE_WRITE : 0), r;
 
-	if (b->pool->config.kind != POOL_HOST)
+	if (kind_of(b->pool->config.kind)->by_driver)
 		return 0;
 	r = check_writable(b, state, f);
 	if (r < 0)

@@ -251,7 +251,7 @@ static void check_pool(struct config_reader *r, size_t pool)
 	}
 	if (p->kind == 0)
 		return;
-	if (p->kind == POOL_HOST)
+	if (!kind_of(p->kind)->by_driver)
 		check_useless(r, pool, "device", "vmm, mempool or pinned");
 	else if (p->allocate) /* a dump has the default of every key */
 		check_useless(r, pool, "allocate", "host");

@@ -30,7 +30,6 @@
 
 _Static_assert(UUID_BYTES == sizeof(CUuuid), "a UUID on the wire is CUDA's");
 
-#define OPS_OF(name, ...) &name##_ops,
 const struct pool_ops *const pool_kinds[] = { ALL_KINDS(OPS_OF) NULL };
 
 /* ---- the driver table ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a build without the CUDA Toolkit's headers has instead of cuda.c and the GPU backends: no
- * GPU is ever found, and the only kind of pool is host. daemon.mk chooses the files.
+ * GPU is ever found, and only the kernel's kinds of pools can be made. daemon.mk chooses the files.
  *
  * The daemon still reads a configuration with GPU pools; such a pool is failed and says why.
  */
@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-const struct pool_ops *const pool_kinds[] = { &host_ops, NULL };
+const struct pool_ops *const pool_kinds[] = { KERNEL_KINDS(OPS_OF) NULL };
 
 void devices_probe(struct devices *d)
 {

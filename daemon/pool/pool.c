@@ -376,7 +376,7 @@ void pool_seal_block(struct block *block)
 
 void pool_withdraw_block(const struct pool *pool, struct block *block)
 {
-	if (pool->config.kind != POOL_HOST)
+	if (kind_of(pool->config.kind)->by_driver)
 		return;
 	memfd_withdraw(&block->fd);
 	close_fd(&block->fd_read_only);
@@ -385,7 +385,7 @@ void pool_withdraw_block(const struct pool *pool, struct block *block)
 
 bool pool_block_is_held(const struct pool *pool, const struct block *block)
 {
-	return pool->config.kind == POOL_HOST && block->fd >= 0 && memfd_is_held(block->fd);
+	return !kind_of(pool->config.kind)->by_driver && block->fd >= 0 && memfd_is_held(block->fd);
 }
 
 /* Opens what is lent of a host block anew: what is kept may be the memory's first fd. A read-only
@@ -409,7 +409,7 @@ int pool_adopt_block(struct pool *pool, uint64_t bytes, int fd, bool sealed,
 		     const unsigned char *record, struct block *ret)
 {
 	struct block block = BLOCK_NONE;
-	bool host = pool->config.kind == POOL_HOST;
+	bool host = !kind_of(pool->config.kind)->by_driver;
 	int r = host ? open_lent(fd, sealed, &block) : 0;
 
 	block.pending = calloc(1, sizeof(*block.pending));

@@ -26,6 +26,7 @@ struct pending {
 
 #define DECLARE_OPS(name, ...) extern const struct pool_ops name##_ops;
 ALL_KINDS(DECLARE_OPS)
+#define OPS_OF(name, ...) &name##_ops,
 
 /* ---- pool.c ---- */
 

@@ -13,13 +13,13 @@
 static void check_size(const struct pool_config *p, const struct config_origin *at,
 		       struct devices *devices, struct diagnostics *d)
 {
-	bool on_gpu = p->kind == POOL_VMM || p->kind == POOL_MEMPOOL;
-	const struct device *gpu = on_gpu ? devices_find(devices, p->device) : NULL;
+	const struct kind *kind = kind_of(p->kind);
+	const struct device *gpu = kind->on_gpu ? devices_find(devices, p->device) : NULL;
 	struct sysinfo host = { 0 };
 	uint64_t has = gpu ? gpu->bytes : UINT64_MAX;
 
-	if (!on_gpu && sysinfo(&host) == 0)
-		has = (host.totalram + (p->kind == POOL_HOST ? host.totalswap : 0)) *
+	if (!kind->on_gpu && sysinfo(&host) == 0)
+		has = (host.totalram + (kind->by_driver ? 0 : host.totalswap)) *
 		      (uint64_t)host.mem_unit;
 	if (!at || p->size.percent > 0 || p->size.bytes <= has)
 		return;
@@ -55,7 +55,7 @@ int pools_check(const struct config *c, FILE *errors)
 	bool asks = c->auto_pools && standard && strcmp(c->default_pool, "host") != 0;
 
 	for (size_t i = 0; i < c->n_pools; i++)
-		asks = asks || c->pools[i].kind != POOL_HOST;
+		asks = asks || kind_of(c->pools[i].kind)->by_driver;
 	if (asks)
 		devices_probe(&devices);
 	for (size_t i = 0; i < c->n_pools; i++)

@@ -67,6 +67,7 @@ static int host_protect(struct map_private *p)
 
 const struct map_kind map_host = { .knows_access = true,
 				   .knows_copy_on_write = true,
+				   .is_inherited = true,
 				   .prepare = host_prepare,
 				   .map = host_map,
 				   .unmap = host_unmap,

@@ -225,7 +225,7 @@ void map_release_inherited(struct map *m)
 {
 	struct map_private *p = m->priv;
 
-	if (--p->refs == 0 && p->kind == &map_host)
+	if (--p->refs == 0 && p->kind->is_inherited)
 		p->kind->unmap(p, false);
 }
 

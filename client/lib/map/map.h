@@ -162,6 +162,7 @@ struct map_kind {
 	bool knows_access; /* one map for each access; else one for all, and that writable */
 	bool knows_device; /* one map for each GPU that it is mapped for */
 	bool knows_copy_on_write;
+	bool is_inherited; /* a forked child has the mapping, and can unmap it */
 
 	/* Finds the memory's GPU (else *ret_owner stays -1) and the one to map for, and prepares
 	 * what all buffers of the pool need; a kind of the driver's starts the driver. 0, or -errno

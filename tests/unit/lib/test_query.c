@@ -271,7 +271,7 @@ START_TEST(a_pool_of_a_later_kind_is_left_out)
 	known.kind = GPUSHM__PROTO__KIND__KIND_HOST;
 	known.used_bytes = 12;
 	later.has_kind = true;
-	later.kind = (Gpushm__Proto__Kind)5;
+	later.kind = (Gpushm__Proto__Kind)KIND_END;
 	canned_hello(server);
 	reply_pools(both, 2);
 	known.has_name = false;
