@@ -397,6 +397,7 @@ int gpushm_private_open_table(struct gpushm *c, const char *name, struct gpushm_
 	if (r < 0)
 		return r;
 	o.flags |= TABLE_ALONE;
+	open.has_away = open.away = c && c->suspends;
 	return buffer_open(c, name, request_with(OPEN, open, &open), &o, ret);
 }
 

@@ -4,6 +4,7 @@
  * machine: the same bytes at the same addresses, whoever dies in between.
  */
 #include "client/gpushm_memory.h"
+#include "client/gpushm_private.h"
 #include "client/gpushm_query.h"
 #include "proto/base/own.h"
 #include "proto/kind.h"
@@ -224,6 +225,18 @@ START_TEST(an_evicted_buffer_can_be_renamed_and_unlinked)
 }
 END_TEST
 
+START_TEST(the_table_of_an_evicted_buffer_can_be_read)
+{
+	struct gpushm_buffer *b = make_evicted("host"), *table = NULL;
+
+	ck_works(gpushm_private_open_table(c, "~/b", &table));
+	ck_assert_uint_eq(gpushm_buffer_bytes(table), BYTES);
+	ck_works(gpushm_close(table));
+	ck_assert_int_eq(residence(), GPUSHM_IN_TWIN);
+	client_close_and_unlink(b, "~/b");
+}
+END_TEST
+
 /* ---- many ---- */
 
 /* socket: opens, compares, and prints what it found. */
@@ -364,6 +377,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, the_memory_of_an_evicted_buffer_is_free);
 	tcase_add_test(t, what_is_used_or_has_no_twin_is_not_evicted);
 	tcase_add_test(t, an_evicted_buffer_can_be_renamed_and_unlinked);
+	tcase_add_test(t, the_table_of_an_evicted_buffer_can_be_read);
 	tcase_add_test(t, processes_that_open_it_at_once_all_get_it);
 	tcase_add_test(t, a_process_that_dies_while_it_restores_leaves_it_to_the_next);
 	tcase_add_test(t, another_user_does_not_restore_an_evicted_buffer);
