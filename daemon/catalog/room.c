@@ -161,12 +161,16 @@ static uint64_t wanted_bytes(const struct catalog *c, const struct pool *pool)
 	return bytes;
 }
 
+/* Nobody is asked for what would not be enough. */
 static bool ask(struct catalog *c, const struct process *p, const struct pool *pool, uint64_t bytes)
 {
-	uint64_t asked = wanted_bytes(c, pool);
+	uint64_t asked = wanted_bytes(c, pool), now = clock_monotonic_ns(), all = asked;
 	struct cached *it;
 
-	while (asked < bytes && (it = next_to_ask(c, p, pool))) {
+	list_foreach (it, &c->cached, link)
+		if (!it->wanted && use_of(it->buffer) == IN_USE && may_go(c, it, p, pool, now))
+			all += it->buffer->block.bytes;
+	while (all >= bytes && asked < bytes && (it = next_to_ask(c, p, pool))) {
 		asked += it->buffer->block.bytes;
 		want(c, it, true);
 	}

@@ -207,6 +207,20 @@ START_TEST(who_uses_it_is_asked_and_the_create_waits)
 }
 END_TEST
 
+START_TEST(nobody_is_asked_for_what_is_not_enough)
+{
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "models" };
+	struct gpushm_buffer *b = make(0), *other = client_create("~/other", 3 * BYTES, &o);
+	struct gpushm_buffer *more = NULL;
+
+	ck_assert_int_eq(gpushm_create(c, "~/more", 2 * BYTES, &o, &more), -ENOSPC);
+	ck_assert_int_eq(gpushm_wanted(b), 0);
+	ck_works(gpushm_discard(other));
+	ck_works(gpushm_close(b));
+	unlink_all(1);
+}
+END_TEST
+
 START_TEST(nobody_is_forced)
 {
 	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "models" };
@@ -240,6 +254,7 @@ int main(void)
 	tcase_add_test(t, the_configuration_says_how_long_all_others_stay);
 	tcase_add_test(t, a_buffer_without_a_twin_has_nothing_to_keep);
 	tcase_add_test(t, who_uses_it_is_asked_and_the_create_waits);
+	tcase_add_test(t, nobody_is_asked_for_what_is_not_enough);
 	tcase_add_test(t, nobody_is_forced);
 	return suite_run("room", t, NULL);
 }
