@@ -98,7 +98,7 @@ struct cached {
 	uint64_t used_ns; /* CLOCK_MONOTONIC: when a process last opened, suspended, resumed or
 			     closed it */
 	uint64_t keep_ms; /* how long it stays after that; UINT64_MAX: always */
-	int32_t priority; /* who has more is asked later */
+	int32_t priority; /* buffers of a higher priority are asked for later */
 	bool keeps;	  /* keep_ms is its own, and not the configuration's */
 	bool wanted;	  /* its processes are asked to suspend it */
 };

@@ -145,7 +145,7 @@ struct map_private {
 	struct map_private *next; /* process::maps */
 	const struct map_kind *kind;
 	unsigned refs, used; /* used: by those that are not suspended */
-	bool mapped;	     /* else the addresses are kept, or there are none so far */
+	bool mapped;	     /* false: it has addresses without memory, or none yet */
 	bool busy;	     /* being mapped or unmapped, without the lock */
 	unsigned char daemon[DAEMON_ID_BYTES];
 	uint64_t buffer;

@@ -57,7 +57,7 @@ static bool is_held(const struct reader *r, uint32_t slot)
 }
 
 /* Whether the slot has this frame and keeps it from now on. No frame has the number 0, and none is
- * taken by who holds it; a bad member of the group may have written so. */
+ * taken by the member that holds it; a bad member may write words that say otherwise. */
 static bool claim(struct reader *r, uint32_t slot, uint64_t seq, struct reader_frame *ret,
 		  bool *ret_wake)
 {

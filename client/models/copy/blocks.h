@@ -29,7 +29,7 @@ bool digest_differs(const struct digest *a, const struct digest *b, uint64_t *re
 /* Writes "xxh3:0123456789abcdef". */
 void digest_format(const struct digest *d, char *ret);
 
-/* The text that a load, or gpushm_digest(), has left with the buffer. False: there is none. */
+/* The text that a load, or gpushm_digest(), left with the buffer. False: the buffer has none. */
 bool digest_of(const struct gpushm_buffer *b, char ret[DIGEST_TEXT]);
 
 /* The code that is best for this processor. */

@@ -44,7 +44,7 @@ size_t json_text_member(const char *text, size_t n);
  * its position counts from the start of the member. */
 json_t *json_text_load_member(const char *text, size_t n, json_error_t *ret_error);
 
-/* A whole number from 0 to max. False: it is none. */
+/* A whole number from 0 to max. False: the value is another one. */
 bool json_text_number(const json_t *value, uint64_t max, uint64_t *ret);
 
 /* Decodes base64, at most max bytes, to new memory. 0; -EBADMSG, also without a text; -ENOMEM. */

@@ -56,7 +56,7 @@ enum MHD_Result exchange_failed(const struct exchange *x, int result);
 enum MHD_Result exchange_json(const struct exchange *x, unsigned status, json_t *object);
 
 /* Replies about the offer that the request names, and whose file is known by then; or says that its
- * client may not read it, or that there is none. etag: as for offers_find(). */
+ * client may not read it, or that no offer has that name. etag: as for offers_find(). */
 enum MHD_Result exchange_known(const struct exchange *x, const char *etag,
 			       enum MHD_Result (*reply)(const struct exchange *x, struct offer *o,
 							const struct offer_facts *f));
