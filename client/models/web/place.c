@@ -122,11 +122,24 @@ void places_give(struct places *p, struct place *place)
 	lock_drop(&p->lock);
 }
 
-void places_mark_bad(struct places *p, struct place *place)
+void places_mark_bad(struct places *p, struct place *place, int error)
 {
 	lock_take(&p->lock, LOCK_PLACES);
 	place->bad = true;
+	p->error = error;
+	gpushm_private_keep(&p->why);
 	lock_drop(&p->lock);
+}
+
+int places_error(struct places *p)
+{
+	int error;
+
+	lock_take(&p->lock, LOCK_PLACES);
+	error = p->error;
+	gpushm_private_put_back(&p->why);
+	lock_drop(&p->lock);
+	return error;
 }
 
 void places_mark_busy(struct places *p, struct place *place, uint64_t ms)

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "client/gpushm_private.h"
 #include "client/models/web/url.h"
 
 #include <pthread.h>
@@ -31,6 +32,9 @@ struct places {
 	 * takes others' turns there. */
 	bool together;
 	const struct place *latest; /* of those that served somebody; NULL */
+	/* Why the last one became bad: a negative errno, and its text. */
+	int error;
+	struct gpushm_private_error why;
 };
 
 void places_init(struct places *p);
@@ -50,7 +54,8 @@ struct place *places_take(struct places *p, const struct place *avoid, struct ur
 /* A reader has left it. */
 void places_give(struct places *p, struct place *place);
 
-void places_mark_bad(struct places *p, struct place *place);
+/* The reason is the error and gpushm_error(). */
+void places_mark_bad(struct places *p, struct place *place, int error);
 void places_mark_busy(struct places *p, struct place *place, uint64_t ms);
 
 /* Whether another one could be asked now. */
@@ -61,6 +66,9 @@ bool places_drop(struct places *p, struct place *place);
 
 /* Where redirects have led to; NULL: this is not known any more. */
 void places_set_target(struct places *p, struct place *place, const struct url *target);
+
+/* Where all are bad: the error of the last one, with its gpushm_error(). */
+int places_error(struct places *p);
 
 /* How many are not bad. */
 size_t places_left(struct places *p);

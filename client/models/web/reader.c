@@ -256,7 +256,8 @@ static int ask_place(struct remote_reader *rr, struct remote *r, const struct ur
 
 /* What a failure means for the place. A link that it has led to may have expired: then the place's
  * own URL is asked again. */
-static void note_failure(struct remote *r, struct place *place, bool fresh, struct trial *t)
+static void note_failure(struct remote *r, struct place *place, bool fresh, int error,
+			 struct trial *t)
 {
 	if (t->fate == FATE_NEVER)
 		return;
@@ -269,7 +270,7 @@ static void note_failure(struct remote *r, struct place *place, bool fresh, stru
 		}
 	}
 	if (t->fate == FATE_ELSEWHERE)
-		places_mark_bad(&r->places, place);
+		places_mark_bad(&r->places, place, error);
 	if (t->fate == FATE_BUSY)
 		places_mark_busy(&r->places, place, t->nap_ms ? t->nap_ms : NAP_FIRST_MS);
 	t->avoid = place;
@@ -282,7 +283,7 @@ static int wait_for_place(struct remote *r, uint64_t ms, struct trial *t)
 
 	t->fate = FATE_NEVER;
 	if (ms == UINT64_MAX)
-		return load_fail(ENODATA, "%s: no server is left to ask", remote_name(r));
+		return places_error(&r->places); /* which another thread may not have told yet */
 	if (ms == 0)
 		return load_no_memory();
 	left = left > now ? left - now : 0;
@@ -320,7 +321,7 @@ int reader_ask(struct remote_reader *rr, struct remote *r, uint64_t first, uint6
 	rr->end = REMOTE_NO_SIZE;
 	error = ask_place(rr, r, &u, first, last, t);
 	if (error < 0) {
-		note_failure(r, place, fresh, t);
+		note_failure(r, place, fresh, error, t);
 		drop_reply(rr);
 		return error;
 	}

@@ -5,7 +5,7 @@
 #include "client/gpushm.h"
 #include "client/models/web/credentials.h"
 #include "client/models/web/head.h"
-#include "client/models/web/place.h"
+#include "client/models/web/remote_internal.h"
 #include "proto/base/own.h"
 #include "tests/lib/suite.h"
 
@@ -591,7 +591,7 @@ START_TEST(readers_are_spread_over_places)
 	/* One that has just failed is left out, unless it is the only one. */
 	c = take(&p, a, NULL);
 	ck_assert_ptr_eq(c, b);
-	places_mark_bad(&p, b);
+	places_mark_bad(&p, b, -EIO);
 	ck_assert_ptr_eq(take(&p, a, NULL), a);
 	ck_assert_uint_eq(places_left(&p), 1);
 	ck_assert(!places_drop(&p, a));
@@ -613,10 +613,31 @@ START_TEST(a_busy_place_is_left_alone)
 	places_mark_busy(&p, a, 100000);
 	ck_assert_ptr_null(places_take(&p, NULL, &u, &fresh, &wait_ms));
 	ck_assert(wait_ms > 0 && wait_ms <= 100000);
-	places_mark_bad(&p, a);
+	places_mark_bad(&p, a, -EIO);
 	ck_assert_ptr_null(places_take(&p, NULL, &u, &fresh, &wait_ms));
 	ck_assert_uint_eq(wait_ms, UINT64_MAX);
 	places_clear(&p);
+}
+END_TEST
+
+START_TEST(a_reader_that_finds_no_place_says_what_another_one_found)
+{
+	const struct load_stop never = { 0 };
+	struct remote_reader *rr = NULL;
+	struct remote *r = NULL;
+	struct trial t;
+
+	ck_assert_int_eq(remote_new("http://127.0.0.1:1/x", NULL, &r), 0);
+	ck_assert_int_eq(remote_reader_new(&rr), 0);
+	gpushm_private_fail(EREMOTEIO, "the reply is wrong");
+	places_mark_bad(&r->places, r->places.v[0], -EREMOTEIO);
+	gpushm_private_fail(ENOENT, "something else");
+	trial_begin(&t, never, false);
+	ck_assert_int_eq(reader_ask(rr, r, 0, 9, &t), -EREMOTEIO);
+	ck_assert_str_eq(gpushm_error(), "the reply is wrong");
+	ck_assert_int_eq(trial_failed(&t, r, -EREMOTEIO), -EREMOTEIO);
+	remote_reader_free(rr);
+	remote_close(r);
 }
 END_TEST
 
@@ -668,6 +689,7 @@ int main(void)
 	tcase_add_test(tc, a_wait_for_a_buffer_checks_its_options);
 	tcase_add_test(tc, readers_are_spread_over_places);
 	tcase_add_test(tc, a_busy_place_is_left_alone);
+	tcase_add_test(tc, a_reader_that_finds_no_place_says_what_another_one_found);
 	tcase_add_test(tc, where_redirects_lead_to_is_remembered);
 	return suite_run("remote", tc, NULL);
 }
