@@ -81,9 +81,10 @@ static void remove_entry(struct process *self, struct map_private *p)
 	free(p);
 }
 
-/* Takes a reference on an existing entry, else inserts `fresh`. Returns the entry; it is busy if
- * the caller is to map it. */
-static struct map_private *find_or_insert(struct process *self, struct map_private *fresh)
+/* Takes a reference on an existing entry, else inserts `fresh`. Returns the entry. *ret_busy: the
+ * caller is to map it. */
+static struct map_private *find_or_insert(struct process *self, struct map_private *fresh,
+					  bool *ret_busy)
 {
 	struct map_private *found;
 
@@ -98,6 +99,7 @@ static struct map_private *find_or_insert(struct process *self, struct map_priva
 		fresh->next = self->maps;
 		self->maps = found = fresh;
 	}
+	*ret_busy = found->busy;
 	lock_drop(&self->map_lock);
 	return found;
 }
@@ -161,6 +163,7 @@ int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 	struct map_private *fresh, *p;
 	struct process *self = process();
 	int owner = -1, device, result;
+	bool busy;
 
 	if (!self)
 		return error_set(ENOMEM, "out of memory for a map");
@@ -174,10 +177,10 @@ int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 	fresh = entry_new(kind, r, owner, device);
 	if (!fresh)
 		return error_set(ENOMEM, "out of memory for a map");
-	p = find_or_insert(self, fresh);
+	p = find_or_insert(self, fresh, &busy);
 	if (p != fresh)
 		free(fresh);
-	if (p->busy)
+	if (busy)
 		result = map_busy(self, p, r, 1);
 	if (result < 0)
 		return result;
