@@ -61,8 +61,9 @@ struct catalog_observer {
 	/* The process has no lease any more, and is about to be freed. */
 	void (*record_process_end)(struct catalog_observer *o, struct process *p);
 
-	/* It was evicted, has memory again, or has got a twin. An error refuses that. */
-	int (*record_residence)(struct catalog_observer *o, struct buffer *b);
+	/* It was evicted or has memory again: moved; or it has got a twin, or another `keep`. An
+	 * error refuses that. */
+	int (*record_residence)(struct catalog_observer *o, struct buffer *b, bool moved);
 
 	/* Called after the status page is written. key: the name that the buffer has or has just
 	 * lost; NULL: it was unlinked before. A rename is BUFFER_UNLINKED of each name that ends,

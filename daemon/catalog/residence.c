@@ -77,7 +77,7 @@ static int set_twin(struct catalog *c, struct buffer *b, struct buffer *twin)
 	if (r < 0)
 		return r;
 	b->twin = catalog_hold(twin);
-	r = catalog_record(c, record_residence, b);
+	r = catalog_record(c, record_residence, b, false);
 	if (r < 0) {
 		b->twin = former;
 		catalog_release(c, twin);
@@ -160,7 +160,7 @@ static int evict(struct catalog *c, struct buffer *b, struct fault *f)
 	rest->uid = b->uid;
 	rest->foreign = b->foreign;
 	b->evicted = true;
-	r = catalog_record(c, record_residence, b);
+	r = catalog_record(c, record_residence, b, true);
 	if (r < 0) {
 		b->evicted = false;
 		buffer_free(rest);
@@ -228,7 +228,7 @@ int catalog_restore(struct catalog *c, struct lease *fresh, struct lease *l, str
 		return r;
 	buffer_move_block(from, b);
 	b->evicted = false;
-	r = catalog_record(c, record_residence, b);
+	r = catalog_record(c, record_residence, b, true);
 	if (r < 0) {
 		b->evicted = true;
 		buffer_move_block(b, from);

@@ -53,7 +53,7 @@ int catalog_keep(struct catalog *c, const struct process *p, const char *key, ui
 	b->cached->keep_ms = keep_ms;
 	b->cached->keeps = true;
 	b->cached->priority = priority;
-	r = catalog_record(c, record_residence, b);
+	r = catalog_record(c, record_residence, b, false);
 	return r < 0 ? catalog_refuse_unwritten(r, f) : 0;
 }
 

@@ -150,6 +150,14 @@ static uint32_t take_index(struct fdstore *store, struct buffer *b)
 	return index;
 }
 
+static int keep_memory(struct serializer *s, const struct buffer *b)
+{
+	if (b->fd_index >= FD_INDEX_KEPT)
+		return 0;
+	return keep(s, 'm', b->fd_index,
+		    b->block.fd_original < 0 ? b->block.fd : b->block.fd_original);
+}
+
 /* The record of a buffer that systemd has no space for is written all the same: for an exec that is
  * enough. */
 static int keep_buffer(struct serializer *s, struct buffer *b)
@@ -160,8 +168,7 @@ static int keep_buffer(struct serializer *s, struct buffer *b)
 		b->fd_index = take_index(s->store, b);
 	if (b->fd_index >= FD_INDEX_KEPT)
 		return b->fd_index == FD_INDEX_NONE ? -ENOSPC : 0;
-	r = keep(s, 'm', b->fd_index,
-		 b->block.fd_original < 0 ? b->block.fd : b->block.fd_original);
+	r = keep_memory(s, b);
 	return r < 0 ? r : keep(s, 't', b->fd_index, b->table_fd);
 }
 
@@ -504,24 +511,23 @@ static int record_name(struct catalog_observer *o, struct buffer *b, enum buffer
 	return 0;
 }
 
-/* A descriptor is kept before the record counts on it, and forgotten after. */
-static int record_residence(struct catalog_observer *o, struct buffer *b)
+/* A descriptor is kept before the record counts on it, and forgotten after: each once, because a
+ * supervisor keeps another one of the same name beside the first. */
+static int record_residence(struct catalog_observer *o, struct buffer *b, bool moved)
 {
 	struct serializer *s = container_of(o, struct serializer, observer);
 	int r = 0;
 
 	if (b->fd_index == BUFFER_NOT_KEPT)
 		return 0;
-	if (!b->evicted)
-		r = keep_buffer(s, b);
+	if (moved && !b->evicted)
+		r = keep_memory(s, b);
 	if (r == 0)
 		r = write_buffer(s, b, NULL);
-	if (r < 0)
-		return r;
-	s->dead++;
-	if (b->evicted && b->fd_index < FD_INDEX_KEPT)
+	s->dead += r == 0;
+	if (moved && b->evicted == (r == 0) && b->fd_index < FD_INDEX_KEPT)
 		forget(s->store, 'm', b->fd_index);
-	return 0;
+	return r;
 }
 
 static int record_lease(struct catalog_observer *o, const struct lease *l, enum lease_event event)

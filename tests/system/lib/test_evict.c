@@ -365,6 +365,27 @@ START_TEST(the_next_daemon_knows_what_is_evicted)
 }
 END_TEST
 
+/* A supervisor that has an fd of this name keeps another one beside it. */
+START_TEST(the_supervisor_keeps_each_memory_once)
+{
+	struct gpushm_buffer *b = make("host", GPUSHM_SEALED);
+
+	if (supervisor_skips("the_supervisor_keeps_each_memory_once"))
+		return;
+	ck_works(gpushm_make_twin(c, "~/b", "host"));
+	ck_works(gpushm_set_keep(c, "~/b", 0, 1));
+	ck_works(gpushm_set_keep(c, "~/b", 0, 2));
+	ck_assert_uint_eq(supervisor_count(&k, 'm'), 2);
+	ck_works(gpushm_suspend(b, 0));
+	ck_works(gpushm_evict(c, "~/b"));
+	ck_assert_uint_eq(supervisor_count(&k, 'm'), 1);
+	ck_works(gpushm_resume(b, 10000));
+	ck_assert_uint_eq(supervisor_count(&k, 'm'), 2);
+	ck_assert_uint_eq(supervisor_count(&k, 't'), 0);
+	client_close_and_unlink(b, "~/b");
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
 	static const struct role roles[] = { { "open", open_role }, { "user", user_role } };
@@ -384,5 +405,6 @@ int main(int argc, char **argv)
 	tcase_add_checked_fixture(kept, setup_kept, teardown_kept);
 	tcase_set_timeout(kept, 120);
 	tcase_add_test(kept, the_next_daemon_knows_what_is_evicted);
+	tcase_add_test(kept, the_supervisor_keeps_each_memory_once);
 	return suite_run("evict", t, kept, NULL);
 }
