@@ -27,9 +27,12 @@ static int check_pair(const struct buffer *fresh, const struct buffer *b, struct
 {
 	const char *name = buffer_name(b);
 
-	if (fresh->state != BUFFER_FILLING || b->state != BUFFER_SEALED)
+	if (b->state != BUFFER_SEALED)
 		return fault(f, CODE_STATE, "buffer \"%s\" is not sealed: its bytes may change",
 			     name);
+	if (fresh->state == BUFFER_SHARED || !fresh->block.bytes)
+		return fault(f, CODE_STATE, "what is to have the bytes of buffer \"%s\" %s", name,
+			     fresh->block.bytes ? "may change" : "has no memory any more");
 	if (fresh->uid != b->uid)
 		return fault(
 			f, CODE_ACCESS,
@@ -60,6 +63,10 @@ static int check_twin(const struct buffer *fresh, const struct buffer *b, struct
 			     fresh->pool->config.name);
 	if (has_twin(b))
 		return fault(f, CODE_EXISTS, "buffer \"%s\" has a twin already", buffer_name(b));
+	/* Each would be the only copy of the other. */
+	if (b->twin_of || fresh->twin || fresh->twin_of || fresh == b)
+		return fault(f, CODE_STATE, "buffer \"%s\" can't have a twin: one of the two is one",
+			     buffer_name(b));
 	return 0;
 }
 
@@ -89,12 +96,16 @@ static int set_twin(struct catalog *c, struct buffer *b, struct buffer *twin)
 	return 0;
 }
 
+/* A client repeats this if the daemon died in the middle of it: then it is published already. */
 int catalog_add_twin(struct catalog *c, struct lease *fresh, struct lease *l, struct fault *f)
 {
 	struct buffer *twin = fresh->buffer;
-	int r = check_twin(twin, l->buffer, f);
+	int r;
 
-	if (r == 0)
+	if (twin->twin_of == l->buffer)
+		return 0;
+	r = check_twin(twin, l->buffer, f);
+	if (r == 0 && twin->state == BUFFER_FILLING)
 		r = catalog_publish(c, fresh, BUFFER_SEALED, NULL, false, f);
 	if (r < 0)
 		return r;
@@ -210,6 +221,9 @@ static int check_restore(const struct buffer *fresh, const struct buffer *b, str
 		return r;
 	if (!b->evicted)
 		return fault(f, CODE_EXISTS, "buffer \"%s\" has its memory already",
+			     buffer_name(b));
+	if (fresh->state != BUFFER_FILLING)
+		return fault(f, CODE_STATE, "what is to restore buffer \"%s\" is published",
 			     buffer_name(b));
 	if (fresh->pool != b->pool)
 		return fault(f, CODE_STATE, "buffer \"%s\" is of pool \"%s\"", buffer_name(b),

@@ -6,8 +6,11 @@
  * this again with the next daemon, which starts after a crash or after the exec, dying at each of
  * its places.
  */
+#include "client/gpushm_memory.h"
+#include "client/gpushm_query.h"
 #include "client/gpushm_stream.h"
 #include "proto/base/own.h"
+#include "proto/kind.h"
 #include "tests/lib/client.h"
 #include "tests/lib/result.h"
 #include "tests/lib/role.h"
@@ -280,6 +283,68 @@ static int streams_role(char **args)
 	return 0;
 }
 
+/* ---- a session that lets go of its memory ---- */
+
+static void must_be(struct gpushm *conn, const char *name, enum gpushm_residence residence,
+		    uint64_t away)
+{
+	struct gpushm_stat *st = NULL;
+
+	must(gpushm_stat(conn, name, 0, 0, &st), "stat");
+	must(st->residence != residence, "residence");
+	must(st->away != away, "number of those who are away");
+	must(st->keep_ms != 5000 || st->priority != 7, "how long it stays");
+	gpushm_free(st);
+}
+
+static void let_go(struct gpushm *conn, struct gpushm_buffer *b, const char *name)
+{
+	must(gpushm_suspend(b, 0), "suspend");
+	must_be(conn, name, GPUSHM_RESIDENT, 1);
+	must(gpushm_evict(conn, name), "evict");
+	must_be(conn, name, GPUSHM_IN_TWIN, 1);
+}
+
+static void come_back(struct gpushm *conn, struct gpushm_buffer *b, const char *name,
+		      const char *made_as)
+{
+	must(gpushm_resume(b, 20000), "resume");
+	check(b, made_as);
+	must_be(conn, name, GPUSHM_RESIDENT, 0);
+}
+
+/* socket, pool */
+static int memory_role(char **args)
+{
+	struct gpushm *conn = NULL;
+	struct gpushm_buffer *a;
+
+	alarm(60);
+	while (gpushm_connect(args[0], &conn) < 0)
+		poll(NULL, 0, 1);
+	a = make(conn, args[1], "a", GPUSHM_SEALED, 0);
+	must(gpushm_make_twin(conn, "a", "host"), "twin");
+	must(gpushm_set_keep(conn, "a", 5000, 7), "keep");
+	let_go(conn, a, "a");
+	must(gpushm_restart(conn), "restart");
+	must_be(conn, "a", GPUSHM_IN_TWIN, 1);
+	come_back(conn, a, "a", "a");
+	let_go(conn, a, "a");
+	must(gpushm_rename(conn, "a", "b", 0), "rename");
+	must(gpushm_close(a), "close of an evicted one");
+	must_be(conn, "b", GPUSHM_IN_TWIN, 0);
+	must(gpushm_open(conn, "b", GPUSHM_READ, 20000, NULL, &a), "open of an evicted one");
+	come_back(conn, a, "b", "a");
+	let_go(conn, a, "b");
+	must(gpushm_unlink(conn, "b"), "unlink");
+	must(gpushm_resume(a, 20000), "resume of an unlinked one");
+	check(a, "a");
+	must(gpushm_suspend(a, 0), "suspend");
+	must(gpushm_close(a), "close");
+	gpushm_disconnect(conn);
+	return 0;
+}
+
 /* ---- the daemon's deaths ---- */
 
 static const char *role = "session";
@@ -376,6 +441,8 @@ static bool is_first_of_kind(struct gpushm_pool *const *pools, size_t i)
 	return !pools[i]->failed;
 }
 
+static enum pool_kind kind;
+
 static void each_pool(void (*fn)(const char *pool))
 {
 	_cleanup_(free_result) struct gpushm_pool **pools = NULL;
@@ -383,8 +450,10 @@ static void each_pool(void (*fn)(const char *pool))
 
 	name_pools(&pools, &n);
 	for (size_t i = 0; i < n; i++)
-		if (is_first_of_kind(pools, i))
+		if (is_first_of_kind(pools, i)) {
+			kind = (enum pool_kind)pools[i]->kind;
 			fn(pools[i]->name);
+		}
 }
 
 static void die_everywhere(const char *pool)
@@ -459,7 +528,36 @@ START_TEST(a_stream_survives_a_death_after_a_planned_restart)
 }
 END_TEST
 
-static const struct role roles[] = { { "session", session_role }, { "streams", streams_role } };
+static void let_go_everywhere(const char *pool)
+{
+	if (!kind_opens_pool(kind))
+		die_everywhere(pool);
+}
+
+START_TEST(a_session_that_lets_go_survives_a_daemon_death_at_any_place)
+{
+	role = "memory";
+	each_pool(let_go_everywhere);
+}
+END_TEST
+
+START_TEST(a_session_that_lets_go_survives_a_second_death_during_recovery)
+{
+	role = "memory";
+	die_twice("host");
+}
+END_TEST
+
+START_TEST(a_session_that_lets_go_survives_a_death_after_a_planned_restart)
+{
+	role = "memory";
+	die_after_exec("host");
+}
+END_TEST
+
+static const struct role roles[] = { { "session", session_role },
+				     { "streams", streams_role },
+				     { "memory", memory_role } };
 
 int main(int argc, char **argv)
 {
@@ -473,5 +571,8 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_stream_survives_a_daemon_death_at_any_place);
 	tcase_add_test(t, a_stream_survives_a_second_death_during_recovery);
 	tcase_add_test(t, a_stream_survives_a_death_after_a_planned_restart);
+	tcase_add_test(t, a_session_that_lets_go_survives_a_daemon_death_at_any_place);
+	tcase_add_test(t, a_session_that_lets_go_survives_a_second_death_during_recovery);
+	tcase_add_test(t, a_session_that_lets_go_survives_a_death_after_a_planned_restart);
 	return suite_run("crash", t, NULL);
 }

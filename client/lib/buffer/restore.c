@@ -110,9 +110,10 @@ static int copy_of_twin(struct gpushm_buffer *fresh, struct gpushm_buffer *b)
 	return r;
 }
 
-/* Copies into a new buffer, which ends here: its memory is the daemon's, or nobody's. -EEXIST:
- * another process does it, or it is a twin that exists. */
-static int copy(struct gpushm_buffer *b, const char *name, const char *pool, enum purpose purpose)
+/* Copies into a new buffer, which ends here: its memory is the daemon's, or nobody's. *ret_again:
+ * the daemon died before it had it. */
+static int copy_once(struct gpushm_buffer *b, const char *name, const char *pool,
+		     enum purpose purpose, bool *ret_again)
 {
 	struct gpushm_create_options o = { .struct_size = sizeof(o),
 					   .pool = pool,
@@ -121,6 +122,7 @@ static int copy(struct gpushm_buffer *b, const char *name, const char *pool, enu
 	struct error why;
 	int r = gpushm_create(b->connection, name, b->bytes, &o, &fresh);
 
+	*ret_again = false;
 	if (r < 0)
 		return r;
 	if (purpose == TO_RESTORE)
@@ -134,9 +136,22 @@ static int copy(struct gpushm_buffer *b, const char *name, const char *pool, enu
 				 fresh->pool->name);
 	if (r == 0)
 		r = hand_over(fresh, b, purpose);
+	*ret_again = r == -EBADF && fresh->lease.lost && !b->lease.lost;
 	error_keep(&why);
 	buffer_discard(fresh);
 	error_put_back(&why);
+	return r;
+}
+
+/* -EEXIST: another process does it, or it is a twin that exists. */
+static int copy(struct gpushm_buffer *b, const char *name, const char *pool, enum purpose purpose)
+{
+	bool again;
+	int r;
+
+	do
+		r = copy_once(b, name, pool, purpose, &again);
+	while (again);
 	return r;
 }
 
