@@ -65,7 +65,8 @@ static int check_twin(const struct buffer *fresh, const struct buffer *b, struct
 		return fault(f, CODE_EXISTS, "buffer \"%s\" has a twin already", buffer_name(b));
 	/* Each would be the only copy of the other. */
 	if (b->twin_of || fresh->twin || fresh->twin_of || fresh == b)
-		return fault(f, CODE_STATE, "buffer \"%s\" can't have a twin: one of the two is one",
+		return fault(f, CODE_STATE,
+			     "buffer \"%s\" can't have a twin: one of the two is one",
 			     buffer_name(b));
 	return 0;
 }

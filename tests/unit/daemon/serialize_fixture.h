@@ -29,6 +29,7 @@ struct ledger {
 	struct pool pool;
 	struct process processes[3];
 	struct buffer buffers[BUFFERS]; /* id 0: this entry is unused */
+	struct cached cached[BUFFERS];	/* of those that have or had a twin */
 	struct lease leases[LEASES];	/* likewise */
 	uint64_t next_id, random;
 	struct state states[STATES_MAX]; /* of this journal, since it was complete */
@@ -62,9 +63,26 @@ static inline uint64_t hash_buffer(uint64_t id, const char *key, size_t len, uin
 	return mix(mix(mix(mix_bytes(1, key, len), id), flags), bytes);
 }
 
-static inline uint64_t hash_lease(uint64_t id, uint64_t buffer, uint64_t access, uint64_t session)
+/* twin: an id, or 0; keeps: somebody has said how long. */
+static inline uint64_t hash_residence(bool evicted, uint64_t twin, bool keeps, uint64_t keep_ms,
+				      int32_t priority)
 {
-	return mix(mix(mix(mix(2, id), buffer), access), session);
+	return mix(mix(mix(mix(3, twin), evicted * 2u + keeps), keep_ms), (uint64_t)priority);
+}
+
+static inline uint64_t hash_lease(uint64_t id, uint64_t buffer, uint64_t access, uint64_t session,
+				  bool away)
+{
+	return mix(mix(mix(mix(2 + 2 * away, id), buffer), access), session);
+}
+
+static inline uint64_t hash_residence_of(const struct buffer *b)
+{
+	const struct cached *it = b->cached;
+	bool keeps = it && it->keeps;
+
+	return hash_residence(b->evicted, b->twin ? b->twin->id : 0, keeps, keeps ? it->keep_ms : 0,
+			      keeps ? it->priority : 0);
 }
 
 /* A sum, because the order does not matter. */
@@ -79,12 +97,14 @@ static inline uint64_t hash_ledger(const struct ledger *l)
 			sum += hash_buffer(b->id, b->key, b->key ? strlen(b->key) : 0,
 					   b->state * 8u + b->transient * 4u + b->dirty * 2u +
 						   b->foreign,
-					   b->bytes);
+					   b->bytes) ^
+			       hash_residence_of(b);
 	}
 	for (unsigned i = 0; i < LEASES; i++)
 		if (l->leases[i].id)
 			sum += hash_lease(l->leases[i].id, l->leases[i].buffer->id,
-					  l->leases[i].access, l->leases[i].process->session);
+					  l->leases[i].access, l->leases[i].process->session,
+					  l->leases[i].away);
 	return sum;
 }
 
@@ -237,8 +257,18 @@ static inline unsigned count_leases(const struct ledger *l, const struct buffer 
 	return n;
 }
 
+static inline bool is_twin(const struct ledger *l, const struct buffer *b)
+{
+	for (unsigned i = 0; i < BUFFERS; i++)
+		if (l->buffers[i].id && l->buffers[i].twin == b)
+			return true;
+	return false;
+}
+
 static inline void unlink_or_free(struct ledger *l, struct buffer *b)
 {
+	if (is_twin(l, b))
+		return;
 	if (b->key) {
 		record_buffer(l, b, BUFFER_UNLINKED);
 		free(take_ptr(b->key));
@@ -273,11 +303,38 @@ static inline void rename_buffer(struct ledger *l, struct buffer *b)
 	ck_assert_int_eq(o->record_name(o, b, BUFFER_RENAMED, replaced), 0);
 }
 
+/* It gets a twin; then its memory goes and comes, and somebody says how long it stays. */
+static inline void move(struct ledger *l, struct buffer *b)
+{
+	struct catalog_observer *o = &l->serializer.observer;
+	struct buffer *twin = &l->buffers[choose(l, BUFFERS)];
+	bool moved = b->twin && choose(l, 2);
+
+	if (!b->twin && (!twin->id || twin == b))
+		return;
+	if (!b->twin) {
+		b->twin = twin;
+		b->cached = &l->cached[b - l->buffers];
+		*b->cached = (struct cached){ .buffer = b };
+	} else if (moved) {
+		b->evicted = !b->evicted;
+		b->block.bytes = b->evicted ? 0 : 4096;
+	} else {
+		b->cached->keeps = true;
+		b->cached->keep_ms = choose(l, 3) ? choose(l, 1000) : UINT64_MAX;
+		b->cached->priority = (int32_t)choose(l, 9) - 4;
+	}
+	ck_assert_int_eq(o->record_residence(o, b, moved), 0);
+}
+
 static inline void close_or_move(struct ledger *l, struct lease *lease)
 {
 	if (lease->id == 0)
 		return;
-	if (choose(l, 4)) {
+	if (choose(l, 3) == 0) {
+		lease->away = !lease->away;
+		ck_assert_int_eq(record_lease(l, lease, LEASE_CHANGED), 0);
+	} else if (choose(l, 4)) {
 		record_lease(l, lease, LEASE_ENDED);
 		lease->id = 0;
 	} else {
@@ -300,6 +357,8 @@ static inline void step(struct ledger *l)
 		change(l, b);
 	else if (choose(l, 3) == 0)
 		rename_buffer(l, b);
+	else if (choose(l, 2))
+		move(l, b);
 	else
 		lease(l, b);
 	note(l);

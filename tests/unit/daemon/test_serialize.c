@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The serializer against a model of it: random sequences of buffers and leases that are published,
- * granted, changed, moved, unlinked, ended and freed, with new journals in between. Then the test
+ * granted, changed, moved, suspended, given twins, evicted, restored, kept, unlinked, ended and
+ * freed, with new journals in between. Then the test
  * cuts the journal or flips a bit of it, and replaying must give the state after some record: for a
  * cut, the last whole one; for a bit, the one before it, unless the bit says nothing.
  * SERIALIZE_SEED repeats the choices.
@@ -42,13 +43,14 @@ static uint64_t hash_replay(struct replay *r)
 		sum += hash_buffer(m->id, (const char *)m->key.data, m->has_key ? m->key.len : 0,
 				   m->state * 8u + (m->transient ? 4u : 0) + (m->dirty ? 2u : 0) +
 					   (m->foreign ? 1u : 0),
-				   m->bytes);
+				   m->bytes) ^
+		       hash_residence(m->evicted, m->twin, m->has_keep_ms, m->keep_ms, m->priority);
 	}
 	list_foreach (it, &r->leases, link) {
 		const Gpushm__Journal__Lease *m = (Gpushm__Journal__Lease *)it->message;
 
 		if (is_there(r, m->buffer))
-			sum += hash_lease(m->id, m->buffer, m->access, m->session);
+			sum += hash_lease(m->id, m->buffer, m->access, m->session, m->away);
 	}
 	return sum;
 }
