@@ -541,7 +541,8 @@ int catalog_check_suspendable(const struct buffer *b, struct fault *f)
 
 int catalog_set_away(struct catalog *c, struct lease *l, bool away, struct fault *f)
 {
-	int r = l->away == away ? 0 : catalog_check_suspendable(l->buffer, f);
+	bool same = l->away == away && l->buffer->state != BUFFER_FILLING;
+	int r = same ? 0 : catalog_check_suspendable(l->buffer, f);
 
 	if (r == 0 && !away)
 		r = catalog_refuse_evicted(l->buffer, f);

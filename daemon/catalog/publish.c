@@ -144,6 +144,9 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 	if (b->state != BUFFER_FILLING)
 		return fault(f, CODE_STATE, "buffer \"%s\" is published already",
 			     b->key ? b->key : "");
+	if (!b->block.bytes)
+		return fault(f, CODE_STATE,
+			     "its memory is another buffer's, which it has restored");
 	if (b->stream && state != BUFFER_SHARED)
 		return fault(f, CODE_STATE,
 			     "buffer \"%s\" is a stream, which is written again and again: publish "

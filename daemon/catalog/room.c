@@ -64,7 +64,8 @@ static uint64_t over(uint64_t wanted, uint64_t most)
 	return wanted > most ? wanted - most : 0;
 }
 
-/* The bytes that are missing in the pool, or in the user's share of it. */
+/* The bytes that are missing in the pool, or in the user's share of it. Nothing goes for what the
+ * pool can never hold. */
 static uint64_t lacking(const struct catalog *c, const struct process *p, const struct pool *pool,
 			uint64_t bytes)
 {
@@ -72,6 +73,8 @@ static uint64_t lacking(const struct catalog *c, const struct process *p, const 
 	uint64_t rounded = pool_round(pool, bytes), held = 0;
 	uint64_t in_pool = over(pool->used + pool->lost + rounded, pool->size), in_share;
 
+	if (rounded > pool->size)
+		return 0;
 	if (a)
 		held = a->blocks[pool->index] + a->making[pool->index];
 	in_share = over(held + rounded, buffer_share(&c->accounts, p, pool));

@@ -221,6 +221,18 @@ START_TEST(nobody_is_asked_for_what_is_not_enough)
 }
 END_TEST
 
+START_TEST(nothing_goes_for_what_the_pool_can_never_hold)
+{
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "models" };
+	struct gpushm_buffer *more = NULL;
+
+	make_unused(0);
+	ck_assert_int_eq(gpushm_create(c, "~/more", (ROOM + 1) * BYTES, &o, &more), -EFBIG);
+	ck_assert(is_resident(0));
+	unlink_all(1);
+}
+END_TEST
+
 START_TEST(nobody_is_forced)
 {
 	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "models" };
@@ -255,6 +267,7 @@ int main(void)
 	tcase_add_test(t, a_buffer_without_a_twin_has_nothing_to_keep);
 	tcase_add_test(t, who_uses_it_is_asked_and_the_create_waits);
 	tcase_add_test(t, nobody_is_asked_for_what_is_not_enough);
+	tcase_add_test(t, nothing_goes_for_what_the_pool_can_never_hold);
 	tcase_add_test(t, nobody_is_forced);
 	return suite_run("room", t, NULL);
 }
