@@ -63,10 +63,12 @@ static int check_twin(const struct buffer *fresh, const struct buffer *b, struct
 			     fresh->pool->config.name);
 	if (has_twin(b))
 		return fault(f, CODE_EXISTS, "buffer \"%s\" has a twin already", buffer_name(b));
-	/* Each would be the only copy of the other. */
-	if (b->twin_of || fresh->twin || fresh->twin_of || fresh == b)
+	/* No two are each other's only copy; and where all buffers end, from the last to the first,
+	 * none takes the next one with it. */
+	if (fresh->id <= b->id || b->twin_of || fresh->twin || fresh->twin_of)
 		return fault(f, CODE_STATE,
-			     "buffer \"%s\" can't have a twin: one of the two is one",
+			     "a twin of buffer \"%s\" is made after it, and neither has or is "
+			     "another one",
 			     buffer_name(b));
 	return 0;
 }

@@ -204,6 +204,67 @@ START_TEST(the_last_of_two_requests_in_a_message_is_served)
 }
 END_TEST
 
+#define LEASE(VERB, Type, type, lease_) REQUEST(VERB, Type, type, SET(lease, lease_))
+
+static void works(const Gpushm__Proto__Request *q)
+{
+	refused(q, CODE_OK);
+}
+
+/* A twin that is older than its buffer would end before it where all buffers end. */
+START_TEST(what_can_not_be_a_twin_is_refused)
+{
+	uint64_t older = raw_create(&r, "older", 100), b = raw_create(&r, "b", 100), twin, third;
+
+	refused(PUBLISH_AS(older, SET(twin_of, b)), CODE_STATE); /* b may change */
+	raw_publish(&r, b, GPUSHM__PROTO__STATE__STATE_SEALED);
+	refused(PUBLISH_AS(older, SET(twin_of, b)), CODE_STATE);
+	refused(PUBLISH_AS(b, SET(twin_of, b)), CODE_STATE);
+	refused(PUBLISH_AS(older, SET(twin_of, b), SET(restores, b)), CODE_BAD_REQUEST);
+	refused(PUBLISH_AS(older, SET(twin_of, 1)), CODE_NO_LEASE);
+	refused(PUBLISH_AS(older, SET(restores, b)), CODE_EXISTS); /* it is not evicted */
+	works(LEASE(CLOSE, Close, close, older));
+	twin = raw_create(&r, "twin", 101);
+	refused(PUBLISH_AS(twin, SET(twin_of, b)), CODE_LAYOUT);
+	works(LEASE(CLOSE, Close, close, twin));
+	twin = raw_create(&r, "twin", 100);
+	works(PUBLISH_AS(twin, SET(twin_of, b)));
+	works(PUBLISH_AS(twin, SET(twin_of, b))); /* as a client that had no reply */
+	third = raw_create(&r, "third", 100);
+	refused(PUBLISH_AS(third, SET(twin_of, b)), CODE_EXISTS);
+	refused(PUBLISH_AS(third, SET(twin_of, twin)), CODE_STATE);
+	works(LEASE(CLOSE, Close, close, third));
+	works(LEASE(CLOSE, Close, close, twin));
+	works(REQUEST(UNLINK, Unlink, unlink, BYTES(name, "b")));
+	works(LEASE(CLOSE, Close, close, b));
+}
+END_TEST
+
+START_TEST(what_has_restored_a_buffer_is_of_no_use)
+{
+	uint64_t b = raw_create(&r, "b", 100), twin, fresh;
+
+	raw_publish(&r, b, GPUSHM__PROTO__STATE__STATE_SEALED);
+	twin = raw_create(&r, "twin", 100);
+	works(PUBLISH_AS(twin, SET(twin_of, b)));
+	works(LEASE(SUSPEND, Suspend, suspend, b));
+	works(REQUEST(EVICT, Evict, evict, BYTES(name, "b")));
+	refused(LEASE(RESUME, Resume, resume, b), CODE_EVICTED);
+	fresh = raw_create(&r, "fresh", 100);
+	refused(LEASE(RESUME, Resume, resume, fresh), CODE_STATE);
+	works(PUBLISH_AS(fresh, SET(restores, b)));
+	refused(PUBLISH_AS(fresh, SET(restores, b)), CODE_STATE);
+	refused(PUBLISH_AS(fresh, SET(twin_of, b)), CODE_STATE);
+	refused(PUBLISH_AS(fresh), CODE_STATE);
+	refused(LEASE(RESUME, Resume, resume, fresh), CODE_STATE);
+	works(LEASE(RESUME, Resume, resume, b));
+	works(LEASE(CLOSE, Close, close, fresh));
+	works(LEASE(CLOSE, Close, close, twin));
+	works(REQUEST(UNLINK, Unlink, unlink, BYTES(name, "b")));
+	works(LEASE(CLOSE, Close, close, b));
+}
+END_TEST
+
 START_TEST(an_unlinked_buffer_is_not_found)
 {
 	uint64_t lease = raw_create(&r, "x", 100);
@@ -246,6 +307,8 @@ int main(void)
 	tcase_add_test(t, invalid_leases_states_and_accesses_are_refused);
 	tcase_add_test(t, an_invalid_name_or_attribute_changes_nothing);
 	tcase_add_test(t, the_last_of_two_requests_in_a_message_is_served);
+	tcase_add_test(t, what_can_not_be_a_twin_is_refused);
+	tcase_add_test(t, what_has_restored_a_buffer_is_of_no_use);
 	tcase_add_test(t, an_unlinked_buffer_is_not_found);
 	tcase_add_test(t, a_list_has_only_later_ids_and_matching_names);
 	return suite_run("fields", t, NULL);

@@ -120,6 +120,9 @@ static void play_many(uint64_t seed, unsigned from, unsigned n)
 	for (outcome->sequence = from; outcome->sequence < n; outcome->sequence++) {
 		play_sequence(&p, seed + outcome->sequence, NULL);
 		outcome->counts.sequences++;
+		outcome->counts.evictions += p.model.evictions;
+		outcome->counts.asked += p.model.asked;
+		p.model.evictions = p.model.asked = 0;
 		if (outcome->sequence % 50 == 49)
 			play_check_fds(&p);
 	}
@@ -190,9 +193,11 @@ static void tell_counts(void)
 {
 	const struct counts *c = &outcome->counts;
 
-	printf("model: %u sequences, %u operations, %u deaths of the daemon, %u of clients;"
+	printf("model: %u sequences, %u operations, %u deaths of the daemon, %u of clients, %u"
+	       " suspends, %u twins, %u evictions, %u restores, %u asked to yield;"
 	       " answers: OK %u",
-	       c->sequences, c->steps, c->restarts, c->deaths, c->codes[0]);
+	       c->sequences, c->steps, c->restarts, c->deaths, c->suspends, c->twins, c->evictions,
+	       c->restores, c->asked, c->codes[0]);
 	for (int i = 1; i < CODE_COUNT; i++)
 		if (c->codes[i])
 			printf(", %s %u", code_name(i), c->codes[i]);

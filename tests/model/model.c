@@ -153,9 +153,10 @@ void model_maybe_free(struct model *m, struct model_buffer *b)
 	list_foreach (s, &m->sessions, link)
 		if (s->creating == b)
 			return;
-	if (b->name[0] || !list_empty(&b->leases))
+	if (b->name[0] || !list_empty(&b->leases) || b->twin_of)
 		return;
 	model_release(m, b);
+	model_end_twin(m, b);
 	list_drop(&b->link);
 	free(b);
 }
@@ -174,6 +175,7 @@ int model_grant(struct model *m, struct model_session *s, struct model_buffer *b
 	list_insert(&b->leases, &l->buffer_link);
 	list_insert(&s->leases, &l->session_link);
 	b->foreign = b->foreign || s->process->uid != b->uid;
+	model_touch(m, b);
 	s->reply.what = MODEL_ATTACH;
 	s->reply.lease = l;
 	s->reply.buffer = b;
@@ -187,7 +189,9 @@ void model_end(struct model *m, struct model_lease *l)
 	list_drop(&l->buffer_link);
 	list_drop(&l->session_link);
 	free(l);
-	if (b->state == MODEL_FILLING || (b->transient && list_empty(&b->leases)))
+	model_touch(m, b);
+	model_yield(m, b);
+	if (b->state == MODEL_FILLING || (b->transient && list_empty(&b->leases) && !b->twin_of))
 		model_drop_name(m, b);
 	model_maybe_free(m, b);
 }
@@ -197,7 +201,7 @@ void model_lose(struct model *m, struct model_lease *l)
 {
 	struct model_buffer *b = l->buffer;
 
-	if (l->access == MODEL_WRITE && b->state == MODEL_SHARED && !b->dirty) {
+	if (l->access == MODEL_WRITE && b->state == MODEL_SHARED && !b->dirty && !l->away) {
 		b->dirty = true;
 		b->dirty_pid = l->session->process->pid;
 		b->dirty_uid = l->session->process->uid;

@@ -85,6 +85,13 @@ struct model_buffer {
 	bool inherited;	 /* its memory is from an earlier daemon */
 	uint64_t memory; /* which memory: from the daemon; 0: unknown */
 	uint64_t tag;	 /* the number written to it; 0: none */
+	struct model_buffer *twin, *twin_of;
+	bool hollow; /* it was evicted, or it has restored another one */
+	bool cached; /* it has a twin */
+	bool wanted;
+	uint64_t keep_ms;
+	int priority;
+	uint64_t used; /* model::now; 0: before this daemon */
 	uint32_t arrays;
 	bool has_table;
 	uint64_t digest, created_ns, published_ns; /* told */
@@ -95,6 +102,7 @@ struct model_lease {
 	struct list buffer_link, session_link;
 	uint64_t id, since_ns; /* told */
 	enum model_access access;
+	bool away;
 	struct model_buffer *buffer;
 	struct model_session *session;
 };
@@ -118,6 +126,7 @@ struct model_reply {
 	struct model_buffer *buffer;
 	unsigned lost; /* RECLAIM */
 	bool later;    /* it waited: other replies may have come since */
+	bool again;    /* RESUME */
 };
 
 enum model_waits { MODEL_IDLE, MODEL_OPENS, MODEL_STATS, MODEL_CREATES };
@@ -136,15 +145,16 @@ struct model_session {
 	struct list wait_link;
 	char name[MODEL_NAME_MAX];
 	enum model_access access;
-	bool refuses_dirty, while_filling;
+	bool refuses_dirty, while_filling, away;
 	struct model_buffer *creating;
 	int connection; /* its index in struct play; -1: none */
 };
 
 struct model {
 	struct list processes, sessions, buffers, pools;
-	struct list waiters; /* model_session::wait_link: for a name */
-	uint64_t tags;
+	struct list waiters;	   /* model_session::wait_link: for a name */
+	uint64_t tags, now;	   /* now: the number of this step */
+	unsigned evictions, asked; /* counted */
 };
 
 void model_init(struct model *m);
@@ -172,7 +182,7 @@ struct model_spec {
 };
 void model_create(struct model *m, struct model_session *s, const struct model_spec *spec);
 void model_open(struct model *m, struct model_session *s, const char *name,
-		enum model_access access, bool refuses_dirty, bool while_filling,
+		enum model_access access, bool refuses_dirty, bool while_filling, bool away,
 		enum model_patience patience);
 void model_stat(struct model *m, struct model_session *s, const char *name,
 		enum model_patience patience);
@@ -182,6 +192,17 @@ void model_publish(struct model *m, struct model_session *s, struct model_lease 
 		   enum model_state state, const char *name, bool replace);
 void model_rename(struct model *m, struct model_session *s, const char *from, const char *to,
 		  bool replace);
+void model_set_away(struct model *m, struct model_session *s, struct model_lease *l, bool away);
+/* Both leases are the session's. */
+void model_hand_over_twin(struct model *m, struct model_session *s, struct model_lease *fresh,
+			  struct model_lease *l);
+void model_restore(struct model *m, struct model_session *s, struct model_lease *fresh,
+		   struct model_lease *l);
+void model_open_twin(struct model *m, struct model_session *s, struct model_lease *l);
+void model_evict(struct model *m, struct model_session *s, const char *name, bool other);
+/* keep_ms: 0, or so long that it does not end. */
+void model_keep(struct model *m, struct model_session *s, const char *name, uint64_t keep_ms,
+		int priority);
 void model_close(struct model *m, struct model_session *s, struct model_lease *l);
 /* other: the request has an id, of another buffer. */
 void model_unlink(struct model *m, struct model_session *s, const char *name, bool other);
@@ -200,6 +221,10 @@ void model_restart(struct model *m);
 
 /* ---- lookups ---- */
 
+bool model_in_use(const struct model_buffer *b); /* a process has it mapped */
+/* Memory is short, and it is undefined whose goes. */
+bool model_room_is_vague(const struct model *m, const struct model_process *p,
+			 const struct model_pool *pool, uint64_t bytes);
 bool model_visible(const struct model_process *p, const struct model_buffer *b);
 bool model_allows(const struct model_process *p, const struct model_buffer *b,
 		  enum model_access access);
@@ -219,6 +244,7 @@ unsigned model_peers(const struct model *m, uid_t uid);
 unsigned model_suspects(const struct model *m);
 unsigned model_waiting(const struct model *m);
 unsigned model_holders(const struct model_buffer *b, enum model_access access);
+unsigned model_away(const struct model_buffer *b);
 unsigned model_suspect_holders(const struct model_buffer *b);
 uint64_t model_used(const struct model *m, const struct model_pool *pool);
 unsigned model_blocks(const struct model *m, const struct model_pool *pool);
@@ -230,6 +256,16 @@ struct model_buffer *model_buffer_of_memory(struct model *m, uint64_t memory);
 
 /* ---- between the model's own files ---- */
 
+int model_look(struct model *m, const struct model_process *p, const char *key,
+	       struct model_buffer **ret);
+/* The name was published or cleaned, or is another buffer's, or that has memory again. */
+void model_wake(struct model *m, const char *key);
+void model_touch(struct model *m, struct model_buffer *b);
+void model_make_room(struct model *m, const struct model_process *p, struct model_pool *pool,
+		     uint64_t bytes);
+void model_yield(struct model *m, struct model_buffer *b);
+void model_want_nothing(struct model *m, const struct model_pool *pool);
+void model_end_twin(struct model *m, struct model_buffer *b);
 /* Returns CODE_OK if the buffer has its memory, otherwise CODE_POOL_FULL ... */
 int model_allocate(struct model *m, struct model_buffer *b);
 void model_release(struct model *m, struct model_buffer *b);

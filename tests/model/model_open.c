@@ -25,8 +25,8 @@ static int find(struct model *m, struct model_session *s, enum model_access acce
 	return CODE_OK;
 }
 
-static int look(struct model *m, const struct model_process *p, const char *key,
-		struct model_buffer **ret)
+int model_look(struct model *m, const struct model_process *p, const char *key,
+	       struct model_buffer **ret)
 {
 	struct model_buffer *b = model_buffer_by_key(m, key);
 
@@ -45,7 +45,14 @@ static int attach(struct model *m, struct model_session *s)
 
 	if (code == CODE_OK && s->refuses_dirty && b->dirty)
 		code = CODE_DIRTY;
-	return code == CODE_OK ? model_grant(m, s, b, s->access) : code;
+	if (code == CODE_OK && b->hollow && !s->away)
+		code = CODE_EVICTED;
+	if (code != CODE_OK)
+		return code;
+	code = model_grant(m, s, b, s->access);
+	if (code == CODE_OK)
+		s->reply.lease->away = b->hollow;
+	return code;
 }
 
 static int look_at(struct model *m, struct model_session *s)
@@ -64,11 +71,11 @@ static void reply_or_wait(struct model *m, struct model_session *s, enum model_w
 {
 	int code = waits == MODEL_OPENS ? attach(m, s) : look_at(m, s);
 	bool heals = (code == CODE_NOT_FOUND && !s->while_filling) || code == CODE_NOT_PUBLISHED ||
-		     code == CODE_DIRTY;
+		     code == CODE_DIRTY || code == CODE_EVICTED;
 
 	if (code == CODE_OK)
 		return;
-	if (heals && patience == MODEL_BRIEFLY)
+	if (heals && patience == MODEL_BRIEFLY && code != CODE_EVICTED)
 		code = CODE_TIMED_OUT;
 	model_refuse(s, code);
 	if (!heals || patience != MODEL_FOR_EVER)
@@ -78,8 +85,7 @@ static void reply_or_wait(struct model *m, struct model_session *s, enum model_w
 	list_insert(&m->waiters, &s->wait_link);
 }
 
-/* The name was published or cleaned, or is another buffer's. */
-static void wake(struct model *m, const char *key)
+void model_wake(struct model *m, const char *key)
 {
 	struct model_session *s;
 	struct list turn;
@@ -101,7 +107,7 @@ static void wake(struct model *m, const char *key)
 }
 
 void model_open(struct model *m, struct model_session *s, const char *name,
-		enum model_access access, bool refuses_dirty, bool while_filling,
+		enum model_access access, bool refuses_dirty, bool while_filling, bool away,
 		enum model_patience patience)
 {
 	int code = model_key(s->process, name, s->name);
@@ -109,6 +115,7 @@ void model_open(struct model *m, struct model_session *s, const char *name,
 	s->access = access;
 	s->refuses_dirty = refuses_dirty;
 	s->while_filling = while_filling;
+	s->away = away;
 	if (code != CODE_OK)
 		model_refuse(s, code);
 	else
@@ -127,7 +134,7 @@ void model_stat(struct model *m, struct model_session *s, const char *name,
 		return;
 	}
 	if (code == CODE_OK)
-		code = look(m, s->process, s->name, &b);
+		code = model_look(m, s->process, s->name, &b);
 	s->reply.what = MODEL_STAT;
 	s->reply.buffer = b;
 	if (code != CODE_OK)
@@ -141,7 +148,7 @@ void model_clean(struct model *m, struct model_session *s, const char *name, boo
 	int code = model_key(s->process, name, key);
 
 	if (code == CODE_OK)
-		code = look(m, s->process, key, &b);
+		code = model_look(m, s->process, key, &b);
 	if (code == CODE_OK && other)
 		code = CODE_NOT_FOUND;
 	if (code == CODE_OK && !model_owns(s->process, b))
@@ -151,7 +158,7 @@ void model_clean(struct model *m, struct model_session *s, const char *name, boo
 		model_refuse(s, code);
 	} else if (b->dirty) {
 		b->dirty = b->two_died = false;
-		wake(m, key);
+		model_wake(m, key);
 	}
 }
 
@@ -184,7 +191,7 @@ static void take(struct model *m, struct model_buffer *b, const char *key,
 	if (strcmp(b->name, key) != 0)
 		model_drop_name(m, b);
 	snprintf(b->name, sizeof(b->name), "%s", key);
-	wake(m, key);
+	model_wake(m, key);
 	if (other)
 		model_maybe_free(m, other);
 	model_settle(m);
@@ -200,7 +207,7 @@ static int check_publish(struct model *m, const struct model_session *s,
 		return CODE_NO_LEASE;
 	snprintf(key, MODEL_NAME_MAX, "%s", l->buffer->name);
 	code = name ? model_key(s->process, name, key) : CODE_OK;
-	if (code == CODE_OK && l->buffer->state != MODEL_FILLING)
+	if (code == CODE_OK && (l->buffer->state != MODEL_FILLING || l->buffer->hollow))
 		code = CODE_STATE;
 	if (code == CODE_OK && name)
 		code = may_take(m, s->process, l->buffer, key, replace, ret_other);
@@ -237,7 +244,7 @@ void model_rename(struct model *m, struct model_session *s, const char *from, co
 	if (code == CODE_OK)
 		code = model_key(s->process, to, key);
 	if (code == CODE_OK)
-		code = look(m, s->process, from_key, &b);
+		code = model_look(m, s->process, from_key, &b);
 	if (code == CODE_OK && !model_owns(s->process, b))
 		code = CODE_ACCESS;
 	if (code == CODE_OK && b->state == MODEL_FILLING)

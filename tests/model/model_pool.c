@@ -138,15 +138,12 @@ int model_allocate(struct model *m, struct model_buffer *b)
 		return CODE_TOO_LARGE;
 	b->memory = 0;
 	b->reused = reuse(b, bytes);
-	if (b->reused) {
-		b->allocated = bytes;
-		return CODE_OK;
-	}
-	if (!fits(m, pool, bytes))
+	if (!b->reused && !fits(m, pool, bytes))
 		model_empty(pool);
-	if (!fits(m, pool, bytes))
+	if (!b->reused && !fits(m, pool, bytes))
 		return CODE_POOL_FULL;
 	b->allocated = bytes;
+	model_want_nothing(m, pool);
 	return CODE_OK;
 }
 

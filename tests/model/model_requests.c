@@ -26,6 +26,7 @@ static int check_create(struct model *m, const struct model_session *s,
 		return CODE_ACCESS;
 	if (model_buffer_by_key(m, key))
 		return CODE_EXISTS;
+	model_make_room(m, p, model_pool_by_name(m, spec->pool), spec->bytes);
 	if (model_buffers(m, p->uid) >= MODEL_BUFFERS_MAX ||
 	    model_bytes(m, p->uid) + spec->bytes > MODEL_BYTES_MAX)
 		return CODE_LIMIT;
@@ -183,7 +184,7 @@ static void note_dead_writers(struct model_buffer *b)
 	pid_t first = 0;
 
 	list_foreach (l, &b->leases, buffer_link) {
-		if (l->access != MODEL_WRITE || l->session->process->alive)
+		if (l->access != MODEL_WRITE || l->session->process->alive || l->away)
 			continue;
 		if (first && first != l->session->process->pid && !b->dirty)
 			b->two_died = true;
@@ -231,10 +232,14 @@ void model_restart(struct model *m)
 	list_foreach (b, &m->buffers, link) {
 		note_dead_writers(b);
 		b->inherited = true;
+		b->wanted = false;
 	}
 	list_foreach (s, &m->sessions, link)
 		restart_session(m, s);
-	/* It is undefined in which order the successor frees buffers without holders. */
+	/* It is undefined in which order the successor frees buffers without holders, and in which
+	 * it takes over those that have a twin. */
+	list_foreach (b, &m->buffers, link)
+		b->used = 0;
 	list_foreach (pool, &m->pools, link) {
 		pool->vague = pool->vague || pool->frees > 0;
 		pool->poked = false;

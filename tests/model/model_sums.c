@@ -10,7 +10,7 @@ uint64_t model_bytes(const struct model *m, uid_t uid)
 	uint64_t sum = 0;
 
 	list_foreach (b, &m->buffers, link)
-		sum += b->uid == uid ? b->bytes : 0;
+		sum += b->uid == uid && !b->hollow ? b->bytes : 0;
 	return sum;
 }
 
@@ -25,7 +25,8 @@ uint64_t model_bytes_in(const struct model *m, uid_t uid, const struct model_poo
 	uint64_t sum = 0;
 
 	list_foreach (b, &m->buffers, link)
-		sum += b->uid == uid && b->pool == pool ? model_round(pool, b->bytes) : 0;
+		sum += b->uid == uid && b->pool == pool && !b->hollow ? model_round(pool, b->bytes)
+								      : 0;
 	return sum;
 }
 
@@ -88,6 +89,16 @@ unsigned model_holders(const struct model_buffer *b, enum model_access access)
 
 	list_foreach (l, &b->leases, buffer_link)
 		n += l->access == access;
+	return n;
+}
+
+unsigned model_away(const struct model_buffer *b)
+{
+	const struct model_lease *l;
+	unsigned n = 0;
+
+	list_foreach (l, &b->leases, buffer_link)
+		n += l->away;
 	return n;
 }
 

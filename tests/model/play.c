@@ -29,7 +29,7 @@ static const struct {
 /* The limits are the model's; each pool has space for eight of its smallest buffers. */
 #define PENDING "pending-max-age=3600\n"
 static const char config[] =
-	"[daemon]\ndefault-pool=host\n"
+	"[daemon]\ndefault-pool=host\nkeep=0\nyield-timeout=0\n"
 	"[limits]\nmax-buffers=7\nmax-leases=9\nmax-connections=3\nmax-bytes=14M\n"
 	"max-pool-share=75%\n"
 	"[pool host]\nkind=host\nsize=32K\n" PENDING "[pool gpu0]\nkind=vmm\nsize=16M\n" PENDING
@@ -361,29 +361,33 @@ void play_end(struct play *p)
 
 /* ---- a step ---- */
 
-/* How often, roughly in percent. */
+/* How often; and how often in sequences that are about memory which comes and goes. */
 static const struct {
 	void (*play)(struct play *p, const struct op *op);
-	unsigned weight;
+	unsigned weights[2];
 } verbs[] = {
-	{ play_connect, 12 }, { play_disconnect, 4 }, { play_die, 6 },	    { play_restart, 3 },
-	{ play_create, 24 },  { play_describe, 4 },   { play_publish, 20 }, { play_open, 20 },
-	{ play_stat, 4 },     { play_close, 14 },     { play_unlink, 9 },   { play_clean, 5 },
-	{ play_rename, 6 },   { play_flush, 1 },      { play_list, 2 },	    { play_compare, 3 },
-	{ play_reclaim, 8 },
+	{ play_connect, { 12, 14 } }, { play_disconnect, { 4, 1 } }, { play_die, { 6, 1 } },
+	{ play_restart, { 3, 2 } },   { play_create, { 24, 14 } },   { play_describe, { 4, 1 } },
+	{ play_publish, { 20, 14 } }, { play_open, { 20, 14 } },     { play_stat, { 4, 2 } },
+	{ play_close, { 14, 6 } },    { play_unlink, { 9, 3 } },     { play_clean, { 5, 1 } },
+	{ play_rename, { 6, 4 } },    { play_flush, { 1, 1 } },	     { play_list, { 2, 2 } },
+	{ play_compare, { 3, 3 } },   { play_reclaim, { 8, 6 } },    { play_suspend, { 3, 20 } },
+	{ play_copy, { 2, 18 } },     { play_hand_over, { 3, 26 } }, { play_open_twin, { 1, 3 } },
+	{ play_evict, { 2, 22 } },    { play_keep, { 1, 5 } },
 };
 
 void play_step(struct play *p, const struct op *op)
 {
-	unsigned all = 0, at, i = 0;
+	unsigned all = 0, at, i = 0, about = play_is_about_memory(p);
 
 	for (unsigned n = 0; n < ACTORS; n++)
 		bring_in(p, n);
 	for (unsigned n = 0; n < array_size(verbs); n++)
-		all += verbs[n].weight;
-	for (at = op->what % all; at >= verbs[i].weight; i++)
-		at -= verbs[i].weight;
+		all += verbs[n].weights[about];
+	for (at = op->what % all; at >= verbs[i].weights[about]; i++)
+		at -= verbs[i].weights[about];
 	outcome->counts.steps++;
+	p->model.now++;
 	verbs[i].play(p, op);
 	play_collect(p);
 	play_await(p);

@@ -37,8 +37,9 @@ struct play {
 	struct connection connections[CONNECTIONS];
 	uint64_t last_buffer, last_lease; /* the highest ids before this step */
 	uint64_t max_buffer, max_lease;
+	uint64_t copied; /* the contents of the next buffer; 0: others than all before */
 	uint32_t fds;	 /* what an empty daemon needs at most */
-	uint32_t theme;	 /* of the sequence: the pool that is used most */
+	uint32_t theme;	 /* of the sequence: the pool that is used most, and what it is about */
 	bool alone;	 /* not root: all are one user, and an administrator */
 	bool tells;	 /* each operation is printed */
 	int deadline_ms; /* how long the daemon may take to notice something */
@@ -46,6 +47,7 @@ struct play {
 
 struct counts {
 	unsigned sequences, steps, restarts, deaths;
+	unsigned suspends, twins, restores, evictions, asked;
 	unsigned codes[CODE_COUNT];
 };
 
@@ -67,6 +69,8 @@ void play_measure(struct play *p);
 /* Fails if the empty daemon has more fds than that. */
 void play_check_fds(struct play *p);
 void play_end(struct play *p);
+
+bool play_is_about_memory(const struct play *p); /* this sequence */
 
 /* Plays one operation in both. */
 void play_step(struct play *p, const struct op *op);
@@ -102,6 +106,15 @@ void play_tell(const struct play *p, const char *format, ...) __attribute__((for
 struct connection *play_pick_connection(struct play *p, uint32_t who);
 unsigned play_number(const struct play *p, const struct connection *conn);
 void play_send(struct connection *conn, const Gpushm__Proto__Request *q);
+/* Mostly the name of a buffer. */
+void play_pick_name(struct play *p, uint32_t n, char ret[MODEL_NAME_MAX]);
+/* A lease that a client can name now, mostly of an unpublished buffer if `filling`, and its client:
+ * *ret. Sometimes another client, which has no right to it. */
+struct model_lease *play_pick_lease(struct play *p, const struct op *op, bool filling,
+				    struct connection **ret);
+uint64_t play_lease_id(const struct model_lease *l); /* NULL: of one that never existed */
+uint64_t play_id_for(struct play *p, const struct model_session *s, const char *name, uint32_t how,
+		     bool *ret_other);
 
 /* Ends the daemon by this signal and starts the next; dies: an actor that dies in between. */
 void play_crash(struct play *p, int signal, unsigned *dies);
@@ -115,6 +128,12 @@ void play_create(struct play *p, const struct op *op);
 void play_describe(struct play *p, const struct op *op);
 void play_publish(struct play *p, const struct op *op);
 void play_open(struct play *p, const struct op *op);
+void play_suspend(struct play *p, const struct op *op);
+void play_copy(struct play *p, const struct op *op);
+void play_hand_over(struct play *p, const struct op *op);
+void play_open_twin(struct play *p, const struct op *op);
+void play_evict(struct play *p, const struct op *op);
+void play_keep(struct play *p, const struct op *op);
 void play_stat(struct play *p, const struct op *op);
 void play_close(struct play *p, const struct op *op);
 void play_unlink(struct play *p, const struct op *op);

@@ -73,6 +73,7 @@ static void check_holder(const Gpushm__Proto__Buffer *told, struct model_lease *
 	play_same((uint64_t)h->pid, (uint64_t)l->session->process->pid, "a holder", whose);
 	play_same(h->uid, l->session->process->uid, "a holder's user", whose);
 	play_same(h->access, l->access, "a holder's access", whose);
+	play_same(h->away, l->away, "whether a holder is away", whose);
 	play_same(h->suspect, !l->session->connected, "whether a holder is suspect", whose);
 	stays(h->since_ns, &l->since_ns, "the time of a lease", whose);
 }
@@ -86,6 +87,7 @@ static void check_holders(const Gpushm__Proto__Buffer *told, struct model_buffer
 	play_same(told->readers, readers, "readers", play_name_of(b));
 	play_same(told->writers, writers, "writers", play_name_of(b));
 	play_same(told->suspects, model_suspect_holders(b), "suspects", play_name_of(b));
+	play_same(told->away, model_away(b), "who is away", play_name_of(b));
 	if (!told->n_holders)
 		return;
 	play_same(told->n_holders, readers + writers, "number of holders", play_name_of(b));
@@ -111,6 +113,19 @@ static void check_dirt(const Gpushm__Proto__Buffer *told, struct model_buffer *b
 	play_same(told->dirty_ns != 0, b->dirty, "a time of death", whose);
 }
 
+static void check_residence(const Gpushm__Proto__Buffer *told, const struct model_buffer *b)
+{
+	const char *whose = play_name_of(b);
+	bool evicted = b->hollow && b->state != MODEL_FILLING;
+
+	play_same(told->residence == GPUSHM__PROTO__RESIDENCE__RESIDENCE_TWIN, evicted,
+		  "whether it is evicted", whose);
+	play_same(told->twin_of, b->twin_of ? b->twin_of->id : 0, "whose twin it is", whose);
+	play_same(told->wanted, b->wanted, "whether it is wanted", whose);
+	play_same(told->keep_ms, b->keep_ms, "how long it stays", whose);
+	play_same((uint64_t)told->priority, (uint64_t)b->priority, "the priority", whose);
+}
+
 void play_check_buffer(struct play *p, const Gpushm__Proto__Buffer *told, struct model_buffer *b,
 		       const struct model_process *viewer, bool later)
 {
@@ -128,6 +143,7 @@ void play_check_buffer(struct play *p, const Gpushm__Proto__Buffer *told, struct
 	play_same(told->transient, b->transient, "transience", whose);
 	play_same(told->arrays, b->arrays, "number of arrays", whose);
 	check_dirt(told, b);
+	check_residence(told, b);
 	if (!later)
 		check_holders(told, b);
 	stays(told->created_ns, &b->created_ns, "the creation", whose);
@@ -196,7 +212,7 @@ static void tag_memory(struct play *p, struct model_buffer *b, int fd, bool reus
 	if (tag && (!reused || tag >> 32 != b->uid + 1ull))
 		play_fail("\"%s\" of uid %u begins with what uid %u had", play_name_of(b), b->uid,
 			  (unsigned)(tag >> 32) - 1);
-	b->tag = (b->uid + 1ull) << 32 | (++p->model.tags & 0xffffffff);
+	b->tag = p->copied ? p->copied : (b->uid + 1ull) << 32 | (++p->model.tags & 0xffffffff);
 	if (pwrite(fd, &b->tag, sizeof(b->tag), 0) != sizeof(b->tag))
 		play_fail("the memory of \"%s\" can't be written: %s", play_name_of(b),
 			  strerror(errno));
@@ -237,26 +253,28 @@ void play_check_attach(struct play *p, struct raw *raw, struct model_session *s)
 	struct model_buffer *b = l->buffer;
 	bool mempool = b->pool->kind == MODEL_MEMPOOL;
 	bool pool_fd = mempool && !was_lent(s, b->pool->id);
-	bool table = b->has_table && b->state != MODEL_FILLING;
+	bool table = b->has_table && b->state != MODEL_FILLING && !s->reply.again;
+	bool memory = !mempool && !b->hollow;
+	uint64_t allocated = b->hollow ? model_round(b->pool, b->bytes) : b->allocated;
 
 	learn_id(a->buffer, &b->id, b->above ? b->above : p->last_buffer, &p->max_buffer,
 		 "a buffer's");
 	learn_id(a->lease, &l->id, p->last_lease, &p->max_lease, "a lease's");
 	play_same(a->pool, b->pool->id, "the pool", play_name_of(b));
 	play_same(a->size_bytes, b->bytes, "size", play_name_of(b));
-	play_same(a->allocated_bytes, b->allocated, "allocated bytes", play_name_of(b));
+	play_same(a->allocated_bytes, allocated, "allocated bytes", play_name_of(b));
 	play_same(a->state, b->state, "state", play_name_of(b));
 	play_same(a->access, l->access, "access", play_name_of(b));
 	play_same(a->dirty, b->dirty, "dirt", play_name_of(b));
 	play_same(a->mode, b->mode, "mode", play_name_of(b));
 	play_same(a->uid, b->uid, "owner", play_name_of(b));
-	play_same(a->memory_fd, !mempool, "the memory's fd", play_name_of(b));
+	play_same(a->memory_fd, memory, "the memory's fd", play_name_of(b));
 	play_same(a->pool_fd, pool_fd, "the pool's fd", play_name_of(b));
 	play_same(a->table_fd, table, "the table's fd", play_name_of(b));
-	play_same(a->fds, (unsigned)!mempool + pool_fd + table, "number of fds", play_name_of(b));
+	play_same(a->fds, (unsigned)memory + pool_fd + table, "number of fds", play_name_of(b));
 	if (b->state != MODEL_FILLING)
 		stays(a->digest, &b->digest, "the digest", play_name_of(b));
-	if (!mempool)
+	if (memory)
 		check_memory(p, raw, b, &s->reply);
 	frame_close_fds(&raw->frame);
 }

@@ -121,7 +121,7 @@ static void check_kept(struct play *p)
 	list_foreach (b, &p->model.buffers, link) {
 		if (b->state == MODEL_FILLING)
 			continue;
-		memories += b->pool->kind != MODEL_MEMPOOL;
+		memories += b->pool->kind != MODEL_MEMPOOL && !b->hollow;
 		tables += b->has_table;
 	}
 	play_same(supervisor_count(&p->supervisor, 'm'), memories, "the memories", "what is kept");

@@ -24,7 +24,7 @@ static struct model_buffer *find_dirty(struct play *p)
 
 /* Mostly the key of an existing buffer; otherwise one of a few names, so that they collide.
  * "~65531/p" is the private name of the first user, whoever uses it. */
-static void pick_name(struct play *p, uint32_t n, char ret[MODEL_NAME_MAX])
+void play_pick_name(struct play *p, uint32_t n, char ret[MODEL_NAME_MAX])
 {
 	static const char *const names[] = { "a", "b", "c", "d/e", "~/p", "~65531/p", "a//b" };
 	struct model_buffer *b;
@@ -60,10 +60,8 @@ struct connection *play_pick_connection(struct play *p, uint32_t who)
 	return n ? ready[who % n] : NULL;
 }
 
-/* A lease that a client can name now, mostly of an unpublished buffer if `filling`, and its client:
- * *ret. Sometimes another client, which has no right to it. */
-static struct model_lease *pick_lease(struct play *p, const struct op *op, bool filling,
-				      struct connection **ret)
+struct model_lease *play_pick_lease(struct play *p, const struct op *op, bool filling,
+				    struct connection **ret)
 {
 	struct model_lease *all[256], *l;
 	struct model_session *s;
@@ -84,7 +82,7 @@ static struct model_lease *pick_lease(struct play *p, const struct op *op, bool 
 	return l;
 }
 
-static uint64_t lease_id(const struct model_lease *l)
+uint64_t play_lease_id(const struct model_lease *l)
 {
 	return l ? l->id : 12345;
 }
@@ -169,6 +167,8 @@ void play_create(struct play *p, const struct op *op)
 	if (spec.mode & ~0666u && op->how >> 20 & 3)
 		spec.mode = 0666;
 	spec.bytes = pool ? size_of(pool, op->how >> 14) : 1;
+	if (pool && model_room_is_vague(&p->model, conn->session->process, pool, spec.bytes))
+		return;
 	play_tell(p, "%u creates \"%s\" in %s: %" PRIu64 " bytes, mode %04o%s%s%s%s",
 		  play_number(p, conn), spec.name, spec.pool, spec.bytes, spec.mode,
 		  spec.transient ? ", transient" : "", spec.attr ? ", with an attribute" : "",
@@ -187,7 +187,7 @@ void play_create(struct play *p, const struct op *op)
 void play_describe(struct play *p, const struct op *op)
 {
 	struct connection *conn;
-	struct model_lease *l = pick_lease(p, op, true, &conn);
+	struct model_lease *l = play_pick_lease(p, op, true, &conn);
 	bool fits = op->how % 4 != 0;
 	uint64_t shape[] = { 1 };
 	Gpushm__Proto__Dtype dtype =
@@ -203,9 +203,9 @@ void play_describe(struct play *p, const struct op *op)
 	array.has_name = 1;
 	array.name = (ProtobufCBinaryData){ strlen(name), (uint8_t *)name };
 	play_tell(p, "%u describes an array%s, by lease %" PRIu64, play_number(p, conn),
-		  fits ? "" : " that does not fit", lease_id(l));
+		  fits ? "" : " that does not fit", play_lease_id(l));
 	model_describe(&p->model, conn->session, l, fits);
-	play_send(conn, REQUEST(DESCRIBE, Describe, describe, SET(lease, lease_id(l)),
+	play_send(conn, REQUEST(DESCRIBE, Describe, describe, SET(lease, play_lease_id(l)),
 				.n_arrays = 1, .arrays = arrays));
 }
 
@@ -224,8 +224,9 @@ static bool race_for_leases(struct play *p)
 void play_publish(struct play *p, const struct op *op)
 {
 	struct connection *conn;
-	struct model_lease *l = pick_lease(p, op, true, &conn);
-	enum model_state state = op->how % 4 == 0 ? MODEL_SEALED : MODEL_SHARED;
+	struct model_lease *l = play_pick_lease(p, op, true, &conn);
+	bool sealed = play_is_about_memory(p) ? op->how % 4 > 0 : op->how % 4 == 0;
+	enum model_state state = sealed ? MODEL_SEALED : MODEL_SHARED;
 	bool named = (op->how >> 4) % 4 == 0;
 	bool replace = named && (op->how >> 6) % 2 && !race_for_leases(p);
 	char name[MODEL_NAME_MAX] = "";
@@ -233,12 +234,12 @@ void play_publish(struct play *p, const struct op *op)
 	if (!conn || (!l && op->how % 16))
 		return;
 	if (named)
-		pick_name(p, op->how >> 8, name);
+		play_pick_name(p, op->how >> 8, name);
 	play_tell(p, "%u publishes \"%s\" %s%s%s%s", play_number(p, conn),
 		  l ? l->buffer->name : "?", state == MODEL_SEALED ? "sealed" : "shared",
 		  named ? " as " : "", name, replace ? ", which it replaces" : "");
 	model_publish(&p->model, conn->session, l, state, named ? name : NULL, replace);
-	play_send(conn, REQUEST(PUBLISH, Publish, publish, SET(lease, lease_id(l)),
+	play_send(conn, REQUEST(PUBLISH, Publish, publish, SET(lease, play_lease_id(l)),
 				SET(state, (Gpushm__Proto__State)state), .has_name = named,
 				.name = { strlen(name), (uint8_t *)name }, SET(replace, replace)));
 }
@@ -249,27 +250,28 @@ void play_open(struct play *p, const struct op *op)
 	char name[MODEL_NAME_MAX];
 	enum model_access access = op->how >> 4 & 1 ? MODEL_WRITE : MODEL_READ;
 	bool refuses = (op->how >> 5) % 2, while_filling = (op->how >> 6) % 4 == 0;
+	bool away = (op->how >> 8) % 4 == 0;
 	enum model_patience patience = patience_of(op->how);
 	struct model_buffer *dirty = find_dirty(p);
 
 	if (!conn)
 		return;
-	pick_name(p, op->which, name);
+	play_pick_name(p, op->which, name);
 	/* Dirty buffers are rare: if one exists, half of the opens use it, and half of those wait.
 	 */
 	if (dirty && op->who >> 8 & 1) {
 		snprintf(name, sizeof(name), "%s", dirty->name);
 		patience = refuses ? MODEL_FOR_EVER : patience;
 	}
-	play_tell(p, "%u opens \"%s\" to %s%s%s%s", play_number(p, conn), name,
+	play_tell(p, "%u opens \"%s\" to %s%s%s%s%s", play_number(p, conn), name,
 		  access == MODEL_WRITE ? "write" : "read", refuses ? ", if it is clean" : "",
 		  patience == MODEL_FOR_EVER ? ", and waits" : "",
-		  while_filling ? " while it is taken" : "");
-	model_open(&p->model, conn->session, name, access, refuses, while_filling, patience);
-	play_send(conn,
-		  REQUEST(OPEN, Open, open, BYTES(name, name),
-			  SET(access, (Gpushm__Proto__Access)access), SET(refuse_dirty, refuses),
-			  SET(while_filling, while_filling), SET(wait_ms, wait_ms(patience))));
+		  while_filling ? " while it is taken" : "", away ? ", away if need be" : "");
+	model_open(&p->model, conn->session, name, access, refuses, while_filling, away, patience);
+	play_send(conn, REQUEST(OPEN, Open, open, BYTES(name, name),
+				SET(access, (Gpushm__Proto__Access)access),
+				SET(refuse_dirty, refuses), SET(while_filling, while_filling),
+				SET(away, away), SET(wait_ms, wait_ms(patience))));
 }
 
 void play_stat(struct play *p, const struct op *op)
@@ -280,7 +282,7 @@ void play_stat(struct play *p, const struct op *op)
 
 	if (!conn)
 		return;
-	pick_name(p, op->which, name);
+	play_pick_name(p, op->which, name);
 	play_tell(p, "%u looks at \"%s\"%s", play_number(p, conn), name,
 		  patience == MODEL_FOR_EVER ? ", and waits" : "");
 	model_stat(&p->model, conn->session, name, patience);
@@ -291,8 +293,8 @@ void play_stat(struct play *p, const struct op *op)
 void play_close(struct play *p, const struct op *op)
 {
 	struct connection *conn;
-	struct model_lease *l = pick_lease(p, op, false, &conn);
-	uint64_t id = lease_id(l);
+	struct model_lease *l = play_pick_lease(p, op, false, &conn);
+	uint64_t id = play_lease_id(l);
 
 	if (!conn || (!l && op->how % 16))
 		return;
@@ -303,8 +305,8 @@ void play_close(struct play *p, const struct op *op)
 }
 
 /* Sometimes with an id: the right one, or another. */
-static uint64_t id_for(struct play *p, const struct model_session *s, const char *name,
-		       uint32_t how, bool *ret_other)
+uint64_t play_id_for(struct play *p, const struct model_session *s, const char *name, uint32_t how,
+		     bool *ret_other)
 {
 	char key[MODEL_NAME_MAX];
 	struct model_buffer *b = model_key(s->process, name, key) == CODE_OK
@@ -324,8 +326,8 @@ void play_unlink(struct play *p, const struct op *op)
 
 	if (!conn)
 		return;
-	pick_name(p, op->which, name);
-	id = id_for(p, conn->session, name, op->how, &other);
+	play_pick_name(p, op->which, name);
+	id = play_id_for(p, conn->session, name, op->how, &other);
 	play_tell(p, "%u unlinks \"%s\"%s", play_number(p, conn), name,
 		  other ? " if it is another one" : "");
 	model_unlink(&p->model, conn->session, name, other);
@@ -340,9 +342,9 @@ void play_rename(struct play *p, const struct op *op)
 
 	if (!conn)
 		return;
-	pick_name(p, op->which, from);
+	play_pick_name(p, op->which, from);
 	if (op->how >> 1 & 1)
-		pick_name(p, op->how >> 2, to);
+		play_pick_name(p, op->how >> 2, to);
 	else
 		snprintf(to, sizeof(to), "%s", new_name(op->how >> 2));
 	play_tell(p, "%u renames \"%s\" to \"%s\"%s", play_number(p, conn), from, to,
@@ -362,10 +364,10 @@ void play_clean(struct play *p, const struct op *op)
 
 	if (!conn)
 		return;
-	pick_name(p, op->which, name);
+	play_pick_name(p, op->which, name);
 	if (dirty && op->who >> 8 & 3)
 		snprintf(name, sizeof(name), "%s", dirty->name);
-	id = id_for(p, conn->session, name, op->how, &other);
+	id = play_id_for(p, conn->session, name, op->how, &other);
 	play_tell(p, "%u says that \"%s\" is clean", play_number(p, conn), name);
 	model_clean(&p->model, conn->session, name, other);
 	play_send(conn, REQUEST(CLEAN, Clean, clean, BYTES(name, name), SET(buffer, id)));
