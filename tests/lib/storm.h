@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A storm: dozens of client processes create, publish, open, check, close and unlink buffers at
- * random, and are killed now and then. The client that replaces a killed one takes care of its
- * buffers. The test decides what happens to the daemon meanwhile. Failures end the Check test.
+ * A storm: dozens of client processes create, publish, open, check, suspend, evict, close and
+ * unlink buffers at random, and are killed now and then. The client that replaces a killed one
+ * takes care of its buffers. The test decides what happens to the daemon meanwhile. Failures end
+ * the Check test.
  *
  * STORM_SEED, which each run prints, repeats the same choices; STORM_SECONDS sets the duration.
  */

@@ -8,6 +8,7 @@
  */
 #include "tests/lib/stormer.h"
 
+#include "client/gpushm_memory.h"
 #include "client/gpushm_query.h"
 #include "proto/base/own.h"
 
@@ -26,7 +27,7 @@
 struct own_buffer {
 	char name[64];
 	struct gpushm_buffer *b; /* NULL: closed */
-	bool used, published, transient;
+	bool used, published, sealed, transient;
 };
 
 struct stormer {
@@ -102,10 +103,30 @@ static int verify(struct gpushm_buffer *b, const char *name, char *why, size_t s
 	return -EBADMSG;
 }
 
+static bool is_published(struct gpushm *c, const char *name)
+{
+	struct gpushm_stat *st = NULL;
+	bool published = gpushm_stat(c, name, 0, 0, &st) == 0 && st->state != GPUSHM_FILLING;
+
+	gpushm_free(st);
+	return published;
+}
+
+/* Waits while another process restores it, but for nothing else. */
+static int open_name(struct gpushm *c, const char *name, struct gpushm_buffer **ret)
+{
+	int r;
+
+	while ((r = gpushm_open(c, name, GPUSHM_READ, 0, NULL, ret)) == -EAGAIN &&
+	       is_published(c, name))
+		poll(NULL, 0, 1);
+	return r;
+}
+
 int stormer_verify_name(struct gpushm *c, const char *name, char *why, size_t size)
 {
 	struct gpushm_buffer *b = NULL;
-	int r = gpushm_open(c, name, GPUSHM_READ, 0, NULL, &b), closed;
+	int r = open_name(c, name, &b), closed;
 
 	if (r < 0) {
 		snprintf(why, size, "open: %s", gpushm_error());
@@ -189,6 +210,7 @@ static void publish(struct stormer *s, struct own_buffer *x)
 	}
 	must(s, "publish", x->name, r, 0);
 	x->published = true;
+	x->sealed = how == GPUSHM_SEALED;
 }
 
 /* The buffer exists, and it is not dirty: its writer is alive. */
@@ -209,11 +231,42 @@ static void inspect(struct stormer *s, struct own_buffer *x)
 	gpushm_free(st);
 }
 
-static void use_own(struct stormer *s, struct own_buffer *x)
+static void check_own(struct stormer *s, struct own_buffer *x)
 {
 	char why[256];
 
-	switch (choose(s, 6)) {
+	if (!x->b)
+		return;
+	if (gpushm_buffer_lost(x->b))
+		fail(s, "lease", x->name, 0, "lost, though it was published");
+	must(s, "resume", x->name, gpushm_resume(x->b, DEADLINE_S * 1000), 0);
+	if (verify(x->b, x->name, why, sizeof(why)) < 0)
+		fail(s, "check", x->name, 0, why);
+}
+
+/* Lets go of its memory, which may go then. Memory of a mempool can't. */
+static void let_go(struct stormer *s, struct own_buffer *x)
+{
+	int r;
+
+	if (!x->b)
+		return;
+	if (x->sealed && choose(s, 2)) {
+		r = gpushm_make_twin(s->c, x->name, "host");
+		must(s, "twin", x->name, r == -ENOTSUP ? 0 : r, -EEXIST);
+		must(s, "keep", x->name, gpushm_set_keep(s->c, x->name, 0, 0), -EBUSY);
+	}
+	r = gpushm_suspend(x->b, choose(s, 2) ? GPUSHM_IDLE : 0);
+	must(s, "suspend", x->name, r, -ENOTSUP);
+	r = gpushm_evict(s->c, x->name);
+	must(s, "evict", x->name, r == -ENOTSUP ? 0 : r, -EBUSY);
+	if (choose(s, 2))
+		check_own(s, x);
+}
+
+static void use_own(struct stormer *s, struct own_buffer *x)
+{
+	switch (choose(s, 9)) {
 	case 0:
 		must(s, "close", x->name, gpushm_close(take_ptr(x->b)), 0);
 		if (x->transient)
@@ -224,10 +277,12 @@ static void use_own(struct stormer *s, struct own_buffer *x)
 		forget(s, x);
 		break;
 	case 2:
-		if (x->b && gpushm_buffer_lost(x->b))
-			fail(s, "lease", x->name, 0, "lost, though it was published");
-		if (x->b && verify(x->b, x->name, why, sizeof(why)) < 0)
-			fail(s, "check", x->name, 0, why);
+	case 3:
+		check_own(s, x);
+		break;
+	case 4:
+	case 5:
+		let_go(s, x);
 		break;
 	default:
 		inspect(s, x);
@@ -263,6 +318,10 @@ static void visit(struct stormer *s)
 	r = x ? stormer_verify_name(s->c, x->name, why, sizeof(why)) : 0;
 	if (r < 0 && r != -ENOENT && r != -EAGAIN)
 		fail(s, "visit", x->name, r, why);
+	if (x && r == 0 && x->state == GPUSHM_SEALED && choose(s, 2)) {
+		r = gpushm_evict(s->c, x->name);
+		must(s, "evict", x->name, r == -EBUSY || r == -ENOTSUP ? 0 : r, -ENOENT);
+	}
 	if (x && r == 0 && x->state == GPUSHM_SHARED)
 		write_again(s, x->name);
 	gpushm_free(all);

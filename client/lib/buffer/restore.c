@@ -42,12 +42,13 @@ static int read_resumed(struct gpushm *c, const Gpushm__Proto__Reply *reply, voi
 	return 0;
 }
 
-/* How long a request may take: request_read_within() has another word for ever. */
-static uint64_t left_of(uint64_t deadline)
+/* How long the reply may take. request_read_within() has another word for ever; and an open's
+ * timeout is for what it waits for, as with its first request. */
+static uint64_t left_of(const struct gpushm_buffer *b, uint64_t deadline)
 {
 	uint64_t ms = clock_left_ms(deadline);
 
-	return deadline == UINT64_MAX ? 0 : ms + (ms == 0);
+	return deadline == UINT64_MAX || !b->suspended ? 0 : ms + (ms == 0);
 }
 
 static int ask_back(struct gpushm_buffer *b, uint64_t deadline, struct resumption *r)
@@ -56,7 +57,7 @@ static int ask_back(struct gpushm_buffer *b, uint64_t deadline, struct resumptio
 
 	resume.has_lease = true;
 	resume.lease = b->lease.id;
-	return request_read_within(b->connection, left_of(deadline),
+	return request_read_within(b->connection, left_of(b, deadline),
 				   request_with(RESUME, resume, &resume), read_resumed, r);
 }
 
