@@ -38,6 +38,7 @@ int catalog_keep(struct catalog *c, const struct process *p, const char *key, ui
 		 int32_t priority, struct fault *f)
 {
 	struct buffer *b = NULL;
+	struct cached former;
 	int r = catalog_lookup_visible(c, p, key, &b, f);
 
 	if (r == 0)
@@ -50,10 +51,13 @@ int catalog_keep(struct catalog *c, const struct process *p, const char *key, ui
 			"buffer \"%s\" has no twin, so its memory stays: gpushmctl demote makes "
 			"one",
 			key);
+	former = *b->cached;
 	b->cached->keep_ms = keep_ms;
 	b->cached->keeps = true;
 	b->cached->priority = priority;
 	r = catalog_record(c, record_residence, b, false);
+	if (r < 0)
+		*b->cached = former;
 	return r < 0 ? catalog_refuse_unwritten(r, f) : 0;
 }
 
