@@ -125,6 +125,8 @@ int catalog_adopt_twin(struct catalog *c, struct buffer *b, uint64_t twin)
 		return -ENOENT;
 	b->twin = catalog_hold(found);
 	found->twin_of = b;
+	/* The daemon may have died before it did. */
+	catalog_end_name(c, found, NULL, "it is a twin");
 	return 0;
 }
 

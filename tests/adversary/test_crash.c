@@ -18,6 +18,7 @@
 #include "tests/lib/supervisor.h"
 
 #include <check.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -318,12 +319,15 @@ static int memory_role(char **args)
 {
 	struct gpushm *conn = NULL;
 	struct gpushm_buffer *a;
+	char twin[64];
 
 	alarm(60);
 	while (gpushm_connect(args[0], &conn) < 0)
 		poll(NULL, 0, 1);
 	a = make(conn, args[1], "a", GPUSHM_SEALED, 0);
 	must(gpushm_make_twin(conn, "a", "host"), "twin");
+	snprintf(twin, sizeof(twin), "~/.twin-%" PRIu64, gpushm_buffer_id(a));
+	must(gpushm_wait(conn, twin, 0) != -ENOENT, "the name of the twin");
 	must(gpushm_set_keep(conn, "a", 5000, 7), "keep");
 	let_go(conn, a, "a");
 	must(gpushm_restart(conn), "restart");
