@@ -285,7 +285,7 @@ static void report(struct catalog *c, struct buffer *b, const char *key, enum bu
  */
 static bool was_made(const struct catalog *c, const struct buffer *b)
 {
-	return b->block.bytes > 0 && !c->ending;
+	return (b->block.bytes > 0 || b->evicted) && !c->ending;
 }
 
 /* who: NULL, or the process for whose request or end this is done; why: NULL if it asked for it.

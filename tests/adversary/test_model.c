@@ -21,7 +21,9 @@
  * death is told, not the first; what is not reclaimed is dirty; a cleaning or a publication wakes
  * nobody. A lease is reclaimed by another process, or closed by another connection; who reclaims it
  * is not journaled; a sealed buffer is opened for writing, or its maker goes on as a writer;
- * strangers attach to a mempool; a group's missing bit is looked for among the others'.
+ * strangers attach to a mempool; a group's missing bit is looked for among the others'. A restart
+ * forgets who is away; the end of the last user does not evict what is wanted; what has room is
+ * wanted all the same; evicted memory that another user had is used again.
  */
 #include "proto/base/own.h"
 #include "tests/lib/stormer.h"
