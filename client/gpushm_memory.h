@@ -58,18 +58,35 @@ int gpushm_evict(struct gpushm *c, const char *name);
  * on a GPU), and those of gpushm_open(). */
 int gpushm_make_twin(struct gpushm *c, const char *name, const char *pool);
 
+/* The program uses the buffer now: it is the last of those whose memory goes. Brings no memory
+ * back. Call it with each use: tells the daemon once a second at most, without a wait, and not at
+ * all while another thread waits for the daemon on this connection. 0, -EINVAL, -ECHILD. */
+int gpushm_use(struct gpushm_buffer *b);
+
 /* How long the memory of a buffer that has a twin stays after its last use: 0: it may be evicted
  * at once when its owner needs memory in that pool; GPUSHM_WAIT_FOREVER: never. A use is an open, a
- * resume, a suspend and a close. priority: of buffers that are in use, those that have less are
- * asked for first. The daemon's default is `keep` in gpushmd.conf, and priority 0. For the owner
- * and administrators. Asks the daemon. Errors: -ENOENT, -EACCES, -EBUSY (it has no twin). */
+ * resume, a suspend, a close and gpushm_use(). priority: of buffers that are in use, those that
+ * have less are asked for first. The daemon's default is `keep` in gpushmd.conf, and priority 0.
+ * For the owner and administrators. Asks the daemon. Errors: -ENOENT, -EACCES, -EBUSY (it has no
+ * twin). */
 int gpushm_set_keep(struct gpushm *c, const char *name, uint64_t keep_ms, int priority);
 
 /* 1: the buffer's memory is needed, and the processes that use it are asked to suspend it: within
  * `yield-timeout` of gpushmd.conf, and nobody is forced. Reads a word; no system call.
- * gpushm_buffer_wait() and watches tell the change as GPUSHM_NOTICE_WANTED. */
+ * gpushm_buffer_wait() tells the change as GPUSHM_NOTICE_WANTED. */
 int gpushm_wanted(const struct gpushm_buffer *b);
 #define GPUSHM_NOTICE_WANTED (1u << 5)
+
+/* An fd for poll() and event loops. It is readable when a buffer that this process has mapped may
+ * have become wanted, or may not be wanted any more. Each call makes it unreadable until the next
+ * change: so call it again when it is readable, and then look at gpushm_wanted() of the buffers,
+ * also of one that was opened or resumed since. The fd is always the same. It belongs to the
+ * connection, and is closed with it, after its last buffer: do not read or close it. Asks the
+ * daemon at the first call, over a connection of its own, and waits for no reply later.
+ *
+ * Errors: -ENOSYS (the daemon is older than this library), those of gpushm_connect(), and
+ * -ECONNRESET: the daemon has gone, and does not come back; the fd stays. */
+int gpushm_wanted_fd(struct gpushm *c);
 
 /* 1: it is suspended. */
 int gpushm_buffer_suspended(const struct gpushm_buffer *b);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * OPEN and CLOSE: the beginning and the end of a lease; SUSPEND and RESUME, in between. OPEN makes
- * no CUDA call: the memory was exported when it was created. The client's half is
+ * OPEN and CLOSE: the beginning and the end of a lease; SUSPEND, RESUME and USE, in between. OPEN
+ * makes no CUDA call: the memory was exported when it was created. The client's half is
  * client/lib/buffer/open.c and suspend.c.
  */
 #include "daemon/ipc/request.h"
@@ -137,4 +137,16 @@ int request_resume(struct session *s, const Gpushm__Proto__Request *q, struct re
 	if (r == 0)
 		reply_attach(reply, s, l, true);
 	return r;
+}
+
+int request_use(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
+		struct fault *f)
+{
+	struct lease *l = NULL;
+	int r = request_lease(s, "USE", q->use->has_lease, q->use->lease, &l, f);
+
+	reply->silent = true;
+	if (r == 0)
+		catalog_touch(&s->service->catalog, l->buffer);
+	return reply_result(reply, r);
 }

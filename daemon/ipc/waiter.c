@@ -119,6 +119,8 @@ static void on_buffer(struct catalog_observer *o, struct buffer *b, const char *
 	struct waiters *ws = container_of(o, struct waiters, observer);
 
 	wake_watchers(ws, NULL, b->id);
+	if (event == BUFFER_WANTED)
+		wake_watchers(ws, NULL, 0);
 	if (!key)
 		return;
 	wake_watchers(ws, key, 0);

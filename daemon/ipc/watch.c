@@ -42,7 +42,7 @@ static int read_one(struct session *s, const Gpushm__Proto__Watched *m, struct w
 
 	ret->seen = m->seen_word;
 	ret->id = ret->seen_id = m->buffer;
-	if (m->has_name == (m->has_buffer && m->buffer != 0))
+	if (m->has_name == m->has_buffer)
 		return request_bad(f, "WATCH", "each is a name or a buffer's id");
 	if (!m->has_name)
 		return 0;
@@ -96,11 +96,34 @@ static bool may_see(const struct session *s, const struct buffer *b)
 	return false;
 }
 
+/* What this process has mapped and is asked to suspend: a sum of words, each of which changes when
+ * that does. */
+static uint32_t wanted_word(const struct session *s)
+{
+	const struct catalog *c = &s->service->catalog;
+	const struct cached *it;
+	const struct lease *l;
+	uint32_t word = 0;
+
+	if (c->n_wanted == 0)
+		return 0;
+	list_foreach (it, &c->cached, link) {
+		if (!it->wanted)
+			continue;
+		list_foreach (l, &it->buffer->leases, buffer_link)
+			if (!l->away && process_is_same(l->process, s->process))
+				word += catalog_status_word(c, it->buffer) & ~STATUS_PAGE_FLAGS;
+	}
+	return word | (word ? STATUS_PAGE_WANTED : 0);
+}
+
 static struct sight look(const struct session *s, const struct watched *w)
 {
 	const struct catalog *c = &s->service->catalog;
 	const struct buffer *b = w->key ? catalog_by_key(c, w->key) : catalog_by_id(c, w->id);
 
+	if (!w->key && w->id == 0)
+		return (struct sight){ .word = wanted_word(s) };
 	if (w->key && (!b || b->state == BUFFER_FILLING || !catalog_visible(b, s->process)))
 		return (struct sight){ 0 };
 	if (!b || !may_see(s, b))

@@ -32,6 +32,7 @@ struct gpushm_buffer {
 	int device;		      /* ordinal of the GPU that uses it; -1: none */
 	pthread_mutex_t changing;     /* held by a suspend or a resume, over its request */
 	_Atomic bool suspended;
+	_Atomic uint64_t used_at;      /* gpushm_use() told the daemon; clock_monotonic_ms() */
 	_Atomic unsigned copies;       /* that use the memory now */
 	_Atomic unsigned arrays;       /* arrays, views and DLPack tensors that exist */
 	struct table_builder *builder; /* while filling: builds the same table as the daemon */

@@ -15,7 +15,10 @@
 #include "client/lib/base/locks.h"
 #include "client/lib/buffer/buffer.h"
 #include "client/lib/link/request.h"
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
+
+#define USE_MS 1000u /* between two that are told; the daemon needs no finer order */
 
 int buffer_check_mapped(const struct gpushm_buffer *b)
 {
@@ -56,6 +59,23 @@ int gpushm_wanted(const struct gpushm_buffer *b)
 	int r = error_null(b, "buffer");
 
 	return r < 0 ? r : !!(buffer_word(b) & STATUS_PAGE_WANTED);
+}
+
+int gpushm_use(struct gpushm_buffer *b)
+{
+	Gpushm__Proto__Use use = GPUSHM__PROTO__USE__INIT;
+	uint64_t now = clock_monotonic_ms();
+	int r = buffer_check(b);
+
+	if (r < 0 || now - b->used_at < USE_MS || !b->connection->suspends ||
+	    !lock_try(&b->connection->lock, LOCK_CONNECTION))
+		return r;
+	use.has_lease = true;
+	use.lease = b->lease.id;
+	b->used_at = now;
+	connection_send_quiet(b->connection, request_with(USE, use, &use));
+	lock_drop(&b->connection->lock);
+	return 0;
 }
 
 static int check(const struct gpushm_buffer *b)

@@ -11,6 +11,7 @@
  * The lock is not held while a thread waits, so that one may wait while another adds names. Adding
  * makes the timer expire, which wakes the waiting thread.
  */
+#include "client/gpushm_memory.h"
 #include "client/gpushm_query.h"
 #include "client/lib/base/endpoint.h"
 #include "client/lib/base/error.h"
@@ -615,4 +616,32 @@ int gpushm_watch_next(struct gpushm_watch *w, uint64_t timeout_ms, struct gpushm
 	if (r > 0)
 		sized_write(ret, &event, sizeof(event));
 	return r < 0 ? r : 0;
+}
+
+/* ---- what is wanted of this process ---- */
+
+static int watch_wanted(struct gpushm *c)
+{
+	const struct watch_item all_mapped = { .by_id = true };
+	struct gpushm_watch *w = NULL, *others = NULL;
+	int r = c->suspends ? gpushm_watch_new(c, &w)
+			    : error_set(ENOSYS, "gpushmd is older than this library: upgrade it");
+
+	if (r == 0)
+		r = add(w, &all_mapped);
+	if (r < 0 || !atomic_compare_exchange_strong(&c->wanted, &others, w))
+		gpushm_watch_free(w);
+	return r;
+}
+
+int gpushm_wanted_fd(struct gpushm *c)
+{
+	struct gpushm_event restart = { .struct_size = sizeof(restart) };
+	int r = connection_check(c);
+
+	if (r == 0 && !c->wanted)
+		r = watch_wanted(c);
+	while (r == 0)
+		r = gpushm_watch_next(c->wanted, 0, &restart);
+	return r == -ETIMEDOUT ? gpushm_watch_fd(c->wanted) : r;
 }

@@ -19,6 +19,7 @@
 #include "client/lib/link/connection.h"
 
 #include "client/gpushm_private.h"
+#include "client/gpushm_query.h"
 #include "client/lib/base/daemon_process.h"
 #include "client/lib/base/error.h"
 #include "client/lib/base/process.h"
@@ -132,6 +133,7 @@ struct gpushm *connection_unref(struct gpushm *c)
 	list_foreach (l, &c->leases, link)
 		if (l->owned)
 			free(l);
+	gpushm_watch_free(c->wanted);
 	free_pools(c);
 	map_end();
 	status_map_free(c->pages);
@@ -426,6 +428,12 @@ static int end_leases(struct gpushm *c, uint64_t until)
 		c->n_ended_leases--;
 	}
 	return 0;
+}
+
+void connection_send_quiet(struct gpushm *c, const Gpushm__Proto__Request *request)
+{
+	if (!c->broken && connection_settle(c, 0) == 0)
+		transmit(c, request, 0);
 }
 
 int connection_end_lease(struct gpushm *c, uint64_t lease, bool discard)

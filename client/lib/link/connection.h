@@ -75,6 +75,7 @@ struct gpushm {
 	uint64_t sent_at; /* ns, CLOCK_MONOTONIC */
 	uint64_t own_ms;  /* what the daemon may take for it: the caller's wait, and its driver's */
 	uint64_t most_ms; /* for the request under way instead of timeout_ms, if less; 0: not */
+	struct gpushm_watch *_Atomic wanted; /* owned; of gpushm_wanted_fd() */
 	const void *call; /* the gpushm_call whose request it is; NULL: a thread waits for it, or
 			     nobody; then */
 	bool late;	  /* nobody waits for its reply any more, and it has not come */
@@ -131,6 +132,9 @@ int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request);
 
 /* The same without waiting: -ETIMEDOUT where the socket is full. */
 int connection_send_now(struct gpushm *c, const Gpushm__Proto__Request *request);
+
+/* Sends one that has no reply, if that needs no wait. */
+void connection_send_quiet(struct gpushm *c, const Gpushm__Proto__Request *request);
 
 /* When the time of the request that was sent last is over. */
 uint64_t connection_due(const struct gpushm *c);
