@@ -140,9 +140,20 @@ inline void suspend(const buffer &b, uint32_t flags = 0)
 	check(gpushm_suspend(b.get(), flags));
 }
 
-inline void resume(const buffer &b, uint64_t timeout_ms = GPUSHM_WAIT_FOREVER)
+/* 0, GPUSHM_OTHER_PAGES or GPUSHM_OTHER_GENERATION. */
+inline int resume(const buffer &b, uint64_t timeout_ms = GPUSHM_WAIT_FOREVER)
 {
-	check(gpushm_resume(b.get(), timeout_ms));
+	return check(gpushm_resume(b.get(), timeout_ms));
+}
+
+inline void use(const buffer &b)
+{
+	check(gpushm_use(b.get()));
+}
+
+inline bool wanted(const buffer &b)
+{
+	return check(gpushm_wanted(b.get())) != 0;
 }
 
 inline bool suspended(const buffer &b)

@@ -33,12 +33,30 @@ extern "C" {
 int gpushm_suspend(struct gpushm_buffer *b, uint32_t flags);
 #define GPUSHM_IDLE (1u << 13) /* suspend: no work that uses the buffer is queued */
 
-/* Maps the memory again, at the same addresses. Asks the daemon, and waits for its reply for at
- * most timeout_ms. A buffer that is not suspended stays so: 0.
+/* Maps the memory again, at the same addresses: that of the buffer which has the name now, by which
+ * this one was opened or published. It may be another one, which replaced it meanwhile, also as its
+ * first generation by a second rename; with rights as for gpushm_open(). Where the name is
+ * nobody's, or still being filled, the buffer is what it was. Asks the daemon, and waits for at
+ * most timeout_ms. A buffer that is not suspended stays as it is: 0.
  *
- * Errors: -ETIMEDOUT, -EBADF (the buffer is gone: the daemon was restarted without it, or its GPU
- * was lost), -ENOMEM; the buffer is suspended afterwards. */
+ * 0: it has the same pages as before. GPUSHM_OTHER_PAGES: the same bytes in other memory, because
+ * it was evicted: registrations with other devices must be made anew. GPUSHM_OTHER_GENERATION:
+ * another buffer of that name, with other bytes, whose arrays have the same names, types and
+ * offsets: arrays, pointers and captured graphs are valid, and read the new bytes;
+ * gpushm_buffer_id() is the new one's, and attributes are those of the open. The lease on the old
+ * buffer has ended.
+ *
+ * Where this process has the buffer open a second time, and not suspended, both are the same at the
+ * same addresses, and it comes back to that one.
+ *
+ * Errors: -ESTALE (the buffer of that name has other arrays, another size, or is in another pool:
+ * close this one, and open the name; until then it keeps the old bytes), -EACCES, -EROFS,
+ * -ETIMEDOUT, -EBADF (the buffer is gone: the daemon was restarted without it, or its GPU was
+ * lost), -ENOMEM, and of an evicted one -ENOSPC, -EDQUOT, and -ENODATA (it is another user's, whose
+ * processes did not bring it back in time). The buffer is suspended afterwards. */
 int gpushm_resume(struct gpushm_buffer *b, uint64_t timeout_ms);
+#define GPUSHM_OTHER_PAGES 1
+#define GPUSHM_OTHER_GENERATION 2
 
 /* Gives the memory of a buffer back to its pool. The name, the table and the leases stay, and the
  * twin has the bytes: the next gpushm_open() or gpushm_resume() of a process of the owner copies

@@ -33,7 +33,8 @@
 	X(RESTART, ENOEXEC)         \
 	X(UNSUPPORTED, ENOTSUP)     \
 	X(NO_SEAT, EUSERS)          \
-	X(EVICTED, ENODATA)
+	X(EVICTED, ENODATA)         \
+	X(STALE, ESTALE)
 
 #define CODE_MEMBER(name, error) CODE_##name,
 

@@ -170,6 +170,7 @@ void buffer_move_block(struct buffer *from, struct buffer *to)
 	discharge(&to->bytes_charge);
 	to->bytes_charge = from->bytes_charge;
 	to->block = from->block;
+	to->memory = from->memory;
 	from->bytes_charge = (struct charge){ 0 };
 	from->block = BLOCK_NONE;
 }
@@ -480,6 +481,21 @@ void lease_set_away(struct lease *l, bool away)
 {
 	l->buffer->away += (uint32_t)away - (uint32_t)l->away;
 	l->away = away;
+}
+
+void lease_change_buffer(struct lease *l, struct buffer *to)
+{
+	bool away = l->away;
+
+	lease_set_away(l, false);
+	--*count_of(l);
+	list_drop(&l->buffer_link);
+	l->buffer = to;
+	list_insert(&to->leases, &l->buffer_link);
+	++*count_of(l);
+	lease_set_away(l, away);
+	if (l->process->uid != to->uid)
+		to->foreign = true;
 }
 
 struct lease *lease_free(struct lease *l)

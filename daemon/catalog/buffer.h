@@ -54,6 +54,7 @@ struct buffer {
 	struct pool *pool;
 	struct making *making; /* owned; NULL once there is a block */
 	struct block block;
+	uint64_t memory;   /* the id of the buffer that its block was made for */
 	uint64_t bytes;	   /* as asked for; block.bytes is what it got */
 	uint64_t reserved; /* counted in account::making; 0 once there is a block */
 	struct charge bytes_charge, buffer_charge, table_charge, fds_charge;
@@ -252,6 +253,9 @@ void lease_fill_no_more(struct lease *l);
 
 /* Its process has unmapped the buffer, or has it again. */
 void lease_set_away(struct lease *l, bool away);
+
+/* It is a lease of this buffer from now on. */
+void lease_change_buffer(struct lease *l, struct buffer *to);
 
 /* Unlinks it from both and discharges. Returns NULL. */
 struct lease *lease_free(struct lease *l);

@@ -544,8 +544,6 @@ int catalog_set_away(struct catalog *c, struct lease *l, bool away, struct fault
 	bool same = l->away == away && l->buffer->state != BUFFER_FILLING;
 	int r = same ? 0 : catalog_check_suspendable(l->buffer, f);
 
-	if (r == 0 && !away)
-		r = catalog_refuse_evicted(l->buffer, f);
 	if (r < 0 || l->away == away)
 		return r;
 	lease_set_away(l, away);
@@ -709,7 +707,7 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 	r = buffer_new(&c->accounts, p, pool, spec, &b, f);
 	if (r < 0)
 		return r;
-	b->id = c->next_buffer++;
+	b->id = b->memory = c->next_buffer++;
 	insert(c, b);
 	if (c->page)
 		b->cell = status_page_take(c->page, b->id);

@@ -239,6 +239,13 @@ int catalog_move_lease(struct catalog *c, struct lease *l, struct process *p);
  * CODE_UNSUPPORTED: it is a stream, or its pool has one memory for all buffers. */
 int catalog_set_away(struct catalog *c, struct lease *l, bool away, struct fault *f);
 
+/* The lease, which is away, is one of another buffer from now on, which has the same layout. key:
+ * of the one that has this name, if there is one; its mode must allow what the lease does. NULL: of
+ * the one with that id, of which this process has a lease, too. Errors as of
+ * catalog_lookup_for_open(), and CODE_STALE. A lease that is not away stays as it is (follow.c). */
+int catalog_follow(struct catalog *c, struct lease *l, const char *key, uint64_t id,
+		   struct fault *f);
+
 /* ---- memory that comes and goes (residence.c) ---- */
 
 /* `fresh`, which its creator has filled, becomes the twin of the lease's buffer: it is published

@@ -110,30 +110,33 @@ int request_close(struct session *s, const Gpushm__Proto__Request *q, struct rep
 	return reply_result(reply, r);
 }
 
-static int set_away(struct session *s, const char *request, bool has_lease, uint64_t lease,
-		    bool away, struct lease **ret, struct fault *f)
-{
-	int r = request_lease(s, request, has_lease, lease, ret, f);
-
-	return r < 0 ? r : catalog_set_away(&s->service->catalog, *ret, away, f);
-}
-
 int request_suspend(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		    struct fault *f)
 {
 	const Gpushm__Proto__Suspend *m = q->suspend;
 	struct lease *l = NULL;
+	int r = request_lease(s, "SUSPEND", m->has_lease, m->lease, &l, f);
 
-	return reply_result(reply, set_away(s, "SUSPEND", m->has_lease, m->lease, true, &l, f));
+	if (r == 0)
+		r = catalog_set_away(&s->service->catalog, l, true, f);
+	return reply_result(reply, r);
 }
 
 int request_resume(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		   struct fault *f)
 {
 	const Gpushm__Proto__Resume *m = q->resume;
+	struct catalog *c = &s->service->catalog;
 	struct lease *l = NULL;
-	int r = set_away(s, "RESUME", m->has_lease, m->lease, false, &l, f);
+	char key[KEY_MAX + 1];
+	int r = request_lease(s, "RESUME", m->has_lease, m->lease, &l, f);
 
+	if (r == 0 && m->has_name)
+		r = request_key(s, "RESUME", true, m->name, key, f);
+	if (r == 0 && (m->has_name || m->has_buffer))
+		r = catalog_follow(c, l, m->has_name ? key : NULL, m->buffer, f);
+	if (r == 0 && !l->buffer->evicted)
+		r = catalog_set_away(c, l, false, f);
 	if (r == 0)
 		reply_attach(reply, s, l, true);
 	return r;

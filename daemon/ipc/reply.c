@@ -131,6 +131,7 @@ void reply_attach(struct reply *reply, struct session *s, struct lease *l, bool 
 	SET(m, mode, b->mode);
 	SET(m, uid, b->uid);
 	SET(m, digest, b->digest);
+	SET(m, memory, b->memory);
 	SET(m, dirty, b->dirty);
 	SET(m, not_kept, s->service->kept && b->state != BUFFER_FILLING && !buffer_is_kept(b));
 	m->has_slot = b->cell != STATUS_PAGE_NONE;

@@ -42,11 +42,31 @@ def test_the_contents_come_back_at_the_same_addresses(array: gpushm.Array) -> No
         array.suspend()
         array.suspend()
         assert array.away and view.away and array.buffer.away
-        array.buffer.resume()
-        array.resume(10)
+        assert array.buffer.resume() == array.resume(10) == 0
         assert not array.away
     assert (array.device_ptr, array.host_ptr, array.buffer.device_ptr) == places
     assert (view.copy_to_host() == VALUES[1]).all()
+
+
+def test_another_generation_of_the_name_is_at_the_same_addresses() -> None:
+    with gpushm.create("a", VALUES.shape, "f4", pool="host") as a:
+        a[...] = VALUES
+        a.publish()
+    with gpushm.open("a") as old:
+        view, id = old[1], old.buffer.id
+        old.suspend()
+        with gpushm.create("a.new", VALUES.shape, "f4", pool="host") as new:
+            new[...] = VALUES + 1
+            new.publish_as("a", replace=True)
+        assert old.resume() == 2
+        assert old.buffer.id != id and (view.copy_to_host() == VALUES[1] + 1).all()
+        old.suspend()
+        with gpushm.create("a.new", (3,), "f4", pool="host") as new:
+            new.publish_as("a", replace=True)
+        with pytest.raises(gpushm.errors.BadContents, match="close it, and open the name again"):
+            old.resume()
+        assert old.away
+    gpushm.unlink("a")
 
 
 USES: dict[str, Callable[[gpushm.Array], Any]] = {

@@ -112,10 +112,14 @@ bool gpushm_private_is_inherited(const struct gpushm_buffer *b)
 
 uint32_t buffer_word(const struct gpushm_buffer *b)
 {
+	uint64_t id = b->id;
 	const struct status_page_cell *cell = b->lease.cell;
+	uint32_t word = cell ? status_page_read(cell, id) : 0;
 
+	if (id != b->id)
+		return buffer_word(b);
 	if (cell)
-		return status_page_read(cell, b->id);
+		return word;
 	return (b->state == GPUSHM_SEALED ? STATUS_PAGE_SEALED : 0) |
 	       (b->state == GPUSHM_SHARED ? STATUS_PAGE_SHARED : 0) |
 	       (b->dirty ? STATUS_PAGE_DIRTY : 0);

@@ -16,8 +16,11 @@ struct gpushm_buffer {
 	struct lease lease;	   /* in the connection's list, for a RECLAIM */
 	struct gpushm *connection; /* a reference */
 	pthread_mutex_t lock;	   /* builder, table, and what publish changes */
-	uint64_t id, bytes;
-	_Atomic uint64_t digest; /* written under the lock, as the two below; read without it */
+	_Atomic uint64_t id;	   /* a resume may bring another one */
+	uint64_t bytes;
+	uint64_t pages;		    /* the number of its memory */
+	uint64_t had_id, had_pages; /* as they were when it was mapped last */
+	_Atomic uint64_t digest;    /* written under the lock, as the two below; read without it */
 	_Atomic enum gpushm_state state;
 	_Atomic enum gpushm_access access;
 	bool dirty; /* at the attach; used where the buffer has no cell on the status page */
@@ -151,11 +154,12 @@ static inline bool buffer_is_inherited(const struct gpushm_buffer *b)
 	return b->connection->generation != process_generation();
 }
 
-/* RESUME: the memory of a lease that is away. An evicted buffer is restored first, by this process
- * or another one of its user. *ret_fd: owned by the caller. 0; -ENODATA: it is another user's;
- * -ENOSPC; -ETIMEDOUT; else -errno, with gpushm_error() set. */
-int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_t timeout_ms,
-		      int *ret_fd);
+/* RESUME: the memory of a lease that is away. to: of the buffer with that id, which this process
+ * has; 0: of what the name means now. b is that buffer then. An evicted one is restored first, by
+ * this process or another one of its user. *ret_fd: owned by the caller. 0; -ENODATA: it is another
+ * user's, and stays evicted; -ESTALE; -ENOSPC; -ETIMEDOUT; else -errno, with gpushm_error() set. */
+int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_t to,
+		      uint64_t timeout_ms, int *ret_fd);
 /* Tells the daemon that the lease is away. 0 or -errno. */
 int buffer_tell_away(struct gpushm_buffer *b);
 

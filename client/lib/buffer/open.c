@@ -118,6 +118,7 @@ static int decode_attach(struct gpushm_buffer *b, const Gpushm__Proto__Request *
 	b->id = from->buffer;
 	b->bytes = from->size_bytes;
 	b->digest = from->digest;
+	b->pages = from->memory;
 	b->uid = from->uid;
 	b->own_uid = c->uid;
 	b->dirty = from->dirty;
@@ -279,6 +280,8 @@ static int map_attach(struct gpushm_buffer *b, struct attach *a,
 		b->copy_on_write = true;
 		b->access = GPUSHM_WRITE;
 	}
+	b->had_id = b->id;
+	b->had_pages = b->pages;
 	if (r == 0 || !leased)
 		return r;
 	error_keep(&why);
@@ -305,7 +308,8 @@ static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request 
 	if ((r == -ENOSPC || r == -EDQUOT) && defer_flush_for_space())
 		r = attach(b, request, &a, &leased);
 	if (r == 0 && a.may_be_away && a.fd < 0 && !(o->flags & TABLE_ALONE))
-		r = buffer_bring_back(b, a.map.allocated_bytes, request->open->wait_ms, &a.fd);
+		r = buffer_bring_back(b, a.map.allocated_bytes, b->id, request->open->wait_ms,
+				      &a.fd);
 	if (r == 0 && a.may_be_away)
 		a.map.fd = a.fd;
 	return map_attach(b, &a, o, r, leased);

@@ -25,20 +25,39 @@ int buffer_tell_away(struct gpushm_buffer *b)
 }
 
 struct resumption {
-	const struct gpushm_buffer *buffer;
-	uint64_t allocated_bytes;
-	int *fd;
+	struct gpushm_buffer *buffer;
+	uint64_t allocated_bytes, to;
+	int *fd; /* stays -1 where the buffer is evicted */
 };
 
+static bool fits(const struct resumption *r, const Gpushm__Proto__Attach *a)
+{
+	const struct gpushm_buffer *b = r->buffer;
+
+	return a->has_buffer && a->size_bytes == b->bytes && a->digest == b->digest &&
+	       a->allocated_bytes == r->allocated_bytes && a->pool == b->pool->id && !a->pool_fd &&
+	       !a->table_fd && (int)a->access == (int)b->access;
+}
+
+/* A thread may read the buffer's word: it never takes the cell of the one for the other's. */
 static int read_resumed(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to)
 {
 	const Gpushm__Proto__Attach *a = reply->attach;
 	const struct resumption *r = to;
+	struct gpushm_buffer *b = r->buffer;
+	enum gpushm_state state;
 
-	if (a->buffer != r->buffer->id || a->allocated_bytes != r->allocated_bytes ||
-	    !a->memory_fd || a->table_fd)
+	if (!fits(r, a) || decode_state(a->has_state, (int)a->state, &state) < 0)
 		return error_set(EPROTO, "the daemon's attach makes no sense: another buffer");
-	*r->fd = take_fd(&c->frame.fds[0]);
+	b->lease.cell = NULL;
+	b->id = a->buffer;
+	b->lease.cell = status_map_cell(c->pages, a->has_slot ? a->slot : STATUS_PAGE_NONE);
+	b->state = state;
+	b->pages = a->memory;
+	b->uid = a->uid;
+	b->dirty = a->dirty;
+	if (a->memory_fd)
+		*r->fd = take_fd(&c->frame.fds[0]);
 	return 0;
 }
 
@@ -57,6 +76,10 @@ static int ask_back(struct gpushm_buffer *b, uint64_t deadline, struct resumptio
 
 	resume.has_lease = true;
 	resume.lease = b->lease.id;
+	resume.has_name = r->to == 0;
+	resume.name = connection_bytes(b->name);
+	resume.has_buffer = r->to != 0;
+	resume.buffer = r->to;
 	return request_read_within(b->connection, left_of(b, deadline),
 				   request_with(RESUME, resume, &resume), read_resumed, r);
 }
@@ -158,32 +181,56 @@ static int copy(struct gpushm_buffer *b, const char *name, const char *pool, enu
 
 /* ---- one process of many ---- */
 
-static int wait_for_other(struct gpushm_buffer *b, const char *name, uint64_t deadline)
+/* Opens it for a moment. *ret_id: which buffer it was. */
+static int wait_for(struct gpushm_buffer *b, const char *name, uint64_t deadline, uint64_t *ret_id)
 {
-	struct gpushm_buffer *unexpected = NULL;
+	struct gpushm_buffer *there = NULL;
 	int r = buffer_open_name(b->connection, name, GPUSHM_READ, clock_left_ms(deadline),
-				 BUFFER_OPEN_WHILE_FILLING, NULL, &unexpected);
+				 BUFFER_OPEN_WHILE_FILLING, NULL, &there);
 
+	*ret_id = r == 0 ? there->id : 0;
 	if (r == 0)
-		buffer_end(unexpected);
+		buffer_end(there);
+	return r;
+}
+
+/* The daemon lets another user's process wait until one of the owner has brought the memory back.
+ */
+static int wait_for_owner(struct gpushm_buffer *b, uint64_t deadline)
+{
+	uint64_t id;
+	int r = wait_for(b, b->name, deadline, &id);
+
+	return r == 0 && id != b->id
+		       ? buffer_error(b, ENODATA, "it is evicted, and its name another buffer's")
+		       : r;
+}
+
+static int restore(struct gpushm_buffer *b, uint64_t deadline)
+{
+	char name[64];
+	uint64_t id;
+	int r;
+
+	if (b->uid != b->own_uid)
+		return wait_for_owner(b, deadline);
+	snprintf(name, sizeof(name), "~/.restore-%" PRIu64, b->id);
+	r = copy(b, name, b->pool->name, TO_RESTORE);
+	if (r != -EEXIST)
+		return r;
+	r = wait_for(b, name, deadline, &id);
 	return r == -ENOENT || r == -EACCES ? 0 : r;
 }
 
-int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_t timeout_ms,
-		      int *ret_fd)
+int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_t to,
+		      uint64_t timeout_ms, int *ret_fd)
 {
-	struct resumption back = { b, allocated_bytes, ret_fd };
+	struct resumption back = { b, allocated_bytes, to, ret_fd };
 	uint64_t deadline = clock_deadline(timeout_ms);
-	char name[64];
 	int r;
 
-	snprintf(name, sizeof(name), "~/.restore-%" PRIu64, b->id);
-	while ((r = ask_back(b, deadline, &back)) == -ENODATA) {
-		if (b->uid != b->own_uid)
-			return r;
-		r = copy(b, name, b->pool->name, TO_RESTORE);
-		if (r == -EEXIST)
-			r = wait_for_other(b, name, deadline);
+	while ((r = ask_back(b, deadline, &back)) == 0 && *ret_fd < 0) {
+		r = restore(b, deadline);
 		if (r < 0)
 			return r;
 	}

@@ -135,14 +135,16 @@ static int map_again(struct gpushm_buffer *b, int fd)
 	return r == -ENOMEM && defer_flush_for_space() ? map_resume(b->map, &m) : r;
 }
 
-static int come_back(struct gpushm_buffer *b, uint64_t timeout_ms)
+/* to: as for buffer_bring_back(). The lease is away again after an error. -EAGAIN: the open that
+ * had `to` has ended, or another one has come. */
+static int map_back(struct gpushm_buffer *b, uint64_t to, uint64_t timeout_ms)
 {
 	_cleanup_(close_fd) int fd = -1;
 	struct error why;
-	int r = buffer_bring_back(b, map_bytes(b->map), timeout_ms, &fd);
+	int r = buffer_bring_back(b, map_bytes(b->map), to, timeout_ms, &fd);
 
 	if (r < 0)
-		return r;
+		return r == -ENOENT && to ? -EAGAIN : r;
 	r = map_again(b, fd);
 	if (r == 0) {
 		b->suspended = false;
@@ -151,7 +153,26 @@ static int come_back(struct gpushm_buffer *b, uint64_t timeout_ms)
 	error_keep(&why);
 	buffer_tell_away(b);
 	error_put_back(&why);
-	return error_set_about(-r, "buffer", b->name);
+	return r == -EAGAIN ? r : error_set_about(-r, "buffer", b->name);
+}
+
+/* What another open of this process has at the addresses decides which generation it is. */
+static int come_back(struct gpushm_buffer *b, uint64_t timeout_ms)
+{
+	uint64_t deadline = clock_deadline(timeout_ms);
+	int r;
+
+	do
+		r = map_back(b, map_buffer(b->map), clock_left_ms(deadline));
+	while (r == -EAGAIN);
+	if (r < 0)
+		return r;
+	r = b->id != b->had_id	       ? GPUSHM_OTHER_GENERATION
+	    : b->pages != b->had_pages ? GPUSHM_OTHER_PAGES
+				       : 0;
+	b->had_id = b->id;
+	b->had_pages = b->pages;
+	return r;
 }
 
 /* ---- the calls ---- */
@@ -164,7 +185,7 @@ static int tell_away_or_return(struct gpushm_buffer *b)
 	if (r == 0)
 		return 0;
 	error_keep(&why);
-	come_back(b, GPUSHM_WAIT_FOREVER);
+	map_back(b, b->id, GPUSHM_WAIT_FOREVER);
 	error_put_back(&why);
 	return error_set_about(-r, "buffer", b->name);
 }

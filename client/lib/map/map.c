@@ -208,19 +208,32 @@ int map_suspend(struct map *m)
 	return let_go(process(), m->priv, 0, 1);
 }
 
+uint64_t map_buffer(const struct map *m)
+{
+	struct process *self = process();
+	uint64_t id;
+
+	lock_take(&self->map_lock, LOCK_MAPS);
+	id = m->priv->used ? m->priv->buffer : 0;
+	lock_drop(&self->map_lock);
+	return id;
+}
+
 int map_resume(struct map *m, const struct map_request *r)
 {
 	struct process *self = process();
 	struct map_private *p = m->priv;
-	bool busy;
+	bool busy, differs;
 
 	lock_take(&self->map_lock, LOCK_MAPS);
 	while (p->busy)
 		pthread_cond_wait(&self->map_changed, &self->map_lock);
-	p->used++;
+	differs = p->used > 0 && p->buffer != r->buffer;
+	p->buffer = differs ? p->buffer : r->buffer;
+	p->used += !differs;
 	busy = p->busy = !p->mapped;
 	lock_drop(&self->map_lock);
-	return busy ? map_busy(self, p, r, 0) : 0;
+	return differs ? -EAGAIN : busy ? map_busy(self, p, r, 0) : 0;
 }
 
 /* The driver keeps its mappings from a child, or does not unmap them there. */

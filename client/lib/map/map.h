@@ -66,8 +66,13 @@ int map_release(struct map *m);
  * kinds whose buffers have memory of their own, and never copy-on-write. */
 int map_suspend(struct map *m);
 
+/* The id of the buffer whose memory is at these addresses, for another reference; 0: none is. */
+uint64_t map_buffer(const struct map *m);
+
 /* The caller uses it again: maps the memory of r->fd at the same addresses, unless another
- * reference has. Errors as of map_acquire(): the reference is not in use. */
+ * reference has. That may be another buffer's than before. -EAGAIN without a text: another
+ * reference has mapped a third one there. Errors as of map_acquire(). After an error the reference
+ * is not in use. */
 int map_resume(struct map *m, const struct map_request *r);
 
 /* map_release() of a reference that is not in use. */

@@ -238,7 +238,8 @@ static PyMethodDef methods[] = {
 	  "Lets go of the buffer's memory until resume(): see Buffer.suspend()." },
 	{ "resume", KEYWORDS(resume), METH_VARARGS | METH_KEYWORDS,
 	  "resume($self, timeout=None)\n--\n\n"
-	  "Maps the buffer's memory again, at the same addresses: see Buffer.resume()." },
+	  "Maps the buffer's memory again, at the same addresses; 0, 1 or 2: see\n"
+	  "Buffer.resume()." },
 	{ "reshape", KEYWORDS(view_reshape), METH_VARARGS | METH_KEYWORDS,
 	  "reshape($self, *shape, order='C')\n--\n\n"
 	  "A view of another shape; one length may be -1. Errors: BadArgument (sizes differ),\n"

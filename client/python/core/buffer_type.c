@@ -311,10 +311,15 @@ static PyMethodDef methods[] = {
 	  "NotSupported (a stream, a mempool, access 'c', an older daemon), DriverError." },
 	{ "resume", KEYWORDS(resume), METH_VARARGS | METH_KEYWORDS,
 	  "resume($self, timeout=None)\n--\n\n"
-	  "Maps the memory again, at the same addresses. timeout: seconds to wait for the\n"
-	  "daemon, None for set_timeout()'s limit. Does nothing if it is not suspended. Asks\n"
-	  "the daemon, without the GIL. Errors: Timeout, StateError (the buffer is gone),\n"
-	  "OutOfMemory, DaemonGone; the buffer stays suspended." },
+	  "Maps the memory again, at the same addresses: of the buffer that has the name now.\n"
+	  "Returns 0 for the same pages, 1 for the same bytes in other memory (registrations\n"
+	  "with other devices must be made anew), 2 for another buffer that has replaced it\n"
+	  "and has the same arrays: tensors and captured graphs read its bytes. timeout:\n"
+	  "seconds to wait for the daemon, None for set_timeout()'s limit. Does nothing if it\n"
+	  "is not suspended. Asks the daemon, without the GIL. Errors: BadContents (ESTALE: the\n"
+	  "new one has other arrays: close this one, and open the name), AccessDenied,\n"
+	  "Timeout, StateError (the buffer is gone), OutOfMemory, PoolFull, DaemonGone; the\n"
+	  "buffer stays suspended." },
 	{ "set_attrs", buffer_set_attrs, METH_O,
 	  "set_attrs($self, attrs, /)\n--\n\n"
 	  "Sets attributes of a buffer that is not published yet: a dict of str to bytes or str;\n"

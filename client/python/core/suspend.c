@@ -45,7 +45,7 @@ static PyObject *change(struct buffer *self, uint32_t flags, const struct deadli
 	if (r < 0)
 		error_raise(r);
 	buffer_settle(self);
-	return r < 0 ? NULL : Py_NewRef(Py_None);
+	return r < 0 ? NULL : until ? PyLong_FromLong(r) : Py_NewRef(Py_None);
 }
 
 PyObject *buffer_suspend(struct buffer *self, PyObject *args, PyObject *kwargs)

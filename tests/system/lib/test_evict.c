@@ -147,7 +147,7 @@ static void comes_back(const char *pool)
 		ck_assert_int_eq(residence(), GPUSHM_IN_TWIN);
 		if (strcmp(pool, "host") != 0)
 			ck_assert_uint_lt(used(pool), before);
-		ck_works(gpushm_resume(b, 10000));
+		ck_assert_int_eq(gpushm_resume(b, 10000), GPUSHM_OTHER_PAGES);
 		ck_assert_int_eq(residence(), GPUSHM_RESIDENT);
 		ck_assert_ptr_eq(gpushm_buffer_device_ptr(b), device);
 		ck_assert_ptr_eq(gpushm_buffer_host_ptr(b), host);
@@ -219,7 +219,8 @@ START_TEST(an_evicted_buffer_can_be_renamed_and_unlinked)
 	ck_works(gpushm_close(other));
 	ck_works(gpushm_evict(c, "~/other"));
 	ck_works(gpushm_unlink(c, "~/other"));
-	ck_works(gpushm_resume(b, 10000)); /* its lease has kept it, and its twin */
+	ck_assert_int_eq(gpushm_resume(b, 10000),
+			 GPUSHM_OTHER_PAGES); /* its lease has kept it, and its twin */
 	ck_assert(bytes_are_right(b));
 	ck_works(gpushm_close(b));
 }
@@ -270,7 +271,7 @@ static void all_get_it(const char *pool)
 		role_finish(&workers[i]);
 	}
 	ck_assert_int_eq(residence(), GPUSHM_RESIDENT);
-	ck_works(gpushm_resume(b, 10000));
+	ck_assert_int_eq(gpushm_resume(b, 10000), GPUSHM_OTHER_PAGES);
 	client_close_and_unlink(b, "~/b");
 }
 
@@ -284,7 +285,7 @@ END_TEST
 
 static void *resume_it(void *arg)
 {
-	ck_works(gpushm_resume(arg, 10000));
+	ck_assert_int_eq(gpushm_resume(arg, 10000), GPUSHM_OTHER_PAGES);
 	return NULL;
 }
 
@@ -330,7 +331,7 @@ START_TEST(another_user_does_not_restore_an_evicted_buffer)
 	user_does(&other, "open b read", "EVICTED");
 	user_error(&other, why, sizeof(why));
 	ck_assert_msg(strstr(why, "gpushmctl promote"), "%s", why);
-	ck_works(gpushm_resume(b, 10000));
+	ck_assert_int_eq(gpushm_resume(b, 10000), GPUSHM_OTHER_PAGES);
 	user_does(&other, "open b read", "OK");
 	user_end(&other);
 	client_close_and_unlink(b, "b");
@@ -349,7 +350,7 @@ START_TEST(the_next_daemon_knows_what_is_evicted)
 		b = make_evicted(pools[i]->name);
 		kept_crash();
 		ck_assert_int_eq(residence(), GPUSHM_IN_TWIN);
-		ck_works(gpushm_resume(b, 10000));
+		ck_assert_int_eq(gpushm_resume(b, 10000), GPUSHM_OTHER_PAGES);
 		ck_assert(bytes_are_right(b));
 		kept_crash();
 		ck_assert_int_eq(residence(), GPUSHM_RESIDENT);

@@ -43,13 +43,13 @@ def suspend(module: torch.nn.Module, *, idle: bool = False) -> None:
         raise
 
 
-def resume(module: torch.nn.Module, timeout: float | None = None) -> None:
+def resume(module: torch.nn.Module, timeout: float | None = None) -> int:
     """Maps the memory again, at the same addresses: Buffer.resume() of each buffer. timeout: seconds for each.
 
-    After an error some may be suspended still: call it again. Errors: those of Buffer.resume().
+    Returns the largest of their results. After an error some may be suspended still: call it again. Errors: those of
+    Buffer.resume().
     """
-    for buffer in _buffers_of(module):
-        buffer.resume(timeout)
+    return max(buffer.resume(timeout) for buffer in _buffers_of(module))
 
 
 @contextmanager
