@@ -155,6 +155,7 @@ struct gpushm_attr {
 #define GPUSHM_SET_DEVICE (1u << 2)
 #define GPUSHM_REFUSE_DIRTY (1u << 3)  /* open: refuse a dirty buffer, or wait until it is clean */
 #define GPUSHM_COPY_ON_WRITE (1u << 4) /* open: map host memory privately; see gpushm_open() */
+#define GPUSHM_TABLE (1u << 14)	       /* open: the table without the memory; see gpushm_open() */
 #define GPUSHM_REPLACE (1u << 5)       /* rename and publish_as: take the name from another */
 
 /* Options of gpushm_create(). NULL means the defaults. */
@@ -173,7 +174,8 @@ struct gpushm_create_options {
 /* Options of gpushm_open(). NULL means the defaults. */
 struct gpushm_open_options {
 	size_t struct_size; /* sizeof(struct gpushm_open_options) */
-	uint32_t flags;	    /* GPUSHM_REFUSE_DIRTY, GPUSHM_COPY_ON_WRITE, GPUSHM_SET_DEVICE */
+	uint32_t flags;	    /* GPUSHM_REFUSE_DIRTY, GPUSHM_COPY_ON_WRITE, GPUSHM_TABLE,
+			       GPUSHM_SET_DEVICE */
 	int device; /* with GPUSHM_SET_DEVICE: map for the GPU of this CUDA ordinal, with peer
 		       access; GPUSHM_CURRENT_DEVICE: GPU 0 without a context, none for the host */
 };
@@ -226,6 +228,9 @@ int gpushm_buffer_kept(const struct gpushm_buffer *b);
  * ever sees that: the kernel copies each page at the first write to it, and charges the copy to
  * this process. The other pages stay those of the buffer, and show what others write to it. Each
  * such open has a mapping of its own. For buffers of host pools; -ENOTSUP for the others.
+ *
+ * With GPUSHM_TABLE nothing is mapped, and an evicted buffer stays evicted: the arrays and
+ * attributes can be read, as of a buffer that is suspended, and can't be resumed.
  *
  * Errors: -ENOENT (no such name), -EAGAIN (not published, timeout 0), -ETIMEDOUT, -EACCES, -EROFS
  * (writing to a sealed buffer), -EUCLEAN (dirty, timeout 0), -EDQUOT (a limit of this user),

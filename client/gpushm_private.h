@@ -40,10 +40,6 @@ bool gpushm_private_is_idle(struct gpushm *c);
  * filled. */
 int gpushm_private_memory(const struct gpushm_buffer *b);
 
-/* gpushm_open() for reading, without mapping the memory: gpushm_read() fails with -EBADF, and
- * nothing may be asked but what the table and the attributes say. */
-int gpushm_private_open_table(struct gpushm *c, const char *name, struct gpushm_buffer **ret);
-
 /* Whether this is a forked child, and the buffer is its parent's. */
 bool gpushm_private_is_inherited(const struct gpushm_buffer *b);
 

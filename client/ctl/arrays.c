@@ -30,6 +30,13 @@ static void add_row(const struct ctl *ctl, const struct gpushm_array *a, const c
 	table_cell(t, TABLE_PLAIN, "%lu", (unsigned long)gpushm_array_offset(a));
 }
 
+int arrays_open(const struct ctl *ctl, const char *name, struct gpushm_buffer **ret)
+{
+	const struct gpushm_open_options o = { .struct_size = sizeof(o), .flags = GPUSHM_TABLE };
+
+	return ctl_result(gpushm_open(ctl->connection, name, GPUSHM_READ, 0, &o, ret));
+}
+
 int arrays_table(const struct ctl *ctl, struct gpushm_buffer *b, const char *buffer,
 		 struct table *t)
 {

@@ -10,6 +10,9 @@
 /* The columns after the array's name. */
 #define ARRAYS_COLUMNS "3DTYPE SHAPE 1ORDER >SIZE 2>OFFSET"
 
+/* Opens the buffer for that, without its memory. An exit code. */
+int arrays_open(const struct ctl *ctl, const char *name, struct gpushm_buffer **ret);
+
 /* A row for each array. buffer: the name that stands before the array's, as get takes it
  * ("m/w:head"); NULL: the array's name alone. An exit code. */
 int arrays_table(const struct ctl *ctl, struct gpushm_buffer *b, const char *buffer,

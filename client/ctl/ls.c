@@ -132,7 +132,7 @@ static struct gpushm_buffer *open_listed(const struct ctl *ctl, const struct gpu
 
 	*ret = CTL_OK;
 	if (s->name[0] && s->state != GPUSHM_FILLING)
-		*ret = ctl_result(gpushm_open(ctl->connection, s->name, GPUSHM_READ, 0, NULL, &b));
+		*ret = arrays_open(ctl, s->name, &b);
 	return b;
 }
 

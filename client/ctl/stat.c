@@ -334,8 +334,7 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 	if (r < 0)
 		return ctl_refused(r);
 	if (o->arrays || o->names)
-		r = ctl_result(
-			gpushm_open(ctl->connection, words[0], GPUSHM_READ, 0, NULL, &x.buffer));
+		r = arrays_open(ctl, words[0], &x.buffer);
 	if (r == CTL_OK && x.stat->stream && !o->names)
 		r = look(ctl, &x);
 	if (r == CTL_OK)

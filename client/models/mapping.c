@@ -85,12 +85,13 @@ static void find_memory(struct mapping *m)
 
 static int open_file(struct gpushm *c, const char *name, bool memory, struct mapping *ret)
 {
+	struct gpushm_open_options o = { .struct_size = sizeof(o),
+					 .flags = memory ? 0 : GPUSHM_TABLE };
 	struct save_layout layout = { 0 };
 	int r;
 
 	*ret = (struct mapping){ 0 };
-	r = memory ? gpushm_open(c, name, GPUSHM_READ, 0, NULL, &ret->buffer)
-		   : gpushm_private_open_table(c, name, &ret->buffer);
+	r = gpushm_open(c, name, GPUSHM_READ, 0, &o, &ret->buffer);
 	if (r == 0)
 		r = list_arrays(ret);
 	if (r == 0 && memory)

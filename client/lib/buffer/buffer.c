@@ -318,7 +318,7 @@ int gpushm_buffer_device(const struct gpushm_buffer *b)
 {
 	if (error_null(b, "buffer") < 0)
 		return -EINVAL;
-	return b->map->device;
+	return b->map ? b->map->device : -1;
 }
 
 void *gpushm_buffer_device_ptr(const struct gpushm_buffer *b)

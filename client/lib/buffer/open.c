@@ -26,9 +26,6 @@
 /* A smaller buffer keeps no fd: a process may fill thousands of them. */
 #define MEMORY_FD_MIN (1u << 20)
 
-/* gpushm_private_open_table(): beside the flags of gpushm_open_options. */
-#define TABLE_ALONE (1u << 31)
-
 /* What the reply brings beside what the buffer keeps. */
 struct attach {
 	struct map_request map;
@@ -271,7 +268,7 @@ static int map_attach(struct gpushm_buffer *b, struct attach *a,
 	/* The map comes last: after it nothing can fail. */
 	a->map.copy_on_write = !!(o->flags & GPUSHM_COPY_ON_WRITE);
 	b->device = -1;
-	if (r == 0 && !(o->flags & TABLE_ALONE))
+	if (r == 0 && !(o->flags & GPUSHM_TABLE))
 		r = map(b, &a->map);
 	if (r == 0 && b->state == GPUSHM_FILLING && !kind_of(b->pool->map.kind)->by_driver &&
 	    b->bytes >= MEMORY_FD_MIN)
@@ -280,6 +277,7 @@ static int map_attach(struct gpushm_buffer *b, struct attach *a,
 		b->copy_on_write = true;
 		b->access = GPUSHM_WRITE;
 	}
+	b->suspended = !b->map;
 	b->had_id = b->id;
 	b->had_pages = b->pages;
 	if (r == 0 || !leased)
@@ -307,7 +305,7 @@ static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request 
 	 * cleanup is deferred. */
 	if ((r == -ENOSPC || r == -EDQUOT) && defer_flush_for_space())
 		r = attach(b, request, &a, &leased);
-	if (r == 0 && a.may_be_away && a.fd < 0 && !(o->flags & TABLE_ALONE))
+	if (r == 0 && a.may_be_away && a.fd < 0 && !(o->flags & GPUSHM_TABLE))
 		r = buffer_bring_back(b, a.map.allocated_bytes, b->id, request->open->wait_ms,
 				      &a.fd);
 	if (r == 0 && a.may_be_away)
@@ -392,26 +390,14 @@ int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, u
 	return buffer_open_name(c, name, access, timeout_ms, BUFFER_OPEN_PLAIN, options, ret);
 }
 
-int gpushm_private_open_table(struct gpushm *c, const char *name, struct gpushm_buffer **ret)
-{
-	Gpushm__Proto__Open open;
-	struct gpushm_open_options o;
-	int r = buffer_open_message(name, GPUSHM_READ, 0, NULL, &o, &open);
-
-	if (r < 0)
-		return r;
-	o.flags |= TABLE_ALONE;
-	open.has_away = open.away = c && c->suspends;
-	return buffer_open(c, name, request_with(OPEN, open, &open), &o, ret);
-}
-
 /* ---- closing ---- */
 
 /* The child sends nothing over the parent's connection and changes nothing of it: a thread of the
  * parent may have held the connection's locks at the fork. */
 static int end_inherited(struct gpushm_buffer *b)
 {
-	map_release_inherited(b->map);
+	if (b->map)
+		map_release_inherited(b->map);
 	close_fd(&b->memory);
 	image_done(&b->table);
 	image_done(&b->attrs);
@@ -427,7 +413,7 @@ int buffer_end(struct gpushm_buffer *b)
 	if (buffer_is_inherited(b))
 		return end_inherited(b);
 	close_fd(&b->memory);
-	r = b->suspended ? map_release_suspended(b->map) : map_release(b->map);
+	r = b->suspended && b->map ? map_release_suspended(b->map) : map_release(b->map);
 
 	if (r < 0) {
 		error_set_about(-r, "buffer", b->name);

@@ -9,7 +9,7 @@
 #include <errno.h>
 
 #define CREATE_FLAGS (GPUSHM_TRANSIENT | GPUSHM_SET_GID | GPUSHM_SET_DEVICE)
-#define OPEN_FLAGS (GPUSHM_SET_DEVICE | GPUSHM_REFUSE_DIRTY | GPUSHM_COPY_ON_WRITE)
+#define OPEN_FLAGS (GPUSHM_SET_DEVICE | GPUSHM_REFUSE_DIRTY | GPUSHM_COPY_ON_WRITE | GPUSHM_TABLE)
 
 /* Checks the members that both structs have. Sets *device to GPUSHM_OWN_DEVICE if the flags choose
  * none. */

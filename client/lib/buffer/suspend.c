@@ -25,8 +25,9 @@ int buffer_check_mapped(const struct gpushm_buffer *b)
 	int r = buffer_check_memory(b);
 
 	if (r == 0 && b->suspended)
-		r = buffer_error(b, EBUSY,
-				 "it is suspended: gpushm_resume() brings its memory back");
+		r = buffer_error(b, EBUSY, "%s",
+				 b->map ? "it is suspended: gpushm_resume() brings its memory back"
+					: "it was opened for its table alone");
 	return r;
 }
 
@@ -82,6 +83,8 @@ static int check(const struct gpushm_buffer *b)
 {
 	int r = buffer_check(b);
 
+	if (r == 0 && !b->map)
+		r = buffer_check_mapped(b);
 	if (r < 0)
 		return r;
 	if (b->state == GPUSHM_FILLING)
@@ -211,6 +214,8 @@ int gpushm_resume(struct gpushm_buffer *b, uint64_t timeout_ms)
 {
 	int r = buffer_check(b);
 
+	if (r == 0 && !b->map)
+		r = buffer_check_mapped(b);
 	if (r < 0)
 		return r;
 	lock_take(&b->changing, LOCK_CHANGING);

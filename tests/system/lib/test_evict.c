@@ -4,7 +4,6 @@
  * machine: the same bytes at the same addresses, whoever dies in between.
  */
 #include "client/gpushm_memory.h"
-#include "client/gpushm_private.h"
 #include "client/gpushm_query.h"
 #include "proto/base/own.h"
 #include "proto/kind.h"
@@ -228,9 +227,16 @@ END_TEST
 
 START_TEST(the_table_of_an_evicted_buffer_can_be_read)
 {
+	const struct gpushm_open_options o = { .struct_size = sizeof(o), .flags = GPUSHM_TABLE };
 	struct gpushm_buffer *b = make_evicted("host"), *table = NULL;
+	unsigned char byte;
 
-	ck_works(gpushm_private_open_table(c, "~/b", &table));
+	ck_works(gpushm_open(c, "~/b", GPUSHM_READ, 0, &o, &table));
+	ck_refuses(gpushm_read(table, 0, &byte, 1), EBADF, "without its memory");
+	ck_refuses(gpushm_resume(table, 0), EBUSY, "its table alone");
+	ck_refuses(gpushm_suspend(table, 0), EBUSY, "its table alone");
+	ck_assert_ptr_null(gpushm_buffer_host_ptr(table));
+	ck_assert_int_eq(gpushm_buffer_device(table), -1);
 	ck_assert_uint_eq(gpushm_buffer_bytes(table), BYTES);
 	ck_works(gpushm_close(table));
 	ck_assert_int_eq(residence(), GPUSHM_IN_TWIN);
