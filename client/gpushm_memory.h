@@ -106,6 +106,16 @@ int gpushm_wanted(const struct gpushm_buffer *b);
  * -ECONNRESET: the daemon has gone, and does not come back; the fd stays. */
 int gpushm_wanted_fd(struct gpushm *c);
 
+/* Asks all processes that have the buffer mapped to suspend it: it is wanted from now on, as if
+ * memory were needed, but keeps its memory; it needs no twin. Nobody is forced. The holders that
+ * gpushm_stat() tells with GPUSHM_HOLDERS say who is not away. It stays asked until
+ * gpushm_ask_resume() takes that back, it ends, or the daemon is started again. *ret_yield_ms (NULL
+ * is allowed): how long the daemon itself waits for those that it asks. For the owner and
+ * administrators. Asks the daemon. Errors: -ENOENT, -EACCES, -EBUSY, -ENOTSUP as of
+ * gpushm_suspend(). */
+int gpushm_ask_suspend(struct gpushm *c, const char *name, uint64_t *ret_yield_ms);
+int gpushm_ask_resume(struct gpushm *c, const char *name);
+
 /* 1: it is suspended. */
 int gpushm_buffer_suspended(const struct gpushm_buffer *b);
 

@@ -15,17 +15,13 @@
 #include <string.h>
 
 const struct command *const commands[] = {
-	&command_status,  &command_pools,   &command_ls,
-	&command_stat,	  &command_create,  &command_put,
-	&command_get,	  &command_load,    &command_save,
-	&command_verify,  &command_streams, &command_follow,
-	&command_publish, &command_wait,    &command_watch,
-	&command_events,  &command_hold,    &command_rm,
-	&command_mv,	  &command_clean,   &command_flush,
-	&command_restart, &command_doctor,  &command_top,
-	&command_metrics, &command_pull,    &command_evict,
-	&command_demote,  &command_promote, &command_keep,
-	&command_wanted,  &command_help,    NULL,
+	&command_status,  &command_pools,   &command_ls,      &command_stat,	&command_create,
+	&command_put,	  &command_get,	    &command_load,    &command_save,	&command_verify,
+	&command_streams, &command_follow,  &command_publish, &command_wait,	&command_watch,
+	&command_events,  &command_hold,    &command_rm,      &command_mv,	&command_clean,
+	&command_flush,	  &command_restart, &command_doctor,  &command_top,	&command_metrics,
+	&command_pull,	  &command_evict,   &command_demote,  &command_promote, &command_keep,
+	&command_wanted,  &command_suspend, &command_resume,  &command_help,	NULL,
 };
 
 const struct arg ctl_args[] = {

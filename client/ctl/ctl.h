@@ -62,7 +62,8 @@ extern const struct command command_status, command_pools, command_ls, command_s
 	command_wait, command_watch, command_events, command_hold, command_rm, command_mv,
 	command_clean, command_flush, command_restart, command_doctor, command_help, command_top,
 	command_metrics, command_streams, command_follow, command_pull, command_evict,
-	command_demote, command_promote, command_keep, command_wanted;
+	command_demote, command_promote, command_keep, command_wanted, command_suspend,
+	command_resume;
 
 /* All commands; ends with NULL. */
 extern const struct command *const commands[];

@@ -1,43 +1,29 @@
 /* SPDX-License-Identifier: MIT
  *
  * The commands for memory that comes and goes: `demote` makes a twin and gives the memory back,
- * `evict` only that, `promote` makes it again, `keep` says how long it stays, and `wanted` shows
- * who is asked to let go.
+ * `evict` only that, `promote` makes it again, `keep` says how long it stays, `suspend` asks all
+ * processes to let go and `resume` takes that back, and `wanted` shows who is asked.
  */
 #include "client/ctl/ctl.h"
 #include "client/ctl/output.h"
 #include "client/ctl/pattern.h"
 #include "client/gpushm_memory.h"
 #include "proto/base/args.h"
+#include "proto/base/clock.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Does it to each of the names. Returns the first error. */
-static int for_each(struct ctl *ctl, size_t n, char **names,
-		    int (*act)(struct ctl *ctl, const char *name, const void *options),
-		    const void *options)
+static int evict(struct ctl *ctl, const void *options, const char *name)
 {
-	int first = CTL_OK;
-
-	for (size_t i = 0; i < n; i++) {
-		int r = ctl_result(act(ctl, names[i], options));
-
-		if (!first)
-			first = r;
-	}
-	return first;
-}
-
-static int evict(struct ctl *ctl, const char *name, const void *options)
-{
-	return gpushm_evict(ctl->connection, name);
+	return ctl_result(gpushm_evict(ctl->connection, name));
 }
 
 static int run_evict(struct ctl *ctl, const void *options, size_t n, char **words)
 {
-	return for_each(ctl, n, words, evict, options);
+	return ctl_each(ctl, options, n, words, evict);
 }
 
 const struct command command_evict = {
@@ -56,15 +42,15 @@ struct demote_options {
 };
 
 /* A buffer that somebody uses has a twin then, and keeps its memory until it is needed. */
-static int demote(struct ctl *ctl, const char *name, const void *options)
+static int demote(struct ctl *ctl, const void *options, const char *name)
 {
 	const struct demote_options *o = options;
 	int r = gpushm_make_twin(ctl->connection, name, o->pool);
 
 	if (r < 0 && r != -EEXIST)
-		return r;
+		return ctl_result(r);
 	r = gpushm_evict(ctl->connection, name);
-	return r == -EBUSY ? 0 : r;
+	return ctl_result(r == -EBUSY ? 0 : r);
 }
 
 static int run_demote(struct ctl *ctl, const void *options, size_t n, char **words)
@@ -74,7 +60,7 @@ static int run_demote(struct ctl *ctl, const void *options, size_t n, char **wor
 	if (!o->pool)
 		return ctl_error(CTL_USAGE, "demote: --pool names a host or pinned pool, which "
 					    "the bytes move to");
-	return for_each(ctl, n, words, demote, options);
+	return ctl_each(ctl, options, n, words, demote);
 }
 
 const struct command command_demote = {
@@ -93,17 +79,17 @@ const struct command command_demote = {
 	.run = run_demote,
 };
 
-static int promote(struct ctl *ctl, const char *name, const void *options)
+static int promote(struct ctl *ctl, const void *options, const char *name)
 {
 	struct gpushm_buffer *b = NULL;
 	int r = gpushm_open(ctl->connection, name, GPUSHM_READ, GPUSHM_WAIT_FOREVER, NULL, &b);
 
-	return r < 0 ? r : gpushm_close(b);
+	return ctl_result(r < 0 ? r : gpushm_close(b));
 }
 
 static int run_promote(struct ctl *ctl, const void *options, size_t n, char **words)
 {
-	return for_each(ctl, n, words, promote, options);
+	return ctl_each(ctl, options, n, words, promote);
 }
 
 const struct command command_promote = {
@@ -163,14 +149,25 @@ static void tell_wanted(const struct gpushm_stat *s)
 static int run_wanted(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	struct gpushm_stat **stats = NULL;
+	struct json j;
+	bool json = ctl_json(ctl, &j);
 	size_t found;
 	int r = pattern_list(ctl->connection, n ? words[0] : "*", GPUSHM_HOLDERS, &stats, &found);
 
 	if (r < 0)
 		return ctl_refused(r);
-	for (size_t i = 0; i < found; i++)
-		if (stats[i]->wanted && (n == 0 || pattern_matches(words[0], stats[i]->name)))
+	if (json)
+		json_open(&j, NULL, '[');
+	for (size_t i = 0; i < found; i++) {
+		if (!stats[i]->wanted || (n > 0 && !pattern_matches(words[0], stats[i]->name)))
+			continue;
+		if (json)
+			stat_json(&j, NULL, stats[i], true);
+		else
 			tell_wanted(stats[i]);
+	}
+	if (json)
+		json_close(&j, ']');
 	gpushm_free(stats);
 	return CTL_OK;
 }
@@ -181,4 +178,101 @@ const struct command command_wanted = {
 	.about = "show who was asked to let go of memory that is needed, and has not",
 	.max_words = 1,
 	.run = run_wanted,
+};
+
+/* ---- what cooperating processes hold ---- */
+
+#define YIELD_TIMEOUT (UINT64_MAX - 1) /* without --timeout */
+#define LOOK_MS 20
+
+struct suspend_options {
+	uint64_t timeout; /* ms */
+};
+
+static int ask_suspend(struct ctl *ctl, const void *options, const char *name)
+{
+	uint64_t *const *yield_ms = options;
+
+	return ctl_result(gpushm_ask_suspend(ctl->connection, name, *yield_ms));
+}
+
+/* Returns how many have it mapped still, or an error. */
+static int look(struct ctl *ctl, const char *name, bool tell)
+{
+	struct gpushm_stat *s = NULL;
+	int mapped = 0, r = gpushm_stat(ctl->connection, name, 0, GPUSHM_HOLDERS, &s);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < s->n_holders; i++) {
+		const struct gpushm_holder *h = s->holders[i];
+
+		mapped += !h->away;
+		if (tell && !h->away)
+			ctl_error(CTL_TIMED_OUT, "%s: process %d (%s) of %s has not suspended it",
+				  name, h->pid, h->command, output_user(h->uid));
+	}
+	gpushm_free(s);
+	return mapped;
+}
+
+static int await_away(struct ctl *ctl, const void *options, const char *name)
+{
+	const uint64_t *deadline = options;
+	int r;
+
+	while ((r = look(ctl, name, clock_left_ms(*deadline) == 0)) > 0) {
+		if (clock_left_ms(*deadline) == 0)
+			return CTL_TIMED_OUT;
+		poll(NULL, 0, LOOK_MS);
+	}
+	return ctl_result(r);
+}
+
+static int run_suspend(struct ctl *ctl, const void *options, size_t n, char **words)
+{
+	const struct suspend_options *o = options;
+	uint64_t yield_ms = 0, deadline, *asked = &yield_ms;
+	int r = ctl_each(ctl, &asked, n, words, ask_suspend);
+
+	if (r)
+		return r;
+	deadline = clock_deadline(o->timeout == YIELD_TIMEOUT ? yield_ms : o->timeout);
+	return ctl_each(ctl, &deadline, n, words, await_away);
+}
+
+const struct command command_suspend = {
+	.name = "suspend",
+	.synopsis = "[-t TIME] NAME...",
+	.about = "ask all processes to suspend buffers",
+	.more = "Waits until they have, and says who has not: nobody is forced. The buffers keep\n"
+		"their memory. They stay asked until `resume`, or until the daemon is started "
+		"again.",
+	.args = ARGS({ "timeout", ARG_TIME, 't', "TIME",
+		       "wait up to this time; without it, yield-timeout of gpushmd.conf",
+		       offsetof(struct suspend_options, timeout) }),
+	.options_size = sizeof(struct suspend_options),
+	.defaults = &(const struct suspend_options){ .timeout = YIELD_TIMEOUT },
+	.min_words = 1,
+	.max_words = SIZE_MAX,
+	.run = run_suspend,
+};
+
+static int ask_resume(struct ctl *ctl, const void *options, const char *name)
+{
+	return ctl_result(gpushm_ask_resume(ctl->connection, name));
+}
+
+static int run_resume(struct ctl *ctl, const void *options, size_t n, char **words)
+{
+	return ctl_each(ctl, options, n, words, ask_resume);
+}
+
+const struct command command_resume = {
+	.name = "resume",
+	.synopsis = "NAME...",
+	.about = "ask nobody any more to suspend these buffers",
+	.min_words = 1,
+	.max_words = SIZE_MAX,
+	.run = run_resume,
 };

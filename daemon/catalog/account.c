@@ -250,32 +250,3 @@ void accounts_count_fds(struct accounts *a)
 	fds->total = limit > own ? limit - own : 0;
 	a->budgets[ACCOUNT_IN_FLIGHT].total = limit;
 }
-
-/* ---- who fills a pool ---- */
-
-#define LARGEST_MAX 3
-
-static struct account *largest(struct accounts *a)
-{
-	struct account *it, *found = NULL;
-
-	list_foreach (it, &a->all, all_link)
-		if (it->unnamed > (found ? found->unnamed : 0))
-			found = it;
-	return found;
-}
-
-void accounts_name_largest(struct accounts *a, uint32_t pool, struct fault *f)
-{
-	struct account *it;
-
-	list_foreach (it, &a->all, all_link)
-		it->unnamed = it->blocks[pool];
-	for (int i = 0; i < LARGEST_MAX && (it = largest(a)); i++) {
-		size_t len = strlen(f->text);
-
-		snprintf(f->text + len, sizeof(f->text) - len, "%suid %u: %s",
-			 i ? ", " : "; held in it by ", it->uid, size_format(it->unnamed).text);
-		it->unnamed = 0;
-	}
-}

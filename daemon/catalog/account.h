@@ -52,7 +52,6 @@ struct account {
 	uint64_t used[ACCOUNT_ITEMS];
 	uint64_t blocks[POOLS_MAX]; /* bytes of its buffers' blocks, by pool::index */
 	uint64_t making[POOLS_MAX]; /* the same of buffers that wait for their block */
-	uint64_t unnamed;	    /* used by accounts_name_largest() */
 	struct list unread;	    /* unread::link: connections with descriptors in flight */
 	struct list turn_link;	    /* turns::users, while it has work */
 	bool in_turn;		    /* its work is being done */
@@ -103,6 +102,3 @@ uint64_t account_limit(const struct accounts *a, uid_t uid, enum account_item it
  * least 1. */
 uint64_t accounts_share(const struct accounts *a, uid_t uid, uint64_t total, uint64_t used,
 			uint64_t own);
-
-/* Adds to the text of *f the users whose buffers take most of the pool with that index. */
-void accounts_name_largest(struct accounts *a, uint32_t pool, struct fault *f);

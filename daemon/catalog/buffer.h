@@ -67,7 +67,7 @@ struct buffer {
 
 	struct stream *stream; /* owned; NULL: an ordinary buffer */
 	struct buffer *twin; /* held: sealed, with the same bytes, in the host's memory; or NULL */
-	struct cached *cached;	/* owned; NULL: it never had a twin */
+	struct cached *cached;	/* owned; NULL: it never had a twin, and nobody has asked for it */
 	struct buffer *twin_of; /* whose twin it is; or NULL */
 	bool evicted;		/* it has no block */
 
@@ -89,6 +89,7 @@ struct making {
 	/* Called when the memory is there, or can't be had; NULL: nobody waits for it any more. */
 	void (*on_made)(struct buffer *b, int result, const struct fault *f, void *arg);
 	void *arg;
+	bool asks; /* counted in catalog::n_asking */
 };
 
 /* A buffer whose memory may go when it is needed. */
@@ -96,13 +97,20 @@ struct cached {
 	struct list
 		link; /* catalog::cached, the one that was not used for the longest time first */
 	struct buffer *buffer;
-	uint64_t used_ns; /* CLOCK_MONOTONIC: when a process last opened, suspended, resumed or
-			     closed it */
-	uint64_t keep_ms; /* how long it stays after that; UINT64_MAX: always */
-	int32_t priority; /* buffers of a higher priority are asked for later */
-	bool keeps;	  /* keep_ms is its own, and not the configuration's */
-	bool wanted;	  /* its processes are asked to suspend it */
+	uint64_t used_ns;  /* CLOCK_MONOTONIC: when a process last opened, suspended, resumed or
+			      closed it */
+	uint64_t keep_ms;  /* how long it stays after that; UINT64_MAX: always */
+	int32_t priority;  /* buffers of a higher priority are asked for later */
+	bool keeps;	   /* keep_ms is its own, and not the configuration's */
+	bool wanted;	   /* its processes are asked to suspend it: memory is needed */
+	bool asked;	   /* the same, because somebody wants them to */
+	uint64_t asked_ns; /* CLOCK_MONOTONIC: since when */
 };
+
+static inline bool cached_is_wanted(const struct cached *it)
+{
+	return it->wanted || it->asked;
+}
 
 /* The parameters of a CREATE; strings are borrowed. */
 struct buffer_spec {

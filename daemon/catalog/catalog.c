@@ -255,7 +255,7 @@ static uint32_t flags_of(const struct buffer *b)
 	return (b->state == BUFFER_SEALED ? STATUS_PAGE_SEALED : 0) |
 	       (b->state == BUFFER_SHARED ? STATUS_PAGE_SHARED : 0) |
 	       (b->dirty ? STATUS_PAGE_DIRTY : 0) | (b->key ? 0 : STATUS_PAGE_UNLINKED) |
-	       (b->cached && b->cached->wanted ? STATUS_PAGE_WANTED : 0);
+	       (b->cached && cached_is_wanted(b->cached) ? STATUS_PAGE_WANTED : 0);
 }
 
 uint32_t catalog_status_word(const struct catalog *c, const struct buffer *b)
@@ -330,6 +330,7 @@ static void end_if_unused(struct catalog *c, struct buffer *b)
 		catalog_end_name(c, b, NULL, "it is transient, and no process has it open");
 	if (b->key)
 		return;
+	catalog_end_ask(c, b);
 	catalog_notify(c, record_buffer, b, BUFFER_FREED);
 	if (was_made(c, b))
 		event_log_add(&c->events, .type = EVENT_FREED, .buffer = b);
@@ -666,6 +667,14 @@ static void insert(struct catalog *c, struct buffer *b)
 	c->n_states[b->pool->index][b->state]++;
 }
 
+static void end_request(struct catalog *c, const struct buffer *b, int result, struct fault *f)
+{
+	if (result < 0 && f->code == CODE_POOL_FULL)
+		catalog_name_holders(c, b->uid, b->pool, f);
+	if (b->making->asks)
+		catalog_want_nothing(c, b->pool);
+}
+
 static void on_allocated(struct pool_request *r)
 {
 	struct making *m = container_of(r, struct making, request);
@@ -673,12 +682,10 @@ static void on_allocated(struct pool_request *r)
 	struct catalog *c = m->catalog;
 
 	if (r->result == 0) {
-		catalog_want_nothing(c, b->pool);
 		buffer_take_block(b, &r->block);
 		r->block = BLOCK_NONE;
 	}
-	if (r->result < 0 && r->fault.code == CODE_POOL_FULL)
-		accounts_name_largest(&c->accounts, b->pool->index, &r->fault);
+	end_request(c, b, r->result, &r->fault);
 	/* If the reply can't be sent the callback ends the lease again. `making` keeps the buffer
 	 * until then. */
 	if (m->on_made)
@@ -715,20 +722,19 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 	b->making->catalog = c;
 	b->making->request.on_done = on_allocated;
 	b->making->request.wait_ms = spec->wait_ms > wait_ms ? spec->wait_ms : wait_ms;
+	b->making->asks = wait_ms > 0;
+	c->n_asking[pool->index] += wait_ms > 0;
 	r = pool_alloc(pool, &b->making->request, spec->bytes, p->uid, f);
 	if (r == -EINPROGRESS) {
 		*ret_buffer = b;
 		return r;
 	}
-	if (r == 0) {
+	if (r == 0)
 		buffer_take_block(b, &b->making->request.block);
-		catalog_want_nothing(c, pool);
-	}
+	end_request(c, b, r, f);
 	free(take_ptr(b->making));
 	if (r == 0)
 		r = catalog_grant(c, p, b, ACCESS_WRITE, ret_lease, f);
-	if (r < 0 && f->code == CODE_POOL_FULL)
-		accounts_name_largest(&c->accounts, pool->index, f);
 	end_if_unused(c, b);
 	return r;
 }

@@ -109,9 +109,11 @@ struct catalog {
 	uint64_t retained_bytes; /* of memory and tables */
 	struct list streams;	 /* stream::link, in the order of their buffers' ids */
 	uint32_t n_streams;
-	struct list cached; /* cached::link */
-	uint32_t n_wanted;  /* of these */
-	uint64_t evictions; /* since the daemon started */
+	struct list cached;	      /* cached::link */
+	uint32_t n_wanted;	      /* of these */
+	uint32_t n_asking[POOLS_MAX]; /* creates that wait for those who were asked, by pool::index
+				       */
+	uint64_t evictions;	      /* since the daemon started */
 	struct retired_pages retired_pages;
 	struct stream_counts past_streams;	 /* the sums of those that were freed */
 	uint64_t reader_deaths, producer_deaths; /* of streams */
@@ -273,7 +275,7 @@ int catalog_adopt_twin(struct catalog *c, struct buffer *b, uint64_t twin);
 
 /* ---- who goes when memory is needed (room.c) ---- */
 
-/* The buffer has a twin from now on. 0 or -ENOMEM. */
+/* The buffer has a twin, or is asked for, from now on. 0 or -ENOMEM. */
 int catalog_cache(struct catalog *c, struct buffer *b);
 /* A process uses the buffer, or has just ended to. */
 void catalog_touch(struct catalog *c, struct buffer *b);
@@ -289,8 +291,21 @@ uint64_t catalog_make_room(struct catalog *c, const struct process *p, struct po
 			   uint64_t bytes);
 /* A process has suspended or closed the buffer: if it is wanted, its memory goes. */
 void catalog_yield(struct catalog *c, struct buffer *b);
-/* Somebody has got memory of the pool: nothing there is wanted any more. */
+/* A create has ended that waited for those: if it was the last in the pool, nothing is wanted there
+ * any more. */
 void catalog_want_nothing(struct catalog *c, const struct pool *pool);
+
+/* For the owner and admins: all processes are asked to suspend the buffer, which keeps its memory
+ * then; or not any more. The ask ends with this daemon. */
+int catalog_ask(struct catalog *c, const struct process *p, const char *key, bool asked,
+		struct fault *f);
+/* The buffer is about to be freed. */
+void catalog_end_ask(struct catalog *c, struct buffer *b);
+
+/* Adds to *f, which says that the pool is full, what of it the user holds (holders.c). O(n) of all
+ * buffers. */
+void catalog_name_holders(const struct catalog *c, uid_t uid, const struct pool *pool,
+			  struct fault *f);
 
 /* For catalog.c and residence.c. */
 void catalog_end_twin(struct catalog *c, struct buffer *twin);

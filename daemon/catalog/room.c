@@ -45,7 +45,7 @@ int catalog_keep(struct catalog *c, const struct process *p, const char *key, ui
 		r = buffer_check_owner(b, p, "say how long it stays", f);
 	if (r < 0)
 		return r;
-	if (!b->cached)
+	if (!b->twin)
 		return fault(
 			f, CODE_STATE,
 			"buffer \"%s\" has no twin, so its memory stays: gpushmctl demote makes "
@@ -133,13 +133,41 @@ static uint64_t evict_some(struct catalog *c, const struct process *p, const str
 
 /* ---- who is asked ---- */
 
-static void want(struct catalog *c, struct cached *it, bool wanted)
+static void mark(struct catalog *c, struct cached *it, bool wanted, bool asked)
 {
-	if (it->wanted == wanted)
-		return;
+	bool before = cached_is_wanted(it), now = wanted || asked;
+
 	it->wanted = wanted;
-	c->n_wanted += (uint32_t)wanted - (uint32_t)!wanted;
+	it->asked = asked;
+	if (before == now)
+		return;
+	it->asked_ns = clock_monotonic_ns();
+	c->n_wanted += (uint32_t)now - (uint32_t)before;
 	catalog_tell(c, it->buffer, it->buffer->key, BUFFER_WANTED);
+}
+
+int catalog_ask(struct catalog *c, const struct process *p, const char *key, bool asked,
+		struct fault *f)
+{
+	struct buffer *b = NULL;
+	int r = catalog_lookup_visible(c, p, key, &b, f);
+
+	if (r == 0)
+		r = buffer_check_owner(b, p, "ask for it", f);
+	if (r == 0)
+		r = catalog_check_suspendable(b, f);
+	if (r < 0 || (!b->cached && !asked))
+		return r;
+	if (!b->cached && catalog_cache(c, b) < 0)
+		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
+	mark(c, b->cached, b->cached->wanted, asked);
+	return 0;
+}
+
+void catalog_end_ask(struct catalog *c, struct buffer *b)
+{
+	if (b->cached)
+		mark(c, b->cached, false, false);
 }
 
 /* Of those that are in use: the one of the lowest priority, and of these the longest unused. */
@@ -179,7 +207,7 @@ static bool ask(struct catalog *c, const struct process *p, const struct pool *p
 			all += it->buffer->block.bytes;
 	while (all >= bytes && asked < bytes && (it = next_to_ask(c, p, pool))) {
 		asked += it->buffer->block.bytes;
-		want(c, it, true);
+		mark(c, it, true, it->asked);
 	}
 	return asked >= bytes;
 }
@@ -203,7 +231,7 @@ void catalog_yield(struct catalog *c, struct buffer *b)
 
 	if (!b->cached || !b->cached->wanted || use_of(b) == IN_USE)
 		return;
-	want(c, b->cached, false);
+	mark(c, b->cached, false, b->cached->asked);
 	catalog_evict_buffer(c, b, NULL, &ignored);
 }
 
@@ -211,8 +239,8 @@ void catalog_want_nothing(struct catalog *c, const struct pool *pool)
 {
 	struct cached *it;
 
-	if (c->n_wanted > 0)
+	if (--c->n_asking[pool->index] == 0 && c->n_wanted > 0)
 		list_foreach (it, &c->cached, link)
 			if (it->buffer->pool == pool)
-				want(c, it, false);
+				mark(c, it, false, it->asked);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * UNLINK, CLEAN, EVICT, KEEP, RENAME, FLUSH and RESTART: requests that manage buffers, pools and
- * the daemon. The client's half is client/lib/buffer/admin.c.
+ * UNLINK, CLEAN, EVICT, KEEP, ASK, RENAME, FLUSH and RESTART: requests that manage buffers, pools
+ * and the daemon. The client's half is client/lib/buffer/admin.c.
  */
 #include "daemon/ipc/request.h"
 
@@ -61,6 +61,23 @@ int request_keep(struct session *s, const Gpushm__Proto__Request *q, struct repl
 	if (r == 0)
 		r = catalog_keep(&s->service->catalog, s->process, key, m->keep_ms, m->priority, f);
 	return reply_result(reply, r);
+}
+
+int request_ask(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
+		struct fault *f)
+{
+	const Gpushm__Proto__Ask *m = q->ask;
+	struct catalog *c = &s->service->catalog;
+	char key[KEY_MAX + 1];
+	int r = request_key(s, "ASK", m->has_name, m->name, key, f);
+
+	if (r == 0)
+		r = catalog_ask(c, s->process, key, !m->back, f);
+	if (r < 0)
+		return r;
+	reply_done(reply);
+	SET(&reply->u.done, yield_ms, c->accounts.config->yield_timeout * 1000ull);
+	return 0;
 }
 
 int request_rename(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,

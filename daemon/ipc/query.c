@@ -65,7 +65,7 @@ static void fill_dirty(Gpushm__Proto__Buffer *m, const struct death *d)
 
 static void fill_cached(Gpushm__Proto__Buffer *m, const struct session *s, const struct cached *it)
 {
-	SET(m, wanted, it->wanted);
+	SET(m, wanted, cached_is_wanted(it));
 	SET(m, keep_ms,
 	    it->keeps ? it->keep_ms : s->service->catalog.accounts.config->keep * 1000ull);
 	SET(m, priority, it->priority);

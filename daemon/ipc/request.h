@@ -31,10 +31,10 @@ request_function request_create, request_describe, request_publish;	       /* cr
 request_function request_open, request_close, request_suspend, request_resume; /* open.c */
 request_function request_stat, request_list, request_pools, request_status;    /* query.c */
 request_function request_unlink, request_clean, request_evict, request_keep, request_use,
-	request_rename, request_flush, request_restart; /* admin.c */
-request_function request_watch;				/* watch.c */
-request_function request_metrics;			/* metrics.c */
-request_function request_events;			/* events.c */
+	request_ask, request_rename, request_flush, request_restart; /* admin.c */
+request_function request_watch;					     /* watch.c */
+request_function request_metrics;				     /* metrics.c */
+request_function request_events;				     /* events.c */
 request_function request_stream, request_join, request_page, request_drop,
 	request_streams; /* stream.c */
 

@@ -108,7 +108,7 @@ static uint32_t wanted_word(const struct session *s)
 	if (c->n_wanted == 0)
 		return 0;
 	list_foreach (it, &c->cached, link) {
-		if (!it->wanted)
+		if (!cached_is_wanted(it))
 			continue;
 		list_foreach (l, &it->buffer->leases, buffer_link)
 			if (!l->away && process_is_same(l->process, s->process))

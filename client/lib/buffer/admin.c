@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * UNLINK, CLEAN, EVICT, RENAME, FLUSH and RESTART: requests of owners and administrators, whose
- * reply says nothing but success.
+ * UNLINK, CLEAN, EVICT, KEEP, ASK, RENAME, FLUSH and RESTART: requests of owners and
+ * administrators, whose reply says nothing but success.
  */
 #include "client/gpushm_memory.h"
 #include "client/gpushm_query.h"
@@ -41,6 +41,32 @@ int gpushm_set_keep(struct gpushm *c, const char *name, uint64_t keep_ms, int pr
 	keep.keep_ms = keep_ms;
 	keep.priority = priority;
 	return r < 0 ? r : request_ack(c, request_with(KEEP, keep, &keep));
+}
+
+static int read_done(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to)
+{
+	*(uint64_t *)to = reply->done->yield_ms;
+	return 0;
+}
+
+int gpushm_ask_suspend(struct gpushm *c, const char *name, uint64_t *ret_yield_ms)
+{
+	Gpushm__Proto__Ask ask = GPUSHM__PROTO__ASK__INIT;
+	uint64_t ignored;
+	int r = request_set_name(name, &ask.has_name, &ask.name);
+
+	return r < 0 ? r
+		     : request_read(c, request_with(ASK, ask, &ask), read_done,
+				    ret_yield_ms ? ret_yield_ms : &ignored);
+}
+
+int gpushm_ask_resume(struct gpushm *c, const char *name)
+{
+	Gpushm__Proto__Ask ask = GPUSHM__PROTO__ASK__INIT;
+	int r = request_set_name(name, &ask.has_name, &ask.name);
+
+	ask.has_back = ask.back = true;
+	return r < 0 ? r : request_ack(c, request_with(ASK, ask, &ask));
 }
 
 /* *ret is 0 where this user sees no such buffer. 0, or -ENOMEM. */

@@ -199,6 +199,7 @@ static const struct request_rule {
 	RULE(RESUME, ATTACH, ASKS),
 	RULE(EVICT, DONE, CHANGES),
 	RULE(KEEP, DONE, CHANGES),
+	RULE(ASK, DONE, CHANGES),
 #undef RULE
 #undef VERB
 };

@@ -105,6 +105,25 @@ START_TEST(a_buffer_that_is_away_is_shown_so)
 }
 END_TEST
 
+START_TEST(processes_are_asked_to_suspend_and_not_any_more)
+{
+	shell_expect(&sh, 0,
+		     "$ctl create -q --sealed --size=4K a; $ctl suspend a || exit 5\n"
+		     "coproc H { exec $ctl hold a; }; read -r line <&${H[0]}; pid=$H_PID\n"
+		     "$ctl resume a; [[ $($ctl wanted --json=short) == '[]' ]] || exit 6\n"
+		     "text=$($ctl suspend --timeout=0.1 a 2>&1); [[ $? == 5 ]] || exit 7\n"
+		     "[[ $text == *\"a: process $pid (gpushmctl) of \"*' has not suspended it' ]] "
+		     "|| exit 8\n"
+		     "[[ $($ctl wanted) == \"a: process $pid \"* && $($ctl stat a) == *', wanted'* "
+		     "]] || exit 9\n"
+		     "[[ $($ctl wanted --json) == *'\"name\":\"a\"'*\"\\\"pid\\\":$pid\"* ]] || "
+		     "exit 10\n"
+		     "$ctl resume a && [[ ! $($ctl wanted) ]] || exit 11\n"
+		     "$ctl suspend none; [[ $? == 3 ]] || exit 12\n"
+		     "kill $pid; wait $pid; [[ $? == 143 ]]");
+}
+END_TEST
+
 START_TEST(a_buffer_is_demoted_and_promoted)
 {
 	shell_expect(
@@ -116,6 +135,8 @@ START_TEST(a_buffer_is_demoted_and_promoted)
 		"[[ $($ctl stat a) == *'evicted (twin)'* ]] || exit 9\n"
 		"[[ $($ctl stat --json a) == *'\"residence\":\"twin\"'* ]] || exit 10\n"
 		"[[ $($ctl metrics) == *$'\ngpushm_evictions_total 1\n'* ]] || exit 11\n"
+		"$ctl ls --arrays > /dev/null && $ctl stat --arrays a > /dev/null || exit 17\n"
+		"[[ $($ctl ls) == *'evicted (twin)'* ]] || exit 18\n"
 		"$ctl promote a && [[ $($ctl ls) != *evicted* ]] || exit 12\n"
 		"[[ $($ctl stat --json a) == *'\"residence\":\"resident\"'* ]] || exit 13\n"
 		"$ctl keep --priority 2 a 5m || exit 14\n"
@@ -150,6 +171,7 @@ int main(void)
 	tcase_add_test(tc, a_filter_selects_only_its_events);
 	tcase_add_test(tc, a_mistake_has_its_exit_code_and_message);
 	tcase_add_test(tc, a_buffer_that_is_away_is_shown_so);
+	tcase_add_test(tc, processes_are_asked_to_suspend_and_not_any_more);
 	tcase_add_test(tc, a_buffer_is_demoted_and_promoted);
 	tcase_add_test(tc, a_follower_ends_with_its_reader);
 	return suite_run("ctl_events", tc, NULL);

@@ -187,7 +187,7 @@ START_TEST(a_create_stops_waiting_when_its_client_dies)
 }
 END_TEST
 
-START_TEST(a_full_pool_names_each_user_the_largest_first)
+START_TEST(a_full_pool_names_what_is_the_users_own_and_sums_up_the_rest)
 {
 	struct gpushm_buffer *b = client_create("first", 12 * MIB, NULL), *late = NULL;
 	struct role_process stranger;
@@ -200,8 +200,8 @@ START_TEST(a_full_pool_names_each_user_the_largest_first)
 	user_start(&stranger, d.socket, STRANGER, STRANGER);
 	user_does(&stranger, "create theirs 0600", "OK");
 	ck_assert_int_eq(create_for(1, &late), -ENOSPC);
-	mine = strstr(gpushm_error(), "uid 0: 12.0 MiB");
-	theirs = strstr(gpushm_error(), "uid 65529: ");
+	mine = strstr(gpushm_error(), "uid 0: 12.0 MiB: \"first\" 12.0 MiB");
+	theirs = strstr(gpushm_error(), "; 4.0 KiB of other users");
 	ck_assert_msg(mine && theirs && mine < theirs, "%s", gpushm_error());
 	user_end(&stranger);
 	ck_assert_int_eq(gpushm_discard(b), 0);
@@ -325,7 +325,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_create_waits_for_the_last_holder_of_memory);
 	tcase_add_test(t, a_create_waits_its_full_time_and_names_the_holders);
 	tcase_add_test(t, a_create_stops_waiting_when_its_client_dies);
-	tcase_add_test(t, a_full_pool_names_each_user_the_largest_first);
+	tcase_add_test(t, a_full_pool_names_what_is_the_users_own_and_sums_up_the_rest);
 	tcase_add_test(t, a_request_that_can_never_fit_is_refused_at_once);
 	tcase_add_test(t, gpushmctl_waits_for_space);
 	tcase_add_test(gpu, a_create_that_waits_asks_the_driver_again);

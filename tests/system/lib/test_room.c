@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MIB ((uint64_t)1 << 20)
 #define BYTES MIB
@@ -242,15 +243,39 @@ START_TEST(nobody_is_forced)
 		b[i] = make(i);
 	ck_assert_int_eq(gpushm_create(c, "~/more", BYTES, &o, &more), -ENOSPC);
 	ck_assert_msg(strstr(gpushm_error(), "models"), "%s", gpushm_error());
-	ck_assert_int_eq(gpushm_wanted(b[0]), 1);
-	ck_assert_int_eq(gpushm_wanted(b[1]), 0);
-	ck_works(gpushm_suspend(b[0], 0)); /* late, but it answers */
-	ck_assert(!is_resident(0));
+	for (int i = 0; i < ROOM; i++)
+		ck_assert_int_eq(gpushm_wanted(b[i]), 0); /* by nobody any more */
+	ck_works(gpushm_suspend(b[0], 0));
+	ck_assert(is_resident(0));
 	more = client_create("~/more", BYTES, &o);
+	ck_assert(!is_resident(0));
 	ck_works(gpushm_discard(more));
 	for (int i = 0; i < ROOM; i++)
 		ck_works(gpushm_close(b[i]));
 	unlink_all(ROOM);
+}
+END_TEST
+
+START_TEST(a_full_pool_says_who_holds_what_and_who_was_asked)
+{
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "models" };
+	struct gpushm_buffer *b = make(0), *dirty = client_create("~/dirty", 2 * BYTES, &o);
+	struct gpushm_buffer *kept, *more = NULL;
+	char asked[64];
+
+	make_unused(1);
+	kept = open_it(1);
+	ck_works(gpushm_set_keep(c, "~/1", GPUSHM_WAIT_FOREVER, 0));
+	ck_works(gpushm_close(kept));
+	ck_assert_int_eq(gpushm_create(c, "~/more", BYTES, &o, &more), -ENOSPC);
+	snprintf(asked, sizeof(asked), "1.0 MiB (pid %d test_room, asked 1 s ago)", getpid());
+	ck_assert_msg(strstr(gpushm_error(), asked), "%s", gpushm_error());
+	ck_assert_msg(strstr(gpushm_error(), "/dirty\" 2.0 MiB (pid "), "%s", gpushm_error());
+	ck_assert_msg(strstr(gpushm_error(), "test_room, no twin)"), "%s", gpushm_error());
+	ck_assert_msg(strstr(gpushm_error(), "/1\" 1.0 MiB (kept)"), "%s", gpushm_error());
+	ck_works(gpushm_discard(dirty));
+	ck_works(gpushm_close(b));
+	unlink_all(2);
 }
 END_TEST
 
@@ -269,5 +294,6 @@ int main(void)
 	tcase_add_test(t, nobody_is_asked_for_what_is_not_enough);
 	tcase_add_test(t, nothing_goes_for_what_the_pool_can_never_hold);
 	tcase_add_test(t, nobody_is_forced);
+	tcase_add_test(t, a_full_pool_says_who_holds_what_and_who_was_asked);
 	return suite_run("room", t, NULL);
 }

@@ -4,6 +4,7 @@
  * that somebody wants them.
  */
 #include "client/gpushm_memory.h"
+#include "client/gpushm_metrics.h"
 #include "client/gpushm_query.h"
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
@@ -156,7 +157,8 @@ static int hears(void *unused)
 
 	while (fd >= 0 && is_readable(fd, 100))
 		fd = gpushm_wanted_fd(own);
-	create_one(NULL);
+	if (gpushm_ask_suspend(own, name_of(0), NULL) < 0)
+		return 3;
 	return fd < 0 ? 2 : is_readable(fd, 100);
 }
 
@@ -183,6 +185,53 @@ START_TEST(the_fd_stays_the_same_over_restarts)
 }
 END_TEST
 
+/* ---- that somebody asks for them ---- */
+
+START_TEST(a_buffer_without_a_twin_can_be_asked_for_and_keeps_its_memory)
+{
+	struct gpushm_buffer *b, *other;
+	uint64_t yield_ms = 0, id;
+
+	client_close_and_unlink(all[0], name_of(0));
+	all[0] = b = client_create(name_of(0), MIB, &in_models);
+	ck_assert_int_eq(gpushm_ask_suspend(c, name_of(0), NULL), -EBUSY); /* not published */
+	ck_works(gpushm_publish(b, GPUSHM_SEALED));
+	id = gpushm_buffer_id(b);
+	ck_works(gpushm_ask_suspend(c, name_of(0), &yield_ms));
+	ck_assert_uint_eq(yield_ms, 1000);
+	ck_assert_int_eq(gpushm_wanted(b), 1);
+	ck_works(gpushm_ask_suspend(c, name_of(0), NULL));
+	ck_works(gpushm_suspend(b, 0));
+	ck_assert_int_eq(gpushm_wanted(b), 1);
+	ck_assert(is_resident(0));
+	ck_works(gpushm_open(c, name_of(0), GPUSHM_READ, 0, NULL, &other));
+	ck_assert_int_eq(gpushm_wanted(other), 1);
+	ck_works(gpushm_close(other));
+	ck_works(gpushm_ask_resume(c, name_of(0)));
+	ck_assert_int_eq(gpushm_wanted(b), 0);
+	ck_works(gpushm_ask_resume(c, name_of(0)));
+	ck_works(gpushm_resume(b, 1000));
+	ck_assert_uint_eq(gpushm_buffer_id(b), id);
+	ck_assert_int_eq(gpushm_ask_suspend(c, "~/none", NULL), -ENOENT);
+}
+END_TEST
+
+START_TEST(an_ask_ends_with_its_buffer_and_outlasts_a_create)
+{
+	struct gpushm_metrics *m = NULL;
+
+	ck_works(gpushm_ask_suspend(c, name_of(0), NULL));
+	create_one(NULL);
+	ck_assert_int_eq(gpushm_wanted(all[0]), 1);
+	client_close_and_unlink(all[0], name_of(0));
+	ck_works(gpushm_metrics(c, &m));
+	ck_assert_uint_eq(m->wanted, 0);
+	gpushm_free(m);
+	all[0] = client_create(name_of(0), MIB, &in_models);
+	ck_works(gpushm_publish(all[0], GPUSHM_SEALED));
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("wanted"), *over = tcase_create("over");
@@ -194,6 +243,8 @@ int main(void)
 	tcase_add_test(t, a_use_is_told_once_a_second);
 	tcase_add_test(t, an_fd_says_that_a_buffer_is_wanted);
 	tcase_add_test(t, a_process_hears_of_its_own_buffers_alone);
+	tcase_add_test(t, a_buffer_without_a_twin_can_be_asked_for_and_keeps_its_memory);
+	tcase_add_test(t, an_ask_ends_with_its_buffer_and_outlasts_a_create);
 	tcase_add_test(over, a_use_waits_for_no_daemon);
 	tcase_add_test(over, the_fd_stays_the_same_over_restarts);
 	return suite_run("wanted", t, over, NULL);
