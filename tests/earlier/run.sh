@@ -103,6 +103,9 @@ all_is_told() {
 	ctl "$1" status && ctl "$1" status --json=short && ctl "$1" pools && ctl "$1" ls && ctl "$1" streams && ctl "$1" metrics
 }
 
+# What the daemon does not know is refused, and the connection stays good.
+memory_stays() { side old make b && side new memory b && side new check b && side old unlink b; }
+
 # The handle of an array, as pickle has it. 0.3 does not read that of 0.2, and says so.
 python() {
 	PYTHONPATH=${at[$1]}/python timeout 60 "$build/venv/bin/python" -B -c "$2" "$stage/pickle"
@@ -138,6 +141,7 @@ at_one_daemon() {
 			check "daemon $1, $pair: ${what//_/ }" $what $pair
 		done
 	done
+	[ "$1" = new ] || check "daemon $1: memory stays" memory_stays
 	check "$1: it stops" stop
 }
 

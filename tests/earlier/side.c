@@ -9,10 +9,16 @@
  *	side SOCKET wait NAME        until it is published
  *	side SOCKET watch NAME       until it is published, and then unlinked
  *	side SOCKET unlink NAME
+ *	side SOCKET memory NAME      0.3: what a daemon of 0.2 can't do with its memory is refused
  *	side SOCKET produce NAME     a stream of FRAMES frames, more than it has slots
  *	side SOCKET follow NAME      all of them, until the producer closes it
  */
 #include <gpushm_stream.h>
+
+#if __has_include(<gpushm_memory.h>)
+#include <gpushm_memory.h>
+#define HAS_MEMORY 1
+#endif
 
 #if __has_include(<gpushm_query.h>)
 #include <gpushm_query.h>
@@ -166,6 +172,24 @@ static void unlink_it(const char *name)
 	must(gpushm_unlink(c, name), "unlink");
 }
 
+static void refuse_memory(const char *name)
+{
+#ifdef HAS_MEMORY
+	struct gpushm_buffer *b = NULL;
+
+	must(gpushm_open(c, name, GPUSHM_READ, 0, NULL, &b), "open");
+	same(gpushm_suspend(b, 0) == -ENOSYS && strstr(gpushm_error(), "upgrade"), "suspend");
+	same(gpushm_buffer_suspended(b) == 0 && gpushm_resume(b, 0) == 0, "what is not suspended");
+	same(gpushm_use(b) == 0 && gpushm_wanted(b) == 0, "use and wanted");
+	same(gpushm_wanted_fd(c) == -ENOSYS, "wanted_fd");
+	same(gpushm_ask_suspend(c, name, NULL) == -ENOSYS, "ask_suspend");
+	same(gpushm_evict(c, name) == -ENOSYS, "evict");
+	must(gpushm_close(b), "close");
+#else
+	errx(2, "0.2 can't do anything with the memory of %s", name);
+#endif
+}
+
 /* ---- streams ---- */
 
 /* Frames wait for a reader, so that it may come at any time. */
@@ -226,8 +250,9 @@ static const struct {
 	const char *name;
 	void (*run)(const char *name);
 } commands[] = {
-	{ "make", make },	 { "check", check },	 { "wait", await },    { "watch", watch },
-	{ "unlink", unlink_it }, { "produce", produce }, { "follow", follow },
+	{ "make", make },     { "check", check },	   { "wait", await },
+	{ "watch", watch },   { "unlink", unlink_it },	   { "produce", produce },
+	{ "follow", follow }, { "memory", refuse_memory },
 };
 
 int main(int argc, char **argv)
