@@ -9,7 +9,8 @@
 /* Buffer and struct buffer. */
 #define BUFFER_RIGHTS(X) X(state) X(uid) X(gid) X(mode) X(transient) X(foreign) X(dirty)
 #define BUFFER_SIZES(X) X(bytes) X(table_bytes) X(digest) X(arrays)
-#define BUFFER_FIELDS(X) X(id) X(memory) X(created_ns) X(published_ns) BUFFER_RIGHTS(X) BUFFER_SIZES(X)
+#define BUFFER_FIELDS(X) \
+	X(id) X(memory) X(created_ns) X(published_ns) BUFFER_RIGHTS(X) BUFFER_SIZES(X)
 
 /* Stream and struct stream_shape, struct stream. */
 #define SHAPE_FIELDS(X) X(slots) X(slot_bytes) X(readers) X(delivery) X(keep_queue) X(limit_ms)

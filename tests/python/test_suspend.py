@@ -53,13 +53,13 @@ def test_another_generation_of_the_name_is_at_the_same_addresses() -> None:
         a[...] = VALUES
         a.publish()
     with gpushm.open("a") as old:
-        view, id = old[1], old.buffer.id
+        view, first = old[1], old.buffer.id
         old.suspend()
         with gpushm.create("a.new", VALUES.shape, "f4", pool="host") as new:
             new[...] = VALUES + 1
             new.publish_as("a", replace=True)
         assert old.resume() == 2
-        assert old.buffer.id != id and (view.copy_to_host() == VALUES[1] + 1).all()
+        assert old.buffer.id != first and (view.copy_to_host() == VALUES[1] + 1).all()
         old.suspend()
         with gpushm.create("a.new", (3,), "f4", pool="host") as new:
             new.publish_as("a", replace=True)
