@@ -136,11 +136,16 @@ static struct users users_of(const struct buffer *self)
 	return u;
 }
 
-static bool in_use(const struct buffer *self)
+static bool in_use_by_others(const struct buffer *self, unsigned calls)
 {
 	struct users u = users_of(self);
 
-	return u.views || u.spans || u.memoryviews || self->tensors || self->calls;
+	return u.views || u.spans || u.memoryviews || self->tensors || self->calls > calls;
+}
+
+static bool in_use(const struct buffer *self)
+{
+	return in_use_by_others(self, 0);
 }
 
 /* Takes the list of strings over; NULL is allowed. */
@@ -300,6 +305,15 @@ static int refuse_of_stream(const struct buffer *self)
 			    gpushm_buffer_name(self->buffer));
 }
 
+/* Where threads that suspend it are its only users, the last of them closes it. */
+static bool leave_to_suspends(struct buffer *self)
+{
+	if (self->suspending == 0 || in_use_by_others(self, self->suspending))
+		return false;
+	self->left = true;
+	return true;
+}
+
 int buffer_close(struct buffer *self)
 {
 	_cleanup_(drop_object) PyObject *text = NULL;
@@ -309,6 +323,8 @@ int buffer_close(struct buffer *self)
 		return 0;
 	if (refuse_of_stream(self) < 0)
 		return -1;
+	if (leave_to_suspends(self))
+		return 0;
 	if (in_use(self)) {
 		text = users_text(self);
 		if (text)
@@ -405,7 +421,7 @@ int buffer_leave(struct buffer *self, PyObject *raised)
 		return -1;
 	drop_views(self);
 	self->warned |= is_an_error(raised);
-	return in_use(self) ? leave_to_users(self) : buffer_close(self);
+	return in_use(self) && !leave_to_suspends(self) ? leave_to_users(self) : buffer_close(self);
 }
 
 /* libgpushm ends the frames with the stream. */

@@ -26,6 +26,7 @@ struct buffer {
 	unsigned tensors;    /* DLPack tensors that are alive */
 	unsigned writable_tensors; /* of them */
 	unsigned calls;		   /* that use the buffer and run without the GIL */
+	unsigned suspending;	   /* of them: suspends, after which a buffer that left is closed */
 	unsigned writing;	   /* of them: copies into the buffer */
 	unsigned sealing;	   /* of them: while one seals the buffer, it is lent read-only */
 	bool anonymous;		   /* this process created it, without a name */

@@ -66,6 +66,7 @@ GETTER(device, ordinal_or_none(gpushm_buffer_device(b)))
 GETTER(device_ptr, buffer_address((struct buffer *)o, gpushm_buffer_device_ptr(b)))
 GETTER(host_ptr, buffer_address((struct buffer *)o, gpushm_buffer_host_ptr(b)))
 GETTER(away, PyBool_FromLong(gpushm_buffer_suspended(b)))
+GETTER(wanted, PyBool_FromLong(gpushm_wanted(b) == 1))
 GETTER(starts, Py_BuildValue("(NN)", object_address(((struct buffer *)o)->starts[0]),
 			     object_address(((struct buffer *)o)->starts[1])))
 
@@ -97,6 +98,10 @@ static PyGetSetDef getters[] = {
 	  "The address of its start for the CPU, as an int; None: the CPU does not reach it.",
 	  NULL },
 	{ "away", get_away, NULL, "Whether this process has suspended it: see suspend().", NULL },
+	{ "wanted", get_wanted, NULL,
+	  "Whether its memory is needed, and the processes that use it are asked to suspend\n"
+	  "it. Reads a word: no system call.",
+	  NULL },
 	{ "_starts", get_starts, NULL, "(device_ptr, host_ptr), also while it is suspended.",
 	  NULL },
 	{ "closed", get_closed, NULL, "Whether it is closed.", NULL },
@@ -241,6 +246,23 @@ static PyObject *resume(PyObject *o, PyObject *args, PyObject *kwargs)
 	return buffer_resume((struct buffer *)o, args, kwargs);
 }
 
+static PyObject *use(PyObject *o, PyObject *unused)
+{
+	struct gpushm_buffer *b = alive(o);
+
+	return b ? object_none(error_result(gpushm_use(b))) : NULL;
+}
+
+static PyObject *touch(PyObject *o, PyObject *unused)
+{
+	struct gpushm_buffer *b = alive(o);
+
+	if (!b)
+		return NULL;
+	gpushm_use(b);
+	return PyBool_FromLong(gpushm_buffer_suspended(b) == 1);
+}
+
 static PyObject *attr(PyObject *o, PyObject *args)
 {
 	struct gpushm_buffer *b = opened(o);
@@ -320,6 +342,13 @@ static PyMethodDef methods[] = {
 	  "new one has other arrays: close this one, and open the name), AccessDenied,\n"
 	  "Timeout, StateError (the buffer is gone), OutOfMemory, PoolFull, DaemonGone; the\n"
 	  "buffer stays suspended." },
+	{ "use", use, METH_NOARGS,
+	  "use($self, /)\n--\n\n"
+	  "Says that the buffer is used now, so that its memory is the last that goes. Brings no\n"
+	  "memory back: gpushm.use() does. Tells the daemon once a second at most, and waits for\n"
+	  "nobody. Errors: ForkError." },
+	{ "_touch", touch, METH_NOARGS,
+	  "_touch($self, /)\n--\n\nuse(), also in a forked child; returns away." },
 	{ "set_attrs", buffer_set_attrs, METH_O,
 	  "set_attrs($self, attrs, /)\n--\n\n"
 	  "Sets attributes of a buffer that is not published yet: a dict of str to bytes or str;\n"

@@ -9,6 +9,7 @@
  */
 #include "client/python/core/connection.h"
 
+#include "client/gpushm_memory.h"
 #include "client/gpushm_private.h"
 #include "client/gpushm_query.h"
 
@@ -387,6 +388,22 @@ static PyObject *connection_fileno(PyObject *o, PyObject *unused)
 	return fd < 0 ? NULL : PyLong_FromLong(fd);
 }
 
+static PyObject *wanted_fd(PyObject *o, PyObject *unused)
+{
+	struct link *l = connected((struct connection *)o);
+	int fd;
+
+	if (!l)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	fd = gpushm_wanted_fd(l->c);
+	Py_END_ALLOW_THREADS
+	if (fd < 0)
+		error_raise(fd);
+	link_unref(l);
+	return fd < 0 ? NULL : PyLong_FromLong(fd);
+}
+
 static PyObject *set_timeout(PyObject *o, PyObject *seconds)
 {
 	struct connection *self = connection_of(o);
@@ -436,6 +453,8 @@ static PyMethodDef methods[] = {
 	  "fileno($self, /)\n--\n\n"
 	  "The socket, for poll(): if it is readable while no call runs, the daemon has ended, or\n"
 	  "a reply was late." },
+	{ "_wanted_fd", wanted_fd, METH_NOARGS,
+	  "_wanted_fd($self, /)\n--\n\ngpushm_wanted_fd()." },
 	{ "__enter__", object_itself, METH_NOARGS,
 	  "__enter__($self, /)\n--\n\nThe connection itself." },
 	{ "__exit__", connection_close, METH_VARARGS,

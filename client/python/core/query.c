@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests that open nothing: about a name (wait, unlink, rename, clean), about the daemon's pools
- * (flush), and for information (ls, stat, pools, status), which becomes named tuples.
+ * Requests that hand out nothing: about a name (wait, unlink, rename, clean, and what its memory
+ * does), about the daemon's pools (flush), and for information (ls, stat, pools, status), which
+ * becomes named tuples.
  */
 #include "client/python/core/args.h"
 #include "client/python/core/connection.h"
 #include "client/python/core/module.h"
 #include "client/python/core/record.h"
 
+#include "client/gpushm_memory.h"
 #include "client/gpushm_query.h"
 #include "client/gpushm_stream.h"
 
@@ -15,7 +17,9 @@ struct query {
 	struct ask ask;
 	const struct kind *kind;
 	const char *name; /* of a buffer or a pool, or a prefix; NULL */
-	const char *to;	  /* of a rename */
+	const char *to;	  /* of a rename, and a twin's pool */
+	uint64_t keep_ms;
+	int priority;
 	uint32_t flags;
 	union {
 		void *any; /* owned; NULL */
@@ -32,6 +36,16 @@ struct query {
 static int run_rename(struct gpushm *c, struct query *q)
 {
 	return gpushm_rename(c, q->name, q->to, q->flags);
+}
+
+static int run_make_twin(struct gpushm *c, struct query *q)
+{
+	return gpushm_make_twin(c, q->name, q->to);
+}
+
+static int run_set_keep(struct gpushm *c, struct query *q)
+{
+	return gpushm_set_keep(c, q->name, q->keep_ms, q->priority);
 }
 
 static int run_wait(struct gpushm *c, struct query *q)
@@ -76,6 +90,9 @@ static const struct kind {
 	{ "unlink", NULL, gpushm_unlink, NULL, false, true, 0 },
 	{ "rename", run_rename, NULL, NULL, false, true, GPUSHM_REPLACE },
 	{ "clean", NULL, gpushm_clean, NULL, false, true, 0 },
+	{ "evict", NULL, gpushm_evict, NULL, false, true, 0 },
+	{ "make_twin", run_make_twin, NULL, NULL, false, true, 0 },
+	{ "set_keep", run_set_keep, NULL, NULL, false, true, 0 },
 	{ "flush", NULL, gpushm_flush, NULL, false, false, 0 },
 	{ "wait", run_wait, NULL, NULL, false, true, 0 },
 	{ "ls", run_list, NULL, &record_stat, true, false, GPUSHM_HOLDERS },
@@ -121,12 +138,14 @@ static PyObject *query(PyObject *self, PyObject *args)
 	const char *word;
 	int flag = 0;
 
-	if (!PyArg_ParseTuple(args, "s|OpOO&:_query", &word, &name, &flag, &to, deadline_arg, &d))
+	if (!PyArg_ParseTuple(args, "s|OpOO&Ki:_query", &word, &name, &flag, &to, deadline_arg,
+			      &d, &q.keep_ms, &q.priority))
 		return NULL;
 	while (strcmp(q.kind->word, word) != 0)
 		q.kind++;
 	if (((name != Py_None || q.kind->named) && args_text(name, "name", &q.name) < 0) ||
-	    (q.kind->run == run_rename && args_text(to, "the new name", &q.to) < 0))
+	    (q.kind->run == run_rename && args_text(to, "the new name", &q.to) < 0) ||
+	    (q.kind->run == run_make_twin && args_text(to, "pool", &q.to) < 0))
 		return NULL;
 	q.flags = flag ? q.kind->flag : 0;
 	result = send_query(self, &q, &d) < 0 ? NULL : result_of(&q);

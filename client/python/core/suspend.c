@@ -35,12 +35,14 @@ static PyObject *change(struct buffer *self, uint32_t flags, const struct deadli
 	int r;
 
 	self->calls++;
+	self->suspending += !until;
 	do {
 		Py_BEGIN_ALLOW_THREADS
 		r = until ? gpushm_resume(self->buffer, deadline_left(until))
 			  : gpushm_suspend(self->buffer, flags);
 		Py_END_ALLOW_THREADS
 	} while (r == -EINTR && PyErr_CheckSignals() == 0);
+	self->suspending -= !until;
 	self->calls--;
 	if (r < 0)
 		error_raise(r);

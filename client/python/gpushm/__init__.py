@@ -30,11 +30,12 @@ from ._asyncio import open_async, wait_async
 from ._load import Transport, pull_wait
 
 from ._core import (  # isort: skip
-    Error, clean, create, create_many, flush, follow, load, ls, open, open_many, open_or_create, pools, pull, rename,
-    save, set_timeout, stat, status, stream, streams, unlink, verify, wait, watch,
+    Error, clean, create, create_many, evict, flush, follow, load, ls, make_twin, open, open_many, open_or_create,
+    pools, pull, rename, save, set_keep, set_timeout, stat, status, stream, streams, unlink, verify, wait, watch,
 )
 from ._events import events
 from ._foreign import as_array, create_like
+from ._yields import use, yields
 
 if _TYPE_CHECKING:
     from os import PathLike
@@ -55,9 +56,9 @@ __version__ = _core.library_version
 
 __all__ = [
     "Array", "Buffer", "Error", "Transport", "as_array", "clean", "connect", "create", "create_like", "create_many",
-    "events", "flush", "follow", "load", "ls", "open", "open_async", "open_many", "open_or_create", "pools", "pull",
-    "pull_wait", "rename", "save", "set_timeout", "stat", "status", "stream", "streams", "unlink", "verify", "wait",
-    "wait_async", "watch",
+    "events", "evict", "flush", "follow", "load", "ls", "make_twin", "open", "open_async", "open_many",
+    "open_or_create", "pools", "pull", "pull_wait", "rename", "save", "set_keep", "set_timeout", "stat", "status",
+    "stream", "streams", "unlink", "use", "verify", "wait", "wait_async", "watch", "yields",
 ]
 
 

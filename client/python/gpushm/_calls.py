@@ -221,6 +221,36 @@ def clean(self: _core.Connection, name: str, /) -> None:
     self._query("clean", name)
 
 
+def evict(self: _core.Connection, name: str, /) -> None:
+    """Gives a buffer's memory back to its pool; its twin keeps the bytes. The name stays, and who opens or resumes the
+    buffer next gets it again: gpushm-memory(7). For the owner and admins. Asks the daemon. Errors: NotFound,
+    AccessDenied, StateError (not sealed, without a twin, or a process has it mapped), NotSupported, DaemonGone.
+    """
+    self._query("evict", name)
+
+
+def make_twin(self: _core.Connection, name: str, pool: str, /) -> None:
+    """Copies a sealed buffer's bytes into that pool of the host's memory, so that its own memory can be evicted.
+
+    For the owner. Waits for the copy. Errors: Exists (it has a twin), StateError (not sealed), NotSupported (the pool
+    is on a GPU), and those of open() and create().
+    """
+    self._query("make_twin", name, False, pool)
+
+
+def set_keep(self: _core.Connection, name: str, seconds: float | None, /, *, priority: int = 0) -> None:
+    """How long the memory of a buffer that has a twin stays after its last use while its owner needs memory for others:
+    0: not at all, None: for ever. The default is the daemon's. priority: of buffers that are in use, those that have
+    less are asked for first.
+
+    For the owner and admins. Asks the daemon. Errors: NotFound, AccessDenied, StateError (no twin), DaemonGone.
+    """
+    if seconds is not None and not seconds >= 0:
+        raise ValueError("a buffer is kept for a number of seconds, or for ever with None")
+    ms = _FOREVER if seconds is None or seconds >= 1e9 else int(seconds * 1e3)
+    self._query("set_keep", name, False, None, 0, ms, priority)
+
+
 def flush(self: _core.Connection, pool: str | None = None, /) -> None:
     """Returns a pool's freed memory, which waits for reuse, to the driver; None: that of every pool in which this user
     may create. Waits for the driver. Errors: NotFound, AccessDenied.
@@ -274,4 +304,5 @@ def status(self: _core.Connection) -> _core.Status:
 
 
 bind(create, open_or_create, create_many, stream, follow, unlink, rename, clean, flush, wait)
+bind(evict, make_twin, set_keep)
 bind(ls, streams, stat, pools, status)

@@ -159,6 +159,7 @@ class Buffer:
     host_ptr: Final[int | None]
     anonymous: Final[bool]
     away: Final[bool]
+    wanted: Final[bool]
     _starts: Final[tuple[int | None, int | None]]
     closed: Final[bool]
     connection: Final[Connection]
@@ -175,6 +176,8 @@ class Buffer:
     def publish_as(self, name: str, state: Published = "sealed", *, replace: bool = False) -> None: ...
     def suspend(self, *, idle: bool = False) -> None: ...
     def resume(self, timeout: float | None = None) -> int: ...
+    def use(self) -> None: ...
+    def _touch(self) -> bool: ...
     def set_attrs(self, attrs: Attrs, /) -> None: ...
     def describe(self, arrays: Mapping[str, tuple[Shape, DTypeLike, Shape | None, SupportsIndex]], /) -> None: ...
     @overload
@@ -320,6 +323,7 @@ class Connection:
     ) -> _Buffer: ...
     def set_timeout(self, seconds: float | None, /) -> None: ...
     def watch(self, /, *what: str | Array | Buffer) -> Watch: ...
+    def _wanted_fd(self) -> int: ...
     def _send_wait(self, name: str, timeout: float | None, /) -> _Call: ...
     def _send_open(self, name: str, access: Access, timeout: float | None, **options: Unpack[OpenOptions]) -> _Call: ...
     def _events(
@@ -335,6 +339,9 @@ class Connection:
     unlink = _calls.unlink
     rename = _calls.rename
     clean = _calls.clean
+    evict = _calls.evict
+    make_twin = _calls.make_twin
+    set_keep = _calls.set_keep
     flush = _calls.flush
     ls = _calls.ls
     stat = _calls.stat
@@ -360,6 +367,9 @@ set_timeout = _common.set_timeout
 unlink = _common.unlink
 rename = _common.rename
 clean = _common.clean
+evict = _common.evict
+make_twin = _common.make_twin
+set_keep = _common.set_keep
 flush = _common.flush
 ls = _common.ls
 stat = _common.stat

@@ -5,5 +5,6 @@ from ._array import Record
 from ._core import Connection, Frame, GraphFrame, Reader, Stream, Watch
 from ._events import Events
 from ._handle import Handle
+from ._yields import Use
 
-__all__ = ["Connection", "Events", "Frame", "GraphFrame", "Handle", "Reader", "Record", "Stream", "Watch"]
+__all__ = ["Connection", "Events", "Frame", "GraphFrame", "Handle", "Reader", "Record", "Stream", "Use", "Watch"]

@@ -13,6 +13,10 @@ changes.
     with gpushm.torch.suspended(model):                       # gives its GPU memory back while nobody asks it
         ...
 
+    gpushm.torch.yields(model, after=30)                      # or by itself, when it is idle or others need the memory
+    with gpushm.use(model):
+        model(x)
+
 `import gpushm` does not import this module, and so does not import PyTorch.
 """
 
@@ -23,6 +27,7 @@ from collections.abc import Mapping as _Mapping
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .. import _core
+from .._yields import yields
 from . import _attach, _fingerprint, _layout
 from ._attach import attach
 from ._memory import Memory, memory
@@ -38,6 +43,7 @@ if _TYPE_CHECKING:
 
 __all__ = [
     "Memory", "Tensors", "attach", "load_file", "memory", "open", "publish", "resume", "suspend", "suspended",
+    "yields",
 ]
 
 

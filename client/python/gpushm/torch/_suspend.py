@@ -33,7 +33,7 @@ def suspend(module: torch.nn.Module, *, idle: bool = False) -> None:
     First waits for all work that this process has queued on the buffers' GPUs; idle: none that uses them is queued.
     After an error nothing is suspended. Errors: ValueError (no tensor is in a buffer), and those of Buffer.suspend().
     """
-    buffers = [buffer for buffer in _buffers_of(module) if not buffer.away]
+    buffers = [buffer for buffer in buffers_of(module) if not buffer.away]
     try:
         for buffer in buffers:
             buffer.suspend(idle=idle)
@@ -49,7 +49,7 @@ def resume(module: torch.nn.Module, timeout: float | None = None) -> int:
     Returns the largest of their results. After an error some may be suspended still: call it again. Errors: those of
     Buffer.resume().
     """
-    return max(buffer.resume(timeout) for buffer in _buffers_of(module))
+    return max(buffer.resume(timeout) for buffer in buffers_of(module))
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def suspended(module: torch.nn.Module, *, idle: bool = False, timeout: float | N
         resume(module, timeout)
 
 
-def _buffers_of(module: torch.nn.Module) -> list[Buffer]:
+def buffers_of(module: torch.nn.Module) -> list[Buffer]:
     """Those that the module's tensors are in; a buffer that the process has open twice, twice."""
     at: defaultdict[int, list[Buffer]] = defaultdict(list)
     for buffer in _core._opened():
