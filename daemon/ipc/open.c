@@ -110,12 +110,25 @@ int request_close(struct session *s, const Gpushm__Proto__Request *q, struct rep
 	return reply_result(reply, r);
 }
 
+/* Also over another connection of the process: the lease's own may have a request that waits for
+ * the memory which this gives back. */
+static int find_lease(struct session *s, const Gpushm__Proto__Suspend *m, struct lease **ret,
+		      struct fault *f)
+{
+	struct lease *l = catalog_lease_by_id(&s->service->catalog, m->lease);
+
+	if (!m->has_lease || !l || !process_is_same(l->process, s->process))
+		return request_lease(s, "SUSPEND", m->has_lease, m->lease, ret, f);
+	*ret = l;
+	return 0;
+}
+
 int request_suspend(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		    struct fault *f)
 {
 	const Gpushm__Proto__Suspend *m = q->suspend;
 	struct lease *l = NULL;
-	int r = request_lease(s, "SUSPEND", m->has_lease, m->lease, &l, f);
+	int r = find_lease(s, m, &l, f);
 
 	if (r == 0)
 		r = catalog_set_away(&s->service->catalog, l, true, f);

@@ -7,6 +7,7 @@
  */
 #include "client/gpushm_memory.h"
 #include "client/lib/base/error.h"
+#include "client/lib/base/locks.h"
 #include "client/lib/buffer/buffer.h"
 #include "client/lib/link/request.h"
 #include "proto/base/clock.h"
@@ -15,13 +16,28 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-int buffer_tell_away(struct gpushm_buffer *b)
+static int tell_away(struct gpushm *c, uint64_t lease)
 {
 	Gpushm__Proto__Suspend suspend = GPUSHM__PROTO__SUSPEND__INIT;
 
 	suspend.has_lease = true;
-	suspend.lease = b->lease.id;
-	return request_ack(b->connection, request_with(SUSPEND, suspend, &suspend));
+	suspend.lease = lease;
+	return request_ack(c, request_with(SUSPEND, suspend, &suspend));
+}
+
+/* Another thread's request may wait on the connection, for the memory that this gives back: then
+ * another connection says it. */
+int buffer_tell_away(struct gpushm_buffer *b)
+{
+	struct gpushm *c = b->connection, *other = NULL;
+	int r = -EBUSY;
+
+	if (lock_try(&c->lock, LOCK_CONNECTION))
+		lock_drop(&c->lock);
+	else if (gpushm_connect(c->path, &other) == 0)
+		r = tell_away(other, b->lease.id);
+	gpushm_disconnect(other);
+	return r == 0 ? 0 : tell_away(c, b->lease.id);
 }
 
 struct resumption {

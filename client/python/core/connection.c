@@ -453,8 +453,7 @@ static PyMethodDef methods[] = {
 	  "fileno($self, /)\n--\n\n"
 	  "The socket, for poll(): if it is readable while no call runs, the daemon has ended, or\n"
 	  "a reply was late." },
-	{ "_wanted_fd", wanted_fd, METH_NOARGS,
-	  "_wanted_fd($self, /)\n--\n\ngpushm_wanted_fd()." },
+	{ "_wanted_fd", wanted_fd, METH_NOARGS, "_wanted_fd($self, /)\n--\n\ngpushm_wanted_fd()." },
 	{ "__enter__", object_itself, METH_NOARGS,
 	  "__enter__($self, /)\n--\n\nThe connection itself." },
 	{ "__exit__", connection_close, METH_VARARGS,

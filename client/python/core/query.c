@@ -138,8 +138,8 @@ static PyObject *query(PyObject *self, PyObject *args)
 	const char *word;
 	int flag = 0;
 
-	if (!PyArg_ParseTuple(args, "s|OpOO&Ki:_query", &word, &name, &flag, &to, deadline_arg,
-			      &d, &q.keep_ms, &q.priority))
+	if (!PyArg_ParseTuple(args, "s|OpOO&Ki:_query", &word, &name, &flag, &to, deadline_arg, &d,
+			      &q.keep_ms, &q.priority))
 		return NULL;
 	while (strcmp(q.kind->word, word) != 0)
 		q.kind++;

@@ -208,6 +208,31 @@ START_TEST(who_uses_it_is_asked_and_the_create_waits)
 }
 END_TEST
 
+static void *create_on_same_connection(void *unused)
+{
+	make_unused(ROOM);
+	return NULL;
+}
+
+START_TEST(a_create_that_waits_does_not_block_the_suspend_that_it_waits_for)
+{
+	struct gpushm_buffer *b[ROOM];
+	pthread_t thread;
+
+	for (int i = 0; i < ROOM; i++)
+		b[i] = make(i);
+	pthread_create(&thread, NULL, create_on_same_connection, NULL);
+	while (!gpushm_wanted(b[0]))
+		;
+	ck_works(gpushm_suspend(b[0], 0));
+	pthread_join(thread, NULL);
+	ck_assert(!is_resident(0));
+	for (int i = 0; i < ROOM; i++)
+		ck_works(gpushm_close(b[i]));
+	unlink_all(ROOM + 1);
+}
+END_TEST
+
 START_TEST(nobody_is_asked_for_what_is_not_enough)
 {
 	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "models" };
@@ -291,6 +316,7 @@ int main(void)
 	tcase_add_test(t, the_configuration_says_how_long_all_others_stay);
 	tcase_add_test(t, a_buffer_without_a_twin_has_nothing_to_keep);
 	tcase_add_test(t, who_uses_it_is_asked_and_the_create_waits);
+	tcase_add_test(t, a_create_that_waits_does_not_block_the_suspend_that_it_waits_for);
 	tcase_add_test(t, nobody_is_asked_for_what_is_not_enough);
 	tcase_add_test(t, nothing_goes_for_what_the_pool_can_never_hold);
 	tcase_add_test(t, nobody_is_forced);
