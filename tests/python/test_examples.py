@@ -16,6 +16,8 @@ import gpushm
 import numpy as np
 import pytest
 
+from daemon import Daemon
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "client/python/examples"
 
@@ -107,6 +109,19 @@ def test_every_answer_arrives_although_a_worker_is_killed() -> None:
     assert done.returncode == 0, done.stderr
     assert "worker 0 died" in done.stdout and "400 answers in " in done.stdout
     assert gpushm.ls() == []
+
+
+def test_six_models_in_room_for_two_answer_all_requests() -> None:
+    pools = "[pool models]\nkind=host\nsize=2M\npending-max-age=0\n[pool twins]\nkind=host\nsize=16M\n"
+    small = Daemon("[daemon]\nyield-timeout=0\n" + pools)  # a worker asks again itself
+    done = run(str(EXAMPLES / "six_models.py"), "models", "twins", "400", GPUSHM_SOCKET=small.socket)
+    with gpushm.connect(small.socket) as c:
+        evicted = sum(e.buffer > 0 for e in gpushm.events("evicted", since=None, connection=c)._found)
+        left = c.ls()
+    small.remove()
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert "400 answers of 4 workers, one of them killed" in done.stdout
+    assert left == [] and evicted > 2
 
 
 def test_the_cameras_recorder_gets_each_frame_and_slow_readers_skip() -> None:

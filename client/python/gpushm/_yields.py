@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from . import _core
 
@@ -145,8 +145,10 @@ def _memory_of(buffer: Buffer) -> _Memory:
 
 
 def _find(x: object) -> tuple[_Memory, ...]:
-    if isinstance(x, _core.Array | _core.Buffer):
-        return (_memory_of(x if isinstance(x, _core.Buffer) else x.buffer),)
+    if isinstance(x, _core.Array):
+        x = x.buffer
+    if isinstance(x, _core.Buffer):
+        return (_memory_of(cast("Buffer", x)),)
     module = sys.modules.get("torch")
     if module is None or not isinstance(x, module.nn.Module):
         raise TypeError(f"a torch.nn.Module, a Buffer or an Array is wanted, not a {type(x).__name__}")
