@@ -85,7 +85,7 @@ def client(port: int, requests: int, answered: list[int], seed: int) -> None:
 
 def main() -> None:
     """Forks before it starts threads."""
-    pool, twins, requests = sys.argv[1], sys.argv[2], int((*sys.argv[3:], 400)[0])
+    pool, twins, requests = sys.argv[1], sys.argv[2], int(sys.argv[3]) if sys.argv[3:] else 400
     for n in range(MODELS):  # each multiplies by n + 1; with its twin it may lose its memory
         with gpushm.create_many(f"~/six/{n}", {"w": np.eye(SIZE, dtype="f4") * (n + 1)}, pool=pool) as model:
             model.publish()
