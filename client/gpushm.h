@@ -79,7 +79,7 @@ struct gpushm_array;  /* an array in a buffer, or a view of one */
 enum gpushm_kind { GPUSHM_HOST = 1, GPUSHM_PINNED = 2, GPUSHM_VMM = 3, GPUSHM_MEMPOOL = 4 };
 enum gpushm_state { GPUSHM_FILLING = 1, GPUSHM_SEALED = 2, GPUSHM_SHARED = 3 };
 enum gpushm_access { GPUSHM_READ = 1, GPUSHM_WRITE = 2 };
-enum gpushm_residence { GPUSHM_RESIDENT = 1, GPUSHM_IN_TWIN = 2 }; /* gpushm_memory.h */
+enum gpushm_residence { GPUSHM_RESIDENT = 1, GPUSHM_IN_TWIN = 2, GPUSHM_IN_SOURCE = 3 };
 
 /* Whether a struct that the library has filled in has that member: GPUSHM_HAS(stat, opens). */
 #define GPUSHM_HAS(s, member) \

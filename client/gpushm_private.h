@@ -57,6 +57,25 @@ enum gpushm_kind gpushm_private_pool_kind(struct gpushm *c, const char *pool);
  * as it does with -ETIMEDOUT when its time is over. */
 void gpushm_private_on_interrupt(int (*is_interrupted)(void));
 
+/* What libgpushm-load does for memory that comes back. Each returns 0, or -errno with
+ * gpushm_error() set. b is the evicted buffer, of which the table alone may be asked; fresh is what
+ * becomes its memory. */
+struct gpushm_private_loader {
+	/* Copies the twin, which has as many bytes in host memory, and compares the arrays with the
+	 * digest that b has: -EBADMSG. */
+	int (*copy)(struct gpushm_buffer *b, struct gpushm_buffer *twin,
+		    struct gpushm_buffer *fresh);
+	/* Loads the source of b. -ENOENT: b has none; -ENODATA: it can't be read; -ESTALE: it has
+	 * changed. */
+	int (*load)(struct gpushm_buffer *b, struct gpushm_buffer *fresh);
+	/* Reads the headers of the source alone. Errors as of load(). */
+	int (*check)(struct gpushm_buffer *b);
+};
+/* loader: static. */
+void gpushm_private_set_loader(const struct gpushm_private_loader *loader);
+/* find: called when a loader is needed and there is none; it may load the library that sets it. */
+void gpushm_private_set_loader_finder(void (*find)(void));
+
 /* What the bytes of a handle say. Must not move: its texts and spec point into it. */
 struct gpushm_private_handle {
 	uint64_t bytes[128];

@@ -41,12 +41,12 @@ static inline const char *event_word(unsigned int type)
 	return words[type < EVENT_WORDS ? type : 0];
 }
 
-/* enum Residence: "resident" or "twin"; "unknown" for any other number. */
+/* enum Residence: "resident", "twin" or "source"; "unknown" for any other number. */
 static inline const char *residence_word(unsigned int residence)
 {
-	static const char *const words[] = { "unknown", "resident", "twin" };
+	static const char *const words[] = { "unknown", "resident", "twin", "source" };
 
-	return words[residence < 3 ? residence : 0];
+	return words[residence < 4 ? residence : 0];
 }
 
 /* enum stream_state: "running", "ended" or "orphaned"; "unknown" for any other number. */

@@ -67,7 +67,7 @@ struct buffer {
 
 	struct stream *stream; /* owned; NULL: an ordinary buffer */
 	struct buffer *twin; /* held: sealed, with the same bytes, in the host's memory; or NULL */
-	struct cached *cached;	/* owned; NULL: it never had a twin, and nobody has asked for it */
+	struct cached *cached;	/* owned; NULL: it never had a twin or source, and nobody has asked for it */
 	struct buffer *twin_of; /* whose twin it is; or NULL */
 	bool evicted;		/* it has no block */
 
@@ -105,6 +105,7 @@ struct cached {
 	bool wanted;	   /* its processes are asked to suspend it: memory is needed */
 	bool asked;	   /* the same, because somebody wants them to */
 	uint64_t asked_ns; /* CLOCK_MONOTONIC: since when */
+	bool source;	   /* its owner says that its processes can load the bytes again */
 };
 
 static inline bool cached_is_wanted(const struct cached *it)

@@ -61,8 +61,8 @@ struct catalog_observer {
 	/* The process has no lease any more, and is about to be freed. */
 	void (*record_process_end)(struct catalog_observer *o, struct process *p);
 
-	/* It was evicted or has memory again: moved; or it has got a twin, or another `keep`. An
-	 * error refuses that. */
+	/* It was evicted or has memory again: moved; or it has got a twin, a source, or another
+	 * `keep`. An error refuses that. */
 	int (*record_residence)(struct catalog_observer *o, struct buffer *b, bool moved);
 
 	/* Called after the status page is written. key: the name that the buffer has or has just
@@ -255,13 +255,22 @@ int catalog_follow(struct catalog *c, struct lease *l, const char *key, uint64_t
 int catalog_add_twin(struct catalog *c, struct lease *fresh, struct lease *l, struct fault *f);
 
 /* The lease's buffer, which is evicted, gets the memory of `fresh`, which its creator has filled
- * with the twin's bytes; fresh has neither memory nor name afterwards. */
+ * with the same bytes; fresh has neither memory nor name afterwards. */
 int catalog_restore(struct catalog *c, struct lease *fresh, struct lease *l, struct fault *f);
 
-/* For the owner and admins: the memory of a sealed buffer goes that has a twin and that no process
- * uses. CODE_STATE says who does. id as for catalog_clean(). */
+/* Whether its bytes are elsewhere, too: in its twin, or where its owner can load them from. */
+bool catalog_has_twin(const struct buffer *b);
+bool catalog_is_clean(const struct buffer *b);
+
+/* The process says that it can load the bytes of the buffer with that id again; 0: it says nothing.
+ * Only for the owner: others can't restore it. CODE_NOT_FOUND: b is another one. */
+int catalog_add_source(struct catalog *c, struct buffer *b, const struct process *p, uint64_t id,
+		       struct fault *f);
+
+/* For the owner and admins: the memory of a clean buffer goes that no process uses. CODE_STATE says
+ * who does. id as for catalog_clean(), source as for catalog_add_source(). */
 int catalog_evict(struct catalog *c, const struct process *p, const char *key, uint64_t id,
-		  struct fault *f);
+		  uint64_t source, struct fault *f);
 
 /* As catalog_evict(), without a check of rights. */
 int catalog_evict_buffer(struct catalog *c, struct buffer *b, const struct process *who,
@@ -275,14 +284,15 @@ int catalog_adopt_twin(struct catalog *c, struct buffer *b, uint64_t twin);
 
 /* ---- who goes when memory is needed (room.c) ---- */
 
-/* The buffer has a twin, or is asked for, from now on. 0 or -ENOMEM. */
+/* The buffer has a twin or a source, or is asked for, from now on. 0 or -ENOMEM. */
 int catalog_cache(struct catalog *c, struct buffer *b);
 /* A process uses the buffer, or has just ended to. */
 void catalog_touch(struct catalog *c, struct buffer *b);
 
-/* For the owner and admins: how long the buffer's memory stays after its last use. */
+/* For the owner and admins: how long the buffer's memory stays after its last use. source as for
+ * catalog_add_source(). */
 int catalog_keep(struct catalog *c, const struct process *p, const char *key, uint64_t keep_ms,
-		 int32_t priority, struct fault *f);
+		 int32_t priority, uint64_t source, struct fault *f);
 
 /* The process wants that many bytes of the pool. If they are not free, evicts buffers of the same
  * user that no process uses, the longest unused first. Where that is not enough, asks the processes

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Memory that comes and goes. A sealed buffer never changes, so its memory may be given back once
- * another buffer has the same bytes: its twin, in the host's memory, which it holds. The daemon
- * moves no byte: a process fills the twin, and later a new buffer of the evicted one's pool, and
- * the daemon takes that buffer's memory. So what a process leaves undone ends as any buffer does
- * that was never published.
+ * another buffer has the same bytes: its twin, in the host's memory, which it holds; or once its
+ * owner says that the bytes have a source, from which its processes can load them again. The daemon
+ * moves no byte and opens no file: a process fills the twin, and later a new buffer of the evicted
+ * one's pool, and the daemon takes that buffer's memory. So what a process leaves undone ends as
+ * any buffer does that was never published.
  */
 #include "daemon/catalog/catalog.h"
 
@@ -46,9 +47,14 @@ static int check_pair(const struct buffer *fresh, const struct buffer *b, struct
 
 /* ---- the twin ---- */
 
-static bool has_twin(const struct buffer *b)
+bool catalog_has_twin(const struct buffer *b)
 {
 	return b->twin && !b->twin->lost;
+}
+
+bool catalog_is_clean(const struct buffer *b)
+{
+	return catalog_has_twin(b) || (b->cached && b->cached->source);
 }
 
 static int check_twin(const struct buffer *fresh, const struct buffer *b, struct fault *f)
@@ -61,7 +67,7 @@ static int check_twin(const struct buffer *fresh, const struct buffer *b, struct
 		return fault(f, CODE_UNSUPPORTED,
 			     "pool \"%s\" is on a GPU: a twin is in a host or pinned pool",
 			     fresh->pool->config.name);
-	if (has_twin(b))
+	if (catalog_has_twin(b))
 		return fault(f, CODE_EXISTS, "buffer \"%s\" has a twin already", buffer_name(b));
 	/* No two are each other's only copy; and where all buffers end, from the last to the first,
 	 * none takes the next one with it. */
@@ -130,6 +136,38 @@ int catalog_adopt_twin(struct catalog *c, struct buffer *b, uint64_t twin)
 	return 0;
 }
 
+/* ---- the source ---- */
+
+int catalog_add_source(struct catalog *c, struct buffer *b, const struct process *p, uint64_t id,
+		       struct fault *f)
+{
+	int r = 0;
+
+	if (!id)
+		return 0;
+	if (b->id != id)
+		return fault(f, CODE_NOT_FOUND, "buffer \"%s\" is another one by now",
+			     buffer_name(b));
+	if (b->uid != p->uid)
+		return fault(f, CODE_ACCESS,
+			     "buffer \"%s\" belongs to uid %u: only that user's processes load it "
+			     "again",
+			     buffer_name(b), b->uid);
+	if (b->state != BUFFER_SEALED)
+		return fault(f, CODE_STATE, "buffer \"%s\" is not sealed: its bytes may change",
+			     buffer_name(b));
+	r = catalog_check_suspendable(b, f);
+	if (r < 0)
+		return r;
+	r = catalog_cache(c, b);
+	if (r < 0 || b->cached->source)
+		return r < 0 ? catalog_refuse_unwritten(r, f) : 0;
+	b->cached->source = true;
+	r = catalog_record(c, record_residence, b, false);
+	b->cached->source = r == 0;
+	return r < 0 ? catalog_refuse_unwritten(r, f) : 0;
+}
+
 /* ---- eviction ---- */
 
 static int refuse_used(const struct buffer *b, struct fault *f)
@@ -154,10 +192,10 @@ static int check_evictable(const struct buffer *b, struct fault *f)
 	if (b->state != BUFFER_SEALED)
 		return fault(f, CODE_STATE, "buffer \"%s\" is not sealed: its bytes may change",
 			     buffer_name(b));
-	if (!has_twin(b))
+	if (!catalog_is_clean(b))
 		return fault(f, CODE_STATE,
-			     "buffer \"%s\" has no twin, and its bytes would be lost: gpushmctl "
-			     "demote makes one",
+			     "buffer \"%s\" has no twin and no source, and its bytes would be "
+			     "lost: gpushmctl demote makes a twin",
 			     buffer_name(b));
 	return refuse_used(b, f);
 }
@@ -202,7 +240,7 @@ int catalog_evict_buffer(struct catalog *c, struct buffer *b, const struct proce
 }
 
 int catalog_evict(struct catalog *c, const struct process *p, const char *key, uint64_t id,
-		  struct fault *f)
+		  uint64_t source, struct fault *f)
 {
 	struct buffer *b = NULL;
 	int r = catalog_lookup_visible(c, p, key, &b, f);
@@ -211,6 +249,8 @@ int catalog_evict(struct catalog *c, const struct process *p, const char *key, u
 		r = fault(f, CODE_NOT_FOUND, "buffer \"%s\" is another one by now", key);
 	if (r == 0)
 		r = buffer_check_owner(b, p, "evict it", f);
+	if (r == 0)
+		r = catalog_add_source(c, b, p, source, f);
 	if (r < 0 || b->evicted)
 		return r;
 	return catalog_evict_buffer(c, b, p, f);

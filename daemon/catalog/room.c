@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who goes when memory is needed. Only buffers with a twin can go, because their bytes are not
- * lost, and only those of the user who needs the memory. First those that no process has open, then
+ * Who goes when memory is needed. Only buffers with a twin or a source can go, because their bytes
+ * are not lost, and only those of the user who needs the memory. First those that no process has open, then
  * those that all their processes have suspended, each time the longest unused one first, and none
  * before its `keep` is over. If that is not enough, processes are asked to suspend what they use:
  * of the lowest priority first. Nobody is forced. Nothing goes while there is room.
@@ -35,7 +35,7 @@ void catalog_touch(struct catalog *c, struct buffer *b)
 }
 
 int catalog_keep(struct catalog *c, const struct process *p, const char *key, uint64_t keep_ms,
-		 int32_t priority, struct fault *f)
+		 int32_t priority, uint64_t source, struct fault *f)
 {
 	struct buffer *b = NULL;
 	struct cached former;
@@ -43,14 +43,15 @@ int catalog_keep(struct catalog *c, const struct process *p, const char *key, ui
 
 	if (r == 0)
 		r = buffer_check_owner(b, p, "say how long it stays", f);
+	if (r == 0)
+		r = catalog_add_source(c, b, p, source, f);
 	if (r < 0)
 		return r;
-	if (!b->twin)
-		return fault(
-			f, CODE_STATE,
-			"buffer \"%s\" has no twin, so its memory stays: gpushmctl demote makes "
-			"one",
-			key);
+	if (!catalog_is_clean(b))
+		return fault(f, CODE_STATE,
+			     "buffer \"%s\" has no twin and no source, so its memory stays: "
+			     "gpushmctl demote makes a twin",
+			     key);
 	former = *b->cached;
 	b->cached->keep_ms = keep_ms;
 	b->cached->keeps = true;
@@ -107,7 +108,7 @@ static bool may_go(const struct catalog *c, const struct cached *it, const struc
 	const struct buffer *b = it->buffer;
 	uint64_t keep = keep_of(c, it);
 
-	return b->pool == pool && b->uid == p->uid && !b->evicted && b->twin && !b->twin->lost &&
+	return b->pool == pool && b->uid == p->uid && !b->evicted && catalog_is_clean(b) &&
 	       keep != UINT64_MAX && (now - it->used_ns) / 1000000 >= keep;
 }
 

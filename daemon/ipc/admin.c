@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-/* UNLINK, CLEAN and EVICT differ only in what the catalog does. */
+/* UNLINK and CLEAN differ only in what the catalog does. */
 static int change_buffer(struct session *s, const char *request, bool has_name,
 			 ProtobufCBinaryData name, uint64_t id,
 			 int (*change)(struct catalog *, const struct process *, const char *key,
@@ -47,8 +47,12 @@ int request_evict(struct session *s, const Gpushm__Proto__Request *q, struct rep
 		  struct fault *f)
 {
 	const Gpushm__Proto__Evict *m = q->evict;
+	char key[KEY_MAX + 1];
+	int r = request_key(s, "EVICT", m->has_name, m->name, key, f);
 
-	return change_buffer(s, "EVICT", m->has_name, m->name, m->buffer, catalog_evict, reply, f);
+	if (r == 0)
+		r = catalog_evict(&s->service->catalog, s->process, key, m->buffer, m->source, f);
+	return reply_result(reply, r);
 }
 
 int request_keep(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
@@ -59,7 +63,8 @@ int request_keep(struct session *s, const Gpushm__Proto__Request *q, struct repl
 	int r = request_key(s, "KEEP", m->has_name, m->name, key, f);
 
 	if (r == 0)
-		r = catalog_keep(&s->service->catalog, s->process, key, m->keep_ms, m->priority, f);
+		r = catalog_keep(&s->service->catalog, s->process, key, m->keep_ms, m->priority,
+				 m->source, f);
 	return reply_result(reply, r);
 }
 

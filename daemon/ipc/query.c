@@ -71,6 +71,15 @@ static void fill_cached(Gpushm__Proto__Buffer *m, const struct session *s, const
 	SET(m, priority, it->priority);
 }
 
+static Gpushm__Proto__Residence residence_of(const struct buffer *b)
+{
+	if (!b->evicted)
+		return GPUSHM__PROTO__RESIDENCE__RESIDENCE_RESIDENT;
+	return !catalog_has_twin(b) && catalog_is_clean(b)
+		       ? GPUSHM__PROTO__RESIDENCE__RESIDENCE_SOURCE
+		       : GPUSHM__PROTO__RESIDENCE__RESIDENCE_TWIN;
+}
+
 static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct buffer *b,
 		       bool holders)
 {
@@ -93,9 +102,7 @@ static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct
 	SET(m, readers, b->readers);
 	SET(m, writers, b->writers);
 	SET(m, away, b->away);
-	SET(m, residence,
-	    b->evicted ? GPUSHM__PROTO__RESIDENCE__RESIDENCE_TWIN
-		       : GPUSHM__PROTO__RESIDENCE__RESIDENCE_RESIDENT);
+	SET(m, residence, residence_of(b));
 	SET(m, suspects, count_suspects(b));
 	SET(m, opens, b->opens);
 	SET_BYTES(m, pool_name, reply_text(b->pool->config.name));

@@ -498,7 +498,18 @@ static int adopt_members(struct replay *r, struct target *t)
 	return 0;
 }
 
-/* After the leases: without its twin an evicted buffer is lost, and they end with it. */
+/* 0; -ENOENT: its bytes are nowhere else. */
+static int adopt_clean(struct target *t, struct buffer *b, const Gpushm__Journal__Buffer *m)
+{
+	int r = m->has_twin ? catalog_adopt_twin(t->catalog, b, m->twin) : -ENOENT;
+
+	if (!m->source || catalog_cache(t->catalog, b) < 0)
+		return r;
+	b->cached->source = true;
+	return 0;
+}
+
+/* After the leases: without twin and source an evicted buffer is lost, and they end with it. */
 static void adopt_twins(struct replay *r, struct target *t)
 {
 	struct item *it;
@@ -507,9 +518,9 @@ static void adopt_twins(struct replay *r, struct target *t)
 		const Gpushm__Journal__Buffer *m = (Gpushm__Journal__Buffer *)it->message;
 		struct buffer *b = catalog_by_id(t->catalog, m->id);
 
-		if (!b || (!m->has_twin && !m->evicted))
+		if (!b || (!m->has_twin && !m->evicted && !m->source))
 			continue;
-		if (catalog_adopt_twin(t->catalog, b, m->twin) < 0) {
+		if (adopt_clean(t, b, m) < 0) {
 			if (b->evicted)
 				catalog_memory_lost(t->catalog, b, "its twin did not come back");
 			continue;

@@ -202,6 +202,7 @@ static int write_buffer(struct serializer *s, const struct buffer *b, const stru
 		SET(&m, keep_ms, b->cached->keep_ms);
 		SET(&m, priority, b->cached->priority);
 	}
+	SET(&m, source, b->cached && b->cached->source);
 	if (b->dirty)
 		fill_death(&m, &b->death);
 	if (replaced)

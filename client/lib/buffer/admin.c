@@ -6,6 +6,7 @@
 #include "client/gpushm_memory.h"
 #include "client/gpushm_query.h"
 #include "client/lib/base/error.h"
+#include "client/lib/buffer/buffer.h"
 #include "client/lib/link/request.h"
 
 int gpushm_unlink(struct gpushm *c, const char *name)
@@ -24,12 +25,33 @@ int gpushm_clean(struct gpushm *c, const char *name)
 	return r < 0 ? r : request_ack(c, request_with(CLEAN, clean, &clean));
 }
 
+/* r: of a request that the daemon has refused, maybe since it knows of no source. 0: there is one,
+ * and the request can name it. */
+static int find_source(struct gpushm *c, const char *name, int r, uint64_t *ret)
+{
+	struct error why;
+	int found;
+
+	if (r != -EBUSY)
+		return r;
+	error_keep(&why);
+	found = buffer_check_source(c, name, ret);
+	if (found != -ENOENT)
+		return found;
+	error_put_back(&why);
+	return r;
+}
+
 int gpushm_evict(struct gpushm *c, const char *name)
 {
 	Gpushm__Proto__Evict evict = GPUSHM__PROTO__EVICT__INIT;
 	int r = request_set_name(name, &evict.has_name, &evict.name);
 
-	return r < 0 ? r : request_ack(c, request_with(EVICT, evict, &evict));
+	if (r < 0)
+		return r;
+	r = find_source(c, name, request_ack(c, request_with(EVICT, evict, &evict)), &evict.source);
+	evict.has_source = evict.source != 0;
+	return r == 0 && evict.has_source ? request_ack(c, request_with(EVICT, evict, &evict)) : r;
 }
 
 int gpushm_set_keep(struct gpushm *c, const char *name, uint64_t keep_ms, int priority)
@@ -40,7 +62,11 @@ int gpushm_set_keep(struct gpushm *c, const char *name, uint64_t keep_ms, int pr
 	keep.has_keep_ms = keep.has_priority = true;
 	keep.keep_ms = keep_ms;
 	keep.priority = priority;
-	return r < 0 ? r : request_ack(c, request_with(KEEP, keep, &keep));
+	if (r < 0)
+		return r;
+	r = find_source(c, name, request_ack(c, request_with(KEEP, keep, &keep)), &keep.source);
+	keep.has_source = keep.source != 0;
+	return r == 0 && keep.has_source ? request_ack(c, request_with(KEEP, keep, &keep)) : r;
 }
 
 static int read_done(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to)

@@ -160,6 +160,10 @@ static inline bool buffer_is_inherited(const struct gpushm_buffer *b)
  * user's, and stays evicted; -ESTALE; -ENOSPC; -ETIMEDOUT; else -errno, with gpushm_error() set. */
 int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_t to,
 		      uint64_t timeout_ms, int *ret_fd);
+/* Whether this process can load the bytes of the buffer of that name again, which has that id. 0;
+ * -ENOENT: it has no source, or there is no libgpushm-load; -ENODATA, -ESTALE; else -errno, with
+ * gpushm_error() set. */
+int buffer_check_source(struct gpushm *c, const char *name, uint64_t *ret_id);
 /* Tells the daemon that the lease is away. 0 or -errno. */
 int buffer_tell_away(struct gpushm_buffer *b);
 

@@ -256,15 +256,21 @@ static int map(struct gpushm_buffer *b, const struct map_request *m)
 	return r == -ENOMEM && defer_flush_for_space() ? map_acquire(m, &b->map, &b->device) : r;
 }
 
+static int open_table(struct gpushm_buffer *b, struct attach *a)
+{
+	return a->table_fd < 0 ? 0
+			       : image_open(&a->table_fd, a->table_bytes, b->bytes,
+					    b->connection->server_uid, &b->table);
+}
+
 /* r: of the attach. */
 static int map_attach(struct gpushm_buffer *b, struct attach *a,
 		      const struct gpushm_open_options *o, int r, bool leased)
 {
 	struct error why;
 
-	if (r == 0 && a->table_fd >= 0)
-		r = image_open(&a->table_fd, a->table_bytes, b->bytes, b->connection->server_uid,
-			       &b->table);
+	if (r == 0)
+		r = open_table(b, a);
 	/* The map comes last: after it nothing can fail. */
 	a->map.copy_on_write = !!(o->flags & GPUSHM_COPY_ON_WRITE);
 	b->device = -1;
@@ -305,9 +311,13 @@ static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request 
 	 * cleanup is deferred. */
 	if ((r == -ENOSPC || r == -EDQUOT) && defer_flush_for_space())
 		r = attach(b, request, &a, &leased);
-	if (r == 0 && a.may_be_away && a.fd < 0 && !(o->flags & GPUSHM_TABLE))
-		r = buffer_bring_back(b, a.map.allocated_bytes, b->id, request->open->wait_ms,
-				      &a.fd);
+	/* A restore reads the table. */
+	if (r == 0 && a.may_be_away && a.fd < 0 && !(o->flags & GPUSHM_TABLE)) {
+		r = open_table(b, &a);
+		if (r == 0)
+			r = buffer_bring_back(b, a.map.allocated_bytes, b->id,
+					      request->open->wait_ms, &a.fd);
+	}
 	if (r == 0 && a.may_be_away)
 		a.map.fd = a.fd;
 	return map_attach(b, &a, o, r, leased);

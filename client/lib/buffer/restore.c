@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * The memory of a buffer that was evicted: one process of its user makes it again. It creates a
- * buffer of the same pool, copies the twin's bytes into it, and publishes it in the evicted one's
- * place. That buffer has a name that follows from the other's id, so that of all processes which
- * want the memory one copies and the others wait; if it dies, another one copies.
+ * buffer of the same pool, fills it with the twin's bytes, or loads the source, and publishes it in
+ * the evicted one's place. That buffer has a name that follows from the other's id, so that of all
+ * processes which want the memory one copies and the others wait; if it dies, another one copies.
+ *
+ * What reads files and compares digests is libgpushm-load's, which says so when it is loaded.
  */
 #include "client/gpushm_memory.h"
+#include "client/gpushm_private.h"
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
 #include "client/lib/buffer/buffer.h"
@@ -138,16 +141,86 @@ static int hand_over(struct gpushm_buffer *fresh, const struct gpushm_buffer *b,
 				    read_nothing, NULL);
 }
 
+static const struct gpushm_private_loader *_Atomic loader;
+static void (*_Atomic find_loader)(void);
+
+void gpushm_private_set_loader(const struct gpushm_private_loader *l)
+{
+	loader = l;
+}
+
+void gpushm_private_set_loader_finder(void (*find)(void))
+{
+	find_loader = find;
+}
+
+static const struct gpushm_private_loader *get_loader(void)
+{
+	void (*find)(void) = find_loader;
+
+	if (!loader && find)
+		find();
+	return loader;
+}
+
+static bool has_attr(const struct gpushm_buffer *b, const char *key)
+{
+	const void *value;
+	size_t size;
+
+	return gpushm_buffer_attr(b, key, &value, &size) == 0;
+}
+
 static int copy_of_twin(struct gpushm_buffer *fresh, struct gpushm_buffer *b)
 {
+	const struct gpushm_private_loader *l = NULL;
 	struct gpushm_buffer *twin = NULL;
+	struct error why;
 	int r = open_twin(b, &twin);
 
 	if (r < 0)
 		return r;
-	r = gpushm_write(fresh, 0, twin->map->host_ptr, b->bytes);
+	if (has_attr(b, "gpushm.content"))
+		l = get_loader();
+	r = l ? l->copy(b, twin, fresh) : gpushm_write(fresh, 0, twin->map->host_ptr, b->bytes);
+	error_keep(&why);
 	buffer_end(twin);
+	error_put_back(&why);
 	return r;
+}
+
+/* r: why the twin was not copied. */
+static int load_source(struct gpushm_buffer *fresh, struct gpushm_buffer *b, int r)
+{
+	const struct gpushm_private_loader *l = NULL;
+	bool has_path = has_attr(b, "gpushm.path");
+	struct error why;
+	int loaded;
+
+	error_keep(&why);
+	if (has_path)
+		l = get_loader();
+	loaded = l ? l->load(b, fresh) : -ENOENT;
+	if (loaded != -ENOENT)
+		return loaded;
+	error_put_back(&why);
+	if (r != -ENOENT)
+		return r;
+	return has_path && !l ? buffer_error(b, ENODATA,
+					     "it is evicted, and libgpushm-load, which this "
+					     "program does not have, loads it again: gpushmctl "
+					     "promote %s",
+					     b->name)
+			      : buffer_error(b, ENODATA,
+					     "it is evicted, its twin is gone, and it has no "
+					     "source: its bytes are lost, make it again");
+}
+
+static int fill(struct gpushm_buffer *fresh, struct gpushm_buffer *b)
+{
+	int r = copy_of_twin(fresh, b);
+
+	return r == -ENOENT || r == -EBADMSG ? load_source(fresh, b, r) : r;
 }
 
 /* Copies into a new buffer, which ends here: its memory is the daemon's, or nobody's. *ret_again:
@@ -166,7 +239,7 @@ static int copy_once(struct gpushm_buffer *b, const char *name, const char *pool
 	if (r < 0)
 		return r;
 	if (purpose == TO_RESTORE)
-		r = copy_of_twin(fresh, b);
+		r = fill(fresh, b);
 	else if (fresh->map->host_ptr)
 		r = gpushm_read(b, 0, fresh->map->host_ptr, b->bytes);
 	else
@@ -265,4 +338,25 @@ int gpushm_make_twin(struct gpushm *c, const char *name, const char *pool)
 	r = copy(b, twin, pool, TO_BE_TWIN);
 	closed = gpushm_close(b);
 	return r < 0 ? r : closed;
+}
+
+/* ---- what has a source ---- */
+
+int buffer_check_source(struct gpushm *c, const char *name, uint64_t *ret_id)
+{
+	const struct gpushm_open_options as_table = { .struct_size = sizeof(as_table),
+						      .flags = GPUSHM_TABLE };
+	const struct gpushm_private_loader *l = get_loader();
+	struct gpushm_buffer *b = NULL;
+	struct error why;
+	int r = l ? gpushm_open(c, name, GPUSHM_READ, 0, &as_table, &b) : -ENOENT;
+
+	if (r < 0)
+		return r;
+	*ret_id = b->id;
+	r = l->check(b);
+	error_keep(&why);
+	buffer_end(b);
+	error_put_back(&why);
+	return r;
 }

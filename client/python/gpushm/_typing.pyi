@@ -24,7 +24,7 @@ What: TypeAlias = Literal["published", "dirty", "clean", "unlinked", "gone", "re
 Follow: TypeAlias = Literal["every", "latest", "share"]
 Delivery: TypeAlias = Literal["at-least-once", "at-most-once"]
 StreamState: TypeAlias = Literal["running", "ended", "orphaned"]
-Residence: TypeAlias = Literal["resident", "twin"]
+Residence: TypeAlias = Literal["resident", "twin", "source"]
 
 IO: TypeAlias = Literal["auto", "cached", "direct"]
 Via: TypeAlias = Literal["https", "nixl"]
