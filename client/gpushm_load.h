@@ -64,6 +64,7 @@ typedef int gpushm_load_progress_fn(void *user, const struct gpushm_load_progres
 #define GPUSHM_LOAD_CACHED (1u << 20)	  /* read through the page cache */
 #define GPUSHM_LOAD_DIRECT (1u << 21)	  /* read past the page cache (O_DIRECT) */
 #define GPUSHM_LOAD_NIXL (1u << 22)	  /* gpushm_pull(): by NIXL */
+#define GPUSHM_LOAD_KEEP (1u << 23)	  /* keep_ms counts */
 /* Without CACHED and DIRECT each file is asked: what is in the page cache is read from it, the rest
  * past it where the file system allows that. */
 
@@ -100,6 +101,8 @@ struct gpushm_load_options {
 	void *user;				    /* for progress */
 	struct gpushm_load_report *report;	    /* filled in on success; NULL: not wanted */
 	const struct gpushm_remote_options *remote; /* for sources that are URLs; NULL: defaults */
+	const char *twin; /* make a twin in that pool: gpushm_make_twin(); NULL: none */
+	uint64_t keep_ms; /* GPUSHM_LOAD_KEEP: as gpushm_set_keep(), priority 0 */
 };
 
 /* Loads files into one buffer of that name, publishes it sealed, and opens it: *ret has a lease for
@@ -127,6 +130,10 @@ struct gpushm_load_options {
  * the buffer has the contents of these files and an owner that is trusted: the caller's user, root,
  * or one of $GPUSHM_TRUST (names and uids, separated by commas). Otherwise -EEXIST, or with
  * GPUSHM_LOAD_REPLACE it is loaded and replaced.
+ *
+ * With `twin` and GPUSHM_LOAD_KEEP the buffer's memory may go when it is needed
+ * (gpushm_memory.h). That is said when the buffer is published; if it fails, the call does, too,
+ * and the buffer stays.
  *
  * Errors: those of gpushm_create() and gpushm_rename(); those of open(2) and read(2) for a source;
  * -EBADMSG (a file breaks the format: gpushm_error() names file, tensor and the numbers that

@@ -65,11 +65,9 @@ struct gpushm_private_loader {
 	 * digest that b has: -EBADMSG. */
 	int (*copy)(struct gpushm_buffer *b, struct gpushm_buffer *twin,
 		    struct gpushm_buffer *fresh);
-	/* Loads the source of b. -ENOENT: b has none; -ENODATA: it can't be read; -ESTALE: it has
-	 * changed. */
-	int (*load)(struct gpushm_buffer *b, struct gpushm_buffer *fresh);
-	/* Reads the headers of the source alone. Errors as of load(). */
-	int (*check)(struct gpushm_buffer *b);
+	/* Loads the source of b; where fresh is NULL, reads its headers alone. -ENOENT: b has none;
+	 * -ENODATA: it can't be read; -ESTALE: it has changed. */
+	int (*load)(struct gpushm *c, struct gpushm_buffer *b, struct gpushm_buffer *fresh);
 };
 /* loader: static. */
 void gpushm_private_set_loader(const struct gpushm_private_loader *loader);

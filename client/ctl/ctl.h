@@ -154,8 +154,11 @@ void usage_cells(struct table *t, const struct gpushm_usage *u, bool exact);
 /* events.c: all facts about an event, as an object. */
 void event_json(struct json *j, const struct gpushm_logged_event *e);
 
+/* memory.c: reads "0", a time, or "forever". An exit code, with an error that names the command. */
+int ctl_keep_time(const char *command, const char *text, uint64_t *ret_ms);
+
 /* stat.c: its state: "sealed, away 3/8" where processes have suspended it, of all its leases;
- * "evicted (twin)" where it has no memory. */
+ * "evicted (twin)" or "evicted (source)" where it has no memory. */
 struct stat_state {
 	char text[96];
 } stat_state(const struct gpushm_stat *s);

@@ -29,9 +29,11 @@ static int run_evict(struct ctl *ctl, const void *options, size_t n, char **word
 const struct command command_evict = {
 	.name = "evict",
 	.synopsis = "NAME...",
-	.about = "give the memory of buffers back that have a twin and are not used",
-	.more = "The name stays. The next process of the owner that opens or resumes the buffer\n"
-		"makes its memory again, of the twin's bytes.",
+	.about = "give the memory of buffers back that are not used",
+	.more = "For buffers that have a twin, or were loaded from a file or URL that is still "
+		"there.\n"
+		"The name stays. The next process of the owner that opens or resumes the buffer\n"
+		"makes its memory again: of the twin's bytes, or by loading them again.",
 	.min_words = 1,
 	.max_words = SIZE_MAX,
 	.run = run_evict,
@@ -105,18 +107,25 @@ struct keep_options {
 	const char *priority;
 };
 
+int ctl_keep_time(const char *command, const char *text, uint64_t *ret_ms)
+{
+	if (strcmp(text, "forever") == 0)
+		*ret_ms = GPUSHM_WAIT_FOREVER;
+	else if (args_parse_time(text, ret_ms) < 0)
+		return ctl_error(CTL_USAGE,
+				 "%s: \"%s\" is not a time; write 0, 300, 5m or forever", command,
+				 text);
+	return CTL_OK;
+}
+
 static int run_keep(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	const struct keep_options *o = options;
 	uint64_t ms;
-	int priority = 0, end = 0;
+	int priority = 0, end = 0, r = ctl_keep_time("keep", words[1], &ms);
 
-	if (strcmp(words[1], "forever") == 0)
-		ms = GPUSHM_WAIT_FOREVER;
-	else if (args_parse_time(words[1], &ms) < 0)
-		return ctl_error(CTL_USAGE,
-				 "keep: \"%s\" is not a time; write 0, 300, 5m or forever",
-				 words[1]);
+	if (r)
+		return r;
 	if (o->priority && (sscanf(o->priority, "%d%n", &priority, &end) != 1 || o->priority[end]))
 		return ctl_error(CTL_USAGE, "keep: \"%s\" is not a whole number", o->priority);
 	return ctl_result(gpushm_set_keep(ctl->connection, words[0], ms, priority));
@@ -126,9 +135,10 @@ const struct command command_keep = {
 	.name = "keep",
 	.synopsis = "[--priority N] NAME TIME|forever",
 	.about = "say how long the memory of a buffer stays after its last use",
-	.more = "For buffers that have a twin: the memory of others always stays. 0: it goes when\n"
-		"its owner needs memory in that pool. Those of a lower priority are asked for\n"
-		"first.",
+	.more = "For buffers that have a twin, or were loaded from a file or URL that is still "
+		"there:\n"
+		"the memory of others always stays. 0: it goes when its owner needs memory in that\n"
+		"pool. Those of a lower priority are asked for first.",
 	.args = ARGS({ "priority", ARG_TEXT, 0, "N", "a whole number; 0 without it",
 		       offsetof(struct keep_options, priority) }),
 	.options_size = sizeof(struct keep_options),

@@ -34,7 +34,9 @@ struct stat_state stat_state(const struct gpushm_stat *s)
 		snprintf(away, sizeof(away), ", away %" PRIu64 "/%u", s->away,
 			 s->readers + s->writers);
 	snprintf(t.text, sizeof(t.text), "%s%s%s%s",
-		 s->residence == GPUSHM_IN_TWIN ? "evicted (twin)" : state_word(s->state),
+		 s->residence == GPUSHM_IN_TWIN	    ? "evicted (twin)"
+		 : s->residence == GPUSHM_IN_SOURCE ? "evicted (source)"
+						    : state_word(s->state),
 		 s->stream ? ", stream" : "", away, s->wanted ? ", wanted" : "");
 	return t;
 }

@@ -7,6 +7,7 @@
 #include "client/models/load.h"
 #include "client/models/caller.h"
 
+#include "client/gpushm_memory.h"
 #include "client/gpushm_private.h"
 #include "client/gpushm_query.h"
 #include "client/models/checksum.h"
@@ -31,7 +32,8 @@
 
 #define FLAGS                                                                \
 	(GPUSHM_LOAD_IF_MISSING | GPUSHM_LOAD_REPLACE | GPUSHM_LOAD_VERIFY | \
-	 GPUSHM_LOAD_DROP_CACHE | GPUSHM_LOAD_CACHED | GPUSHM_LOAD_DIRECT | GPUSHM_LOAD_NIXL)
+	 GPUSHM_LOAD_DROP_CACHE | GPUSHM_LOAD_CACHED | GPUSHM_LOAD_DIRECT | GPUSHM_LOAD_NIXL | \
+	 GPUSHM_LOAD_KEEP)
 #define LOOK_AGAIN_MS 100u
 #define TURN_MS 1	   /* for other threads that have the connection */
 #define SPACE_TURN_MS 500u /* a turn loses its place in the queue for space */
@@ -566,6 +568,18 @@ static int explain(const struct loading *l, int r)
 			 l->name);
 }
 
+/* Its memory may go from now on, if the caller wants that. */
+static int make_clean(const struct loading *l)
+{
+	int r = l->load.twin ? gpushm_make_twin(l->c, l->name, l->load.twin) : 0;
+
+	if (r == 0 || r == -EEXIST)
+		r = l->load.flags & GPUSHM_LOAD_KEEP
+			    ? gpushm_set_keep(l->c, l->name, l->load.keep_ms, 0)
+			    : 0;
+	return r;
+}
+
 static int run(struct loading *l, const char *const *sources, size_t n)
 {
 	int r = begin_engine(l);
@@ -656,7 +670,7 @@ int load_run(struct gpushm *c, const char *const *sources, size_t n, const char 
 	struct loading l = {
 		.c = c, .name = name, .options = options, .pulled = pulled, .deadline = UINT64_MAX
 	};
-	int r = load_read_options(load, &l.load);
+	int r = load_read_options(load, &l.load), clean;
 
 	if (r < 0)
 		return r;
@@ -673,6 +687,9 @@ int load_run(struct gpushm *c, const char *const *sources, size_t n, const char 
 	if (l.load.wait_ms > 0)
 		l.deadline = clock_deadline(l.load.wait_ms);
 	r = run(&l, sources, n);
+	clean = r < 0 ? r : make_clean(&l);
+	if (clean < 0)
+		r = clean;
 	if (r >= 0)
 		report(&l);
 	finish(&l, r < 0 || !ret, r < 0 ? r : 0);

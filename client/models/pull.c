@@ -197,7 +197,7 @@ static int read_options(const struct gpushm_load_options *load, struct gpushm_lo
 		return load_fail(EINVAL, "a pull takes a whole buffer, and has its digests: there "
 					 "are no patterns, prefix or checksums");
 	ret->flags &= GPUSHM_LOAD_IF_MISSING | GPUSHM_LOAD_REPLACE | GPUSHM_LOAD_VERIFY |
-		      GPUSHM_LOAD_NIXL;
+		      GPUSHM_LOAD_NIXL | GPUSHM_LOAD_KEEP;
 	return 0;
 }
 

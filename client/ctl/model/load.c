@@ -32,7 +32,8 @@ static bool has_standard_input(size_t n, char **sources)
 
 static uint32_t flags_of(const struct model_load *o)
 {
-	uint32_t flags = o->drop_cache ? GPUSHM_LOAD_DROP_CACHE : 0;
+	uint32_t flags = (o->drop_cache ? GPUSHM_LOAD_DROP_CACHE : 0) |
+			 (o->keep ? GPUSHM_LOAD_KEEP : 0);
 
 	if (o->io && !strcmp(o->io, "cached"))
 		flags |= GPUSHM_LOAD_CACHED;
@@ -57,8 +58,11 @@ static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **so
 		struct model_fetching *f)
 {
 	struct model_library library;
-	int r = model_library_open(&library);
+	uint64_t keep_ms = 0;
+	int r = o->keep ? ctl_keep_time("load", o->keep, &keep_ms) : CTL_OK;
 
+	if (r == CTL_OK)
+		r = model_library_open(&library);
 	if (r == CTL_OK)
 		r = ctl_connect(ctl);
 	if (r)
@@ -66,10 +70,12 @@ static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **so
 	model_fetch_begin(f, ctl, &o->fetch, name);
 	f->progress.stream = has_stream(n, sources);
 	f->load.flags |= flags_of(o);
+	f->load.keep_ms = keep_ms;
 	f->load.only = o->only.v;
 	f->load.n_only = o->only.n;
 	f->load.strip = o->strip;
 	f->load.sha256 = o->sha256;
+	f->load.twin = o->twin;
 	r = library.load(ctl->connection, (const char *const *)sources, n, name, options, &f->load,
 			 &f->buffer);
 	model_fetch_end(f, r, o->fetch.new_buffer.transient);
@@ -138,7 +144,13 @@ const struct command command_load = {
 		       offsetof(struct model_load, io) },
 		     { "drop-cache", ARG_FLAG, 0, NULL,
 		       "drop the files from the page cache afterwards",
-		       offsetof(struct model_load, drop_cache) }),
+		       offsetof(struct model_load, drop_cache) },
+		     { "twin", ARG_TEXT, 0, "POOL",
+		       "make a twin in this host or pinned pool, as demote does",
+		       offsetof(struct model_load, twin) },
+		     { "keep", ARG_TEXT, 0, "TIME",
+		       "the memory may go so long after the last use; as keep has it",
+		       offsetof(struct model_load, keep) }),
 	.more_args = { model_fetch_args, new_buffer_args },
 	.options_size = sizeof(struct model_load),
 	.defaults = &(const struct model_load){ .fetch.new_buffer.wait = NEW_BUFFER_NO_WAIT },

@@ -61,6 +61,14 @@ int model_library_find(struct model_library *ret, char *why, size_t size)
 	return -ENOENT;
 }
 
+void model_library_offer(void)
+{
+	struct model_library ignored;
+	char why[512];
+
+	model_library_find(&ignored, why, sizeof(why));
+}
+
 int model_library_open(struct model_library *ret)
 {
 	char why[512];

@@ -31,6 +31,9 @@ struct model_library {
 /* Loads the library. 0, or -ENOENT and the reason in why. */
 int model_library_find(struct model_library *ret, char *why, size_t size);
 
+/* The same for libgpushm, which needs it for memory that comes back. */
+void model_library_offer(void);
+
 /* The same for a command. An exit code. */
 int model_library_open(struct model_library *ret);
 
@@ -130,6 +133,7 @@ struct model_load {
 	struct arg_list only;
 	const char *strip, *sha256, *io;
 	bool drop_cache;
+	const char *twin, *keep;
 };
 
 /* `gpushmctl load`: loads these sources, and reports it. An exit code. */

@@ -8,8 +8,10 @@
 #include "proto/base/lock.h"
 
 enum library_lock {
+	/* gpushm_buffer::changing; held over a request, and while libgpushm-load restores: so it is
+	 * taken before the locks of that library */
+	LOCK_CHANGING = LOCKS_MODELS - 1,
 	LOCK_WATCH = LOCKS_LIBRARY, /* gpushm_watch::lock */
-	LOCK_CHANGING,		    /* gpushm_buffer::changing; held over a request */
 	LOCK_BUFFER,		    /* gpushm_buffer::lock */
 	LOCK_CONNECTION,	    /* gpushm::lock; held over a request */
 	LOCK_STREAM,		    /* gpushm_stream::lock */

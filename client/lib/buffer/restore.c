@@ -200,7 +200,7 @@ static int load_source(struct gpushm_buffer *fresh, struct gpushm_buffer *b, int
 	error_keep(&why);
 	if (has_path)
 		l = get_loader();
-	loaded = l ? l->load(b, fresh) : -ENOENT;
+	loaded = l ? l->load(b->connection, b, fresh) : -ENOENT;
 	if (loaded != -ENOENT)
 		return loaded;
 	error_put_back(&why);
@@ -354,7 +354,7 @@ int buffer_check_source(struct gpushm *c, const char *name, uint64_t *ret_id)
 	if (r < 0)
 		return r;
 	*ret_id = b->id;
-	r = l->check(b);
+	r = l->load(c, b, NULL);
 	error_keep(&why);
 	buffer_end(b);
 	error_put_back(&why);
