@@ -193,11 +193,12 @@ static int copy_of_twin(struct gpushm_buffer *fresh, struct gpushm_buffer *b)
 static int load_source(struct gpushm_buffer *fresh, struct gpushm_buffer *b, int r)
 {
 	const struct gpushm_private_loader *l = NULL;
-	bool has_path = has_attr(b, "gpushm.path");
 	struct error why;
+	bool has_path;
 	int loaded;
 
 	error_keep(&why);
+	has_path = has_attr(b, "gpushm.path");
 	if (has_path)
 		l = get_loader();
 	loaded = l ? l->load(b->connection, b, fresh) : -ENOENT;
