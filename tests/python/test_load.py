@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import shutil
 import signal
@@ -20,7 +21,7 @@ import gpushm
 import numpy as np
 import pytest
 
-from daemon import Daemon
+from daemon import BUILD, Daemon
 
 numpy_files = pytest.importorskip("safetensors.numpy")
 
@@ -71,6 +72,45 @@ def test_a_loaded_buffer_has_the_contents_of_its_file(file: Path, pool: str) -> 
         assert b.attr("gpushm.metadata") == b'{"format":"np"}'
         with gpushm.open_many("m") as again:
             assert again.id == b.id and equal(again, TENSORS)
+
+
+def evict(name: str) -> None:
+    """Its memory goes."""
+    subprocess.run([BUILD / "gpushmctl", "evict", name], check=True)
+
+
+def test_a_buffer_whose_memory_went_is_loaded_again(file: Path, host_pool: str) -> None:
+    gpushm.load(file, "m", pool=host_pool, keep=60).close()
+    assert gpushm.stat("m").keep == 60
+    evict("m")
+    assert gpushm.stat("m").residence == "source"
+    # A process that has not loaded anything.
+    code = "import gpushm; print(gpushm.open_many('m')['step'].copy_to_host(), gpushm.stat('m').residence)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "7 resident\n"
+    evict("m")
+    saved = file.read_bytes()
+    file.write_bytes(saved[:-1] + b"x")
+    with pytest.raises(gpushm.errors.Error, match="has the digest"):
+        gpushm.open_many("m")
+    file.unlink()
+    with pytest.raises(gpushm.errors.Error, match="put it back") as e:
+        gpushm.open_many("m")
+    assert e.value.errno == errno.ENODATA
+    file.write_bytes(saved)
+    with gpushm.open_many("m") as b:
+        assert equal(b, TENSORS)
+
+
+def test_a_load_makes_the_twin(file: Path, pool: str) -> None:
+    if any(p.name == pool and p.kind == "mempool" for p in gpushm.pools()):
+        with pytest.raises(gpushm.errors.NotSupported, match="as a whole"):
+            gpushm.load(file, "m", pool=pool, twin="host")
+        return
+    with gpushm.load(file, "m", pool=pool, twin="host", keep=math.inf):
+        assert any(b.twin_of == gpushm.stat("m").id for b in gpushm.ls())
+        assert gpushm.stat("m").keep is None
+    with pytest.raises(ValueError, match="seconds from 0"):
+        gpushm.load(file, "other", keep=-1)
 
 
 def test_a_saved_file_has_the_contents_of_its_buffer(file: Path, tmp_path: Path, host_pool: str) -> None:

@@ -2,7 +2,8 @@
  *
  * What gpushm._load needs of libgpushm-load: models in files, and of other machines. That library
  * is opened when it is called first, so that a process that only attaches to a model does not need
- * it: the one beside this extension, else the system's.
+ * it: the one beside this extension, else the system's. libgpushm asks for it where an evicted
+ * buffer must be loaded again.
  *
  * The work is done in the calling thread without the GIL. libgpushm-load calls on_progress() some
  * ten times a second, which takes the GIL, lets Python handle signals, and calls the program's
@@ -47,6 +48,13 @@ static const char *library_path(char buf[PATH_MAX])
 			     LIBRARY) >= PATH_MAX)
 		return LIBRARY;
 	return access(buf, F_OK) == 0 ? buf : LIBRARY;
+}
+
+void load_offer(void)
+{
+	char path[PATH_MAX];
+
+	dlopen(library_path(path), RTLD_NOW | RTLD_LOCAL);
 }
 
 static int library_failed(void)
@@ -127,7 +135,7 @@ static int flags_arg(PyObject *o, void *ret)
 	static const uint32_t bits[] = { GPUSHM_LOAD_IF_MISSING, GPUSHM_LOAD_REPLACE,
 					 GPUSHM_LOAD_VERIFY,	 GPUSHM_LOAD_CACHED,
 					 GPUSHM_LOAD_DIRECT,	 GPUSHM_LOAD_DROP_CACHE,
-					 GPUSHM_LOAD_NIXL };
+					 GPUSHM_LOAD_NIXL,	 GPUSHM_LOAD_KEEP };
 
 	for (Py_ssize_t i = 0; i < PyTuple_Size(o); i++) {
 		int r = PyObject_IsTrue(PyTuple_GetItem(o, i));
@@ -136,6 +144,21 @@ static int flags_arg(PyObject *o, void *ret)
 			return 0;
 		*(uint32_t *)ret |= r ? bits[i] : 0;
 	}
+	return 1;
+}
+
+/* For "O&": seconds, which may be infinite. */
+static int keep_arg(PyObject *o, void *ret)
+{
+	double s = PyFloat_AsDouble(o);
+
+	if (s == -1.0 && PyErr_Occurred())
+		return 0;
+	if (!(s >= 0)) {
+		PyErr_SetString(PyExc_ValueError, "keep is a number of seconds from 0, or math.inf");
+		return 0;
+	}
+	*(uint64_t *)ret = s < 1e15 ? (uint64_t)(s * 1000) : GPUSHM_WAIT_FOREVER;
 	return 1;
 }
 
@@ -248,11 +271,12 @@ static PyObject *load(PyObject *self, PyObject *args)
 								 .remote = &a.remote } };
 	PyObject *name;
 
-	if (!PyArg_ParseTuple(args, "pO&OO&O&O&OO&O&O&zO&:load", &a.pulls, texts_arg, &a.sources,
+	if (!PyArg_ParseTuple(args, "pO&OO&O&O&OO&O&O&zO&O&O&:load", &a.pulls, texts_arg, &a.sources,
 			      &name, options_arg, &a.options, flags_arg, &a.load.flags,
 			      deadline_arg, &a.timeout, &a.load.user, u32_arg, &a.load.threads,
 			      remote_arg, &a.remote, texts_arg, &a.only, &a.load.strip, bytes_arg,
-			      &a.load.sha256) ||
+			      &a.load.sha256, bytes_arg, &a.load.twin, keep_arg,
+			      &a.load.keep_ms) ||
 	    ((name != Py_None || !a.pulls) && args_text(name, "name", &a.name) < 0))
 		return NULL;
 	a.load.only = a.only.text;

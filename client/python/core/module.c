@@ -266,6 +266,7 @@ static int module_exec(PyObject *module)
 	    add_kinds(module, "_READ_ONLY", offsetof(struct kind, read_only)) < 0)
 		return -1;
 	gpushm_private_on_interrupt(is_interrupted);
+	gpushm_private_set_loader_finder(load_offer);
 	types.array_made = types.array;
 	types.buffer_made = types.buffer;
 	if (PyModule_AddObjectRef(module, "_common", (PyObject *)connection_of(module)) < 0)

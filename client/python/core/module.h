@@ -21,6 +21,8 @@ extern PyMethodDef follow_functions[]; /* follow */
 extern const struct type_row call_row, watch_row, buffer_row, array_row, frame_row, graph_row,
 	producer_row, reader_row;
 
+/* Opens libgpushm-load, if it is there. */
+void load_offer(void);
 /* What gpushm._load calls of its functions' names. */
 PyObject *load_key(PyObject *module, PyObject *sources);
 PyObject *load_pull_wait(PyObject *module, PyObject *args);

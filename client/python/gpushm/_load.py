@@ -66,6 +66,7 @@ def load(
     device: Device | None = None, only: str | Sequence[str] | None = None, strip: str | None = None,
     sha256: Path | None = None, verify: bool = False, if_missing: bool = False, replace: bool = False,
     timeout: float | None = None, progress: Progress | None = None, transport: Transport | None = None,
+    twin: str | None = None, keep: float | None = None,
 ) -> Buffer:
     """Loads safetensors files into one sealed buffer of that name, and opens it: a Buffer with an Array for each
     tensor.
@@ -81,6 +82,10 @@ def load(
     nobody has. So of many processes one loads. replace: take the name over from another buffer in the moment in which
     this one is whole.
 
+    twin: a host or pinned pool, in which the buffer gets a twin. keep: its memory may go when it is needed, so many
+    seconds after its last use (math.inf: never), as gpushm-memory(7) says; it comes back from the twin, or is loaded
+    again. If one of the two fails, the buffer stays.
+
     progress: called some ten times a second with the bytes that are done and those of all tensors, which are 0 before
     the header of a pipe has come. transport: a Transport, which says how the bytes come; None is its defaults.
 
@@ -91,9 +96,10 @@ def load(
     t = _checked(transport)
     return self._load(
         False, _paths(sources), name, (pool, mode, transient, attrs, wait, gid, device),
-        (if_missing, replace, verify, t.io == "cached", t.io == "direct", t.drop_cache), timeout, _callable(progress),
-        t.threads, _remote(t), [*map(str.encode, [only] if isinstance(only, str) else only or ())], strip,
-        _path(sha256),
+        (if_missing, replace, verify, t.io == "cached", t.io == "direct", t.drop_cache, False, keep is not None),
+        timeout, _callable(progress), t.threads, _remote(t),
+        [*map(str.encode, [only] if isinstance(only, str) else only or ())], strip, _path(sha256),
+        None if twin is None else twin.encode(), 0 if keep is None else keep,
     )
 
 
@@ -119,7 +125,7 @@ def pull(
     return self._load(
         True, _paths(source), name, (pool, mode, transient, attrs, wait, gid, device),
         (if_missing, replace, verify, False, False, False, t.via == "nixl"), timeout, _callable(progress), t.threads,
-        _remote(t), [], None, None,
+        _remote(t), [], None, None, None, 0,
     )
 
 
