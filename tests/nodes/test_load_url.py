@@ -838,3 +838,52 @@ def test_nginx_serves_models(here: Machine, data: bytes, digest: str, tmp_path: 
             assert "404" in here.fails(f"{url}/none", "o")
         finally:
             server.terminate()
+
+
+# ---- memory that comes back ----
+
+
+def residence(here: Machine) -> str:
+    """Where the bytes of m are."""
+    return str(json.loads(here.run("stat", "--json", "m")[1])["residence"])
+
+
+def test_an_evicted_buffer_is_loaded_again_from_its_url(here: Machine, web: Any, data: bytes, digest: str) -> None:
+    w = web(files={NAME: File(data)})
+    here.load("--keep=5m", w.url + NAME, "m")
+    assert here.run("evict", "m")[0] == 0
+    assert residence(here) == "source"
+    w.files[NAME] = File(data[:-1] + bytes([data[-1] ^ 1]))
+    status, _, err = here.run("promote", "m")
+    assert status == 1 and "has the digest" in err
+    del w.files[NAME]
+    status, _, err = here.run("promote", "m")
+    assert status == 1 and "put it back" in err and "404" in err
+    assert residence(here) == "source"
+    w.files[NAME] = File(data)
+    assert here.run("promote", "m")[0] == 0
+    assert residence(here) == "resident"
+    assert digest in here.run("verify", "m")[1]
+
+
+def test_a_process_that_is_killed_while_it_loads_again_is_followed_by_another(
+    here: Machine, web: Any, data: bytes
+) -> None:
+    w = web(files={NAME: File(data)})
+    here.load(w.url + NAME, "m")
+    assert here.run("evict", "m")[0] == 0
+    begun = threading.Event()
+
+    def stall(request: Request) -> None:
+        request.stall = 1000
+        begun.set()
+
+    w.faults.append(once(stall, 100))
+    with here.start("promote", "m") as dying:
+        assert begun.wait(60)
+        w.faults.clear()
+        with here.start("promote", "m") as waiting:
+            dying.kill()
+            assert waiting.wait(60) == 0
+    assert residence(here) == "resident"
+    assert here.run("verify", "m")[0] == 0
