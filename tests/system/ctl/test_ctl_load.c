@@ -154,6 +154,26 @@ START_TEST(the_options_of_load_take_effect)
 }
 END_TEST
 
+START_TEST(a_model_without_a_twin_is_evicted_and_loaded_again)
+{
+	shell_expect(
+		&sh, 0,
+		"$ctl load -q --keep=5m m.safetensors m && $ctl evict m || exit 5\n"
+		"[[ $($ctl ls) == *'m '*'evicted (source)'* ]] || exit 6\n"
+		"[[ $($ctl stat --json m) == *'\"residence\":\"source\"'*'\"keep_ms\":300000'* ]] || "
+		"exit 7\n"
+		"$ctl promote m && $ctl verify -q m && [[ $($ctl ls) != *evicted* ]] || exit 8\n"
+		"$ctl load -q --twin=host --keep=forever m.safetensors n && $ctl evict n || exit 9\n"
+		"[[ $($ctl stat --json n) == *'\"residence\":\"twin\"'*'\"keep_ms\":null'* ]] || "
+		"exit 10\n"
+		"$ctl load -q m.safetensors o && $ctl keep o 0 && $ctl evict m o && rm m.safetensors");
+	shell_expect(&sh, 1, "$ctl promote o");
+	complains("put it back, or load the buffer again");
+	shell_expect(&sh, 2, "$ctl load --keep=soon m.safetensors p");
+	complains("load: \"soon\" is not a time");
+}
+END_TEST
+
 START_TEST(a_transient_model_ends_with_its_command)
 {
 	shell_expect(&sh, 0,
@@ -617,6 +637,7 @@ int main(void)
 	tcase_add_test(tc, put_and_get_know_a_model_by_its_file_name);
 	tcase_add_test(tc, an_index_and_a_folder_are_loaded_whole);
 	tcase_add_test(tc, the_options_of_load_take_effect);
+	tcase_add_test(tc, a_model_without_a_twin_is_evicted_and_loaded_again);
 	tcase_add_test(tc, a_transient_model_ends_with_its_command);
 	tcase_add_test(tc, the_holders_of_a_replaced_model_keep_it);
 	tcase_add_test(tc, load_if_missing_loads_a_model_once);

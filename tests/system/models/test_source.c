@@ -568,6 +568,35 @@ START_TEST(a_buffer_comes_back_after_a_crash)
 }
 END_TEST
 
+/* As if systemd had lost the memory of the twin, the only one that it has. */
+static void lose_twin(void)
+{
+	supervisor_end(&k, SIGKILL);
+	ck_assert_uint_eq(supervisor_count(&k, 'm'), 1);
+	for (size_t i = 0; i < k.n_kept; i++)
+		if (k.kept[i].name[0] == 'm') {
+			close(k.kept[i].fd);
+			k.kept[i] = k.kept[--k.n_kept];
+			break;
+		}
+	supervisor_start(&k);
+}
+
+START_TEST(a_buffer_whose_twin_is_lost_is_loaded_again)
+{
+	if (supervisor_skips("a_buffer_whose_twin_is_lost_is_loaded_again"))
+		return;
+	load_to("host", "~/m", write_model());
+	ck_works(gpushm_set_keep(c, "~/m", 0, 0));
+	ck_works(gpushm_make_twin(c, "~/m", "host"));
+	ck_works(gpushm_evict(c, "~/m"));
+	ck_assert_int_eq(residence("~/m"), GPUSHM_IN_TWIN);
+	lose_twin();
+	ck_assert_int_eq(residence("~/m"), GPUSHM_IN_SOURCE);
+	expect_all_well();
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
 	static const struct role roles[] = { { "opener", open_role },
@@ -599,5 +628,6 @@ int main(int argc, char **argv)
 	tcase_set_timeout(kept, 120);
 	tcase_add_test(kept, the_next_daemon_knows_that_there_is_a_source);
 	tcase_add_test(kept, a_buffer_comes_back_after_a_crash);
+	tcase_add_test(kept, a_buffer_whose_twin_is_lost_is_loaded_again);
 	return suite_run("source", t, small, kept, NULL);
 }
