@@ -34,7 +34,8 @@
 	X(UNSUPPORTED, ENOTSUP)     \
 	X(NO_SEAT, EUSERS)          \
 	X(EVICTED, ENODATA)         \
-	X(STALE, ESTALE)
+	X(STALE, ESTALE)            \
+	X(NO_COPY, EBUSY)
 
 #define CODE_MEMBER(name, error) CODE_##name,
 

@@ -193,7 +193,7 @@ static int check_evictable(const struct buffer *b, struct fault *f)
 		return fault(f, CODE_STATE, "buffer \"%s\" is not sealed: its bytes may change",
 			     buffer_name(b));
 	if (!catalog_is_clean(b))
-		return fault(f, CODE_STATE,
+		return fault(f, CODE_NO_COPY,
 			     "buffer \"%s\" has no twin and no source, and its bytes would be "
 			     "lost: gpushmctl demote makes a twin",
 			     buffer_name(b));

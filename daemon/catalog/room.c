@@ -48,7 +48,7 @@ int catalog_keep(struct catalog *c, const struct process *p, const char *key, ui
 	if (r < 0)
 		return r;
 	if (!catalog_is_clean(b))
-		return fault(f, CODE_STATE,
+		return fault(f, CODE_NO_COPY,
 			     "buffer \"%s\" has no twin and no source, so its memory stays: "
 			     "gpushmctl demote makes a twin",
 			     key);

@@ -25,7 +25,7 @@ READ, WRITE = 1, 2
 SEAL, SHRINK, GROW, SEAL_WRITE, FUTURE_WRITE = 1, 2, 4, 8, 16
 BAD_REQUEST, UNKNOWN_VERB, VERSION, NAME, NOT_FOUND, EXISTS = 1, 2, 3, 4, 5, 6
 NOT_PUBLISHED, TIMED_OUT, LIMIT = 8, 9, 10
-TOO_LARGE, LAYOUT, DTYPE, STATE, READ_ONLY, NO_LEASE, EVICTED = 12, 15, 16, 17, 18, 19, 27
+TOO_LARGE, LAYOUT, DTYPE, STATE, READ_ONLY, NO_LEASE, EVICTED, NO_COPY = 12, 15, 16, 17, 18, 19, 27, 28
 
 # ---- ENCODING ----
 
@@ -682,7 +682,7 @@ def test_a_buffer_is_evicted_and_restored(path):
     b.memory[:5] = twin.memory[:5] = b"hello"
     publish(b, SEALED)
     name = data(1, b"~/evicted")
-    check_refused(STATE, "an EVICT without a twin", c.ask, EVICT, name, 6)
+    check_refused(NO_COPY, "an EVICT without a twin", c.ask, EVICT, name, 6)
     c.ask(PUBLISH, number(1, twin.lease) + number(2, SEALED) + number(5, b.lease), 5)
     twin.close()
     b.memory.close()
@@ -717,6 +717,15 @@ def test_a_buffer_is_evicted_and_restored(path):
     moved.close()
     other.close()
     c.ask(UNLINK, data(1, b"~/its-twin"), 6)
+    c.ask(UNLINK, name, 6)
+    b = create(c, b"~/loaded", 5)
+    publish(b, SEALED)
+    name = data(1, b"~/loaded")
+    check_refused(NOT_FOUND, "a source of another buffer", c.ask, KEEP, name + number(4, b.id + 1), 6)
+    c.ask(KEEP, name + number(2, 7) + number(4, b.id), 6)
+    b.close()
+    c.ask(EVICT, name + number(3, b.id), 6)
+    check(first(c.ask(STAT, name, 7), 30) == 3, "STAT of what is in its source alone")
     c.ask(UNLINK, name, 6)
     c.close()
 

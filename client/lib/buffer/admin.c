@@ -9,6 +9,8 @@
 #include "client/lib/buffer/buffer.h"
 #include "client/lib/link/request.h"
 
+#include <string.h>
+
 int gpushm_unlink(struct gpushm *c, const char *name)
 {
 	Gpushm__Proto__Unlink unlink = GPUSHM__PROTO__UNLINK__INIT;
@@ -25,14 +27,14 @@ int gpushm_clean(struct gpushm *c, const char *name)
 	return r < 0 ? r : request_ack(c, request_with(CLEAN, clean, &clean));
 }
 
-/* r: of a request that the daemon has refused, maybe since it knows of no source. 0: there is one,
- * and the request can name it. */
+/* r: of a request, which the daemon may have refused since it knows of no source. 0: it has not, or
+ * there is one, which the request can name: *ret. */
 static int find_source(struct gpushm *c, const char *name, int r, uint64_t *ret)
 {
 	struct error why;
 	int found;
 
-	if (r != -EBUSY)
+	if (r != -EBUSY || strcmp(gpushm_error_code(), "NO_COPY") != 0)
 		return r;
 	error_keep(&why);
 	found = buffer_check_source(c, name, ret);

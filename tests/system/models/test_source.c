@@ -265,6 +265,10 @@ START_TEST(a_buffer_in_use_is_not_evicted)
 
 	ck_works(model_load(c, source, "~/m", 0, &b));
 	ck_refuses(gpushm_evict(c, "~/m"), EBUSY, "is in use");
+	/* Nobody looks for a source where there is a twin. */
+	ck_works(unlink(source));
+	ck_works(gpushm_make_twin(c, "~/m", "host"));
+	ck_refuses(gpushm_evict(c, "~/m"), EBUSY, "is in use");
 	ck_works(gpushm_close(b));
 	expect_all_well();
 }
@@ -532,7 +536,7 @@ START_TEST(only_the_owner_says_that_there_is_a_source)
 					      SET(source, st->id + 1))),
 			 CODE_NOT_FOUND);
 	ck_assert_int_eq(raw_call(&r, REQUEST(EVICT, Evict, evict, BYTES(name, "~/m"))),
-			 CODE_STATE);
+			 CODE_NO_COPY);
 	raw_close(&r);
 	gpushm_free(st);
 	expect_all_well();
