@@ -52,8 +52,9 @@ int gpushm_suspend(struct gpushm_buffer *b, uint32_t flags);
  * Errors: -ESTALE (the buffer of that name has other arrays, another size, or is in another pool:
  * close this one, and open the name; until then it keeps the old bytes), -EACCES, -EROFS,
  * -ETIMEDOUT, -EBADF (the buffer is gone: the daemon was restarted without it, or its GPU was
- * lost), -ENOMEM, and of an evicted one -ENOSPC, -EDQUOT, and -ENODATA (it is another user's, whose
- * processes did not bring it back in time). The buffer is suspended afterwards. */
+ * lost), -ENOMEM, and of an evicted one -ENOSPC, -EDQUOT, -ESTALE (its source changed), -EBADMSG (the
+ * twin's bytes have another digest), and -ENODATA (its source can't be read, or it is another
+ * user's, whose processes did not bring it back in time). The buffer is suspended afterwards. */
 int gpushm_resume(struct gpushm_buffer *b, uint64_t timeout_ms);
 #define GPUSHM_OTHER_PAGES 1
 #define GPUSHM_OTHER_GENERATION 2
@@ -64,8 +65,14 @@ int gpushm_resume(struct gpushm_buffer *b, uint64_t timeout_ms);
  * users' processes get -ENODATA meanwhile. For the owner and administrators. Asks the daemon. A
  * buffer that is evicted stays so: 0.
  *
- * Errors: -ENOENT, -EACCES, -EBUSY (it is not sealed, has no twin, or a process has it mapped: all
- * must have suspended it), -ENOTSUP as of gpushm_suspend(). */
+ * Without a twin its source may have the bytes, the one file, folder or URL that gpushm_load() read
+ * it from. If the program has libgpushm-load, this function reads the headers there, and tells the
+ * daemon that the owner's processes can load it again. They do, if they have that library, with
+ * their own rights: -ENODATA, it can't be read; -ESTALE, it has other bytes. The buffer stays
+ * evicted then.
+ *
+ * Errors: -ENOENT, -EACCES, -EBUSY (it is not sealed, has no twin and no source, or a process has
+ * it mapped: all must have suspended it), -ENODATA, -ESTALE, -ENOTSUP as of gpushm_suspend(). */
 int gpushm_evict(struct gpushm *c, const char *name);
 
 /* Makes a twin of the buffer: copies its bytes into memory of that pool, of the host's memory. The
@@ -81,12 +88,12 @@ int gpushm_make_twin(struct gpushm *c, const char *name, const char *pool);
  * all while another thread waits for the daemon on this connection. 0, -EINVAL, -ECHILD. */
 int gpushm_use(struct gpushm_buffer *b);
 
-/* How long the memory of a buffer that has a twin stays after its last use: 0: it may be evicted
- * at once when its owner needs memory in that pool; GPUSHM_WAIT_FOREVER: never. A use is an open, a
- * resume, a suspend, a close and gpushm_use(). priority: of buffers that are in use, those that
- * have less are asked for first. The daemon's default is `keep` in gpushmd.conf, and priority 0.
- * For the owner and administrators. Asks the daemon. Errors: -ENOENT, -EACCES, -EBUSY (it has no
- * twin). */
+/* How long the memory of a buffer that has a twin, or a source as of gpushm_evict(), stays after
+ * its last use: 0: it may be evicted at once when its owner needs memory in that pool;
+ * GPUSHM_WAIT_FOREVER: never. A use is an open, a resume, a suspend, a close and gpushm_use().
+ * priority: of buffers that are in use, those that have less are asked for first. The daemon's
+ * default is `keep` in gpushmd.conf, and priority 0. For the owner and administrators. Asks the
+ * daemon. Errors: -ENOENT, -EACCES, -EBUSY (it has no twin and no source), -ENODATA, -ESTALE. */
 int gpushm_set_keep(struct gpushm *c, const char *name, uint64_t keep_ms, int priority);
 
 /* 1: the buffer's memory is needed, and the processes that use it are asked to suspend it: within
