@@ -65,11 +65,11 @@ int gpushm_resume(struct gpushm_buffer *b, uint64_t timeout_ms);
  * users' processes get -ENODATA meanwhile. For the owner and administrators. Asks the daemon. A
  * buffer that is evicted stays so: 0.
  *
- * Without a twin its source may have the bytes, the one file, folder or URL that gpushm_load() read
- * it from. If the program has libgpushm-load, this function reads the headers there, and tells the
- * daemon that the owner's processes can load it again. They do, if they have that library, with
- * their own rights: -ENODATA, it can't be read; -ESTALE, it has other bytes. The buffer stays
- * evicted then.
+ * Without a twin its source may have the bytes, the one file, folder or URL that it was loaded from
+ * (gpushm_load.h). If the program has libgpushm-load, this function reads the headers there, and
+ * tells the daemon that the owner's processes can load it again. They do, if they have that
+ * library, with their own rights: -ENODATA, it can't be read; -ESTALE, it has other bytes. The
+ * buffer stays evicted then.
  *
  * Errors: -ENOENT, -EACCES, -EBUSY (it is not sealed, has no twin and no source, or a process has
  * it mapped: all must have suspended it), -ENODATA, -ESTALE, -ENOTSUP as of gpushm_suspend(). */

@@ -112,9 +112,8 @@ int ctl_keep_time(const char *command, const char *text, uint64_t *ret_ms)
 	if (strcmp(text, "forever") == 0)
 		*ret_ms = GPUSHM_WAIT_FOREVER;
 	else if (args_parse_time(text, ret_ms) < 0)
-		return ctl_error(CTL_USAGE,
-				 "%s: \"%s\" is not a time; write 0, 300, 5m or forever", command,
-				 text);
+		return ctl_error(CTL_USAGE, "%s: \"%s\" is not a time; write 0, 300, 5m or forever",
+				 command, text);
 	return CTL_OK;
 }
 
@@ -137,7 +136,8 @@ const struct command command_keep = {
 	.about = "say how long the memory of a buffer stays after its last use",
 	.more = "For buffers that have a twin, or were loaded from a file or URL that is still "
 		"there:\n"
-		"the memory of others always stays. 0: it goes when its owner needs memory in that\n"
+		"the memory of others always stays. 0: it goes when its owner needs memory in "
+		"that\n"
 		"pool. Those of a lower priority are asked for first.",
 	.args = ARGS({ "priority", ARG_TEXT, 0, "N", "a whole number; 0 without it",
 		       offsetof(struct keep_options, priority) }),

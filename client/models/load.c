@@ -30,8 +30,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define FLAGS                                                                \
-	(GPUSHM_LOAD_IF_MISSING | GPUSHM_LOAD_REPLACE | GPUSHM_LOAD_VERIFY | \
+#define FLAGS                                                                                  \
+	(GPUSHM_LOAD_IF_MISSING | GPUSHM_LOAD_REPLACE | GPUSHM_LOAD_VERIFY |                   \
 	 GPUSHM_LOAD_DROP_CACHE | GPUSHM_LOAD_CACHED | GPUSHM_LOAD_DIRECT | GPUSHM_LOAD_NIXL | \
 	 GPUSHM_LOAD_KEEP)
 #define LOOK_AGAIN_MS 100u
@@ -672,6 +672,8 @@ int load_run(struct gpushm *c, const char *const *sources, size_t n, const char 
 	};
 	int r = load_read_options(load, &l.load), clean;
 
+	/* So that a program which is linked with the archive has it. */
+	reload_be_known();
 	if (r < 0)
 		return r;
 	if (!c || !name)

@@ -12,6 +12,9 @@ struct pulled;
  * gpushm_error() set. */
 int load_read_options(const struct gpushm_load_options *from, struct gpushm_load_options *ret);
 
+/* Hands what a restore needs over to libgpushm; runs when this library is loaded. */
+void reload_be_known(void);
+
 /* gpushm_load(), with `pulled` NULL; or a part of gpushm_pull(), without sources: the file is that
  * of `pulled`. */
 int load_run(struct gpushm *c, const char *const *sources, size_t n, const char *name,

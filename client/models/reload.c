@@ -13,6 +13,7 @@
 #include "client/models/files/arrays.h"
 #include "client/models/files/checkpoint.h"
 #include "client/models/files/model.h"
+#include "client/models/load.h"
 #include "client/models/web/url.h"
 #include "proto/base/thread.h"
 
@@ -197,7 +198,7 @@ static int load_again(struct gpushm *c, struct gpushm_buffer *b, struct gpushm_b
 	return r;
 }
 
-static __attribute__((constructor)) void be_known(void)
+__attribute__((constructor)) void reload_be_known(void)
 {
 	static const struct gpushm_private_loader loader = { copy_twin, load_again };
 

@@ -268,7 +268,8 @@ int catalog_add_source(struct catalog *c, struct buffer *b, const struct process
 		       struct fault *f);
 
 /* For the owner and admins: the memory of a clean buffer goes that no process uses. CODE_STATE says
- * who does; CODE_NO_COPY: it is not clean. id as for catalog_clean(), source as for catalog_add_source(). */
+ * who does; CODE_NO_COPY: it is not clean. id as for catalog_clean(), source as for
+ * catalog_add_source(). */
 int catalog_evict(struct catalog *c, const struct process *p, const char *key, uint64_t id,
 		  uint64_t source, struct fault *f);
 

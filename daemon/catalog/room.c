@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Who goes when memory is needed. Only buffers with a twin or a source can go, because their bytes
- * are not lost, and only those of the user who needs the memory. First those that no process has open, then
- * those that all their processes have suspended, each time the longest unused one first, and none
- * before its `keep` is over. If that is not enough, processes are asked to suspend what they use:
- * of the lowest priority first. Nobody is forced. Nothing goes while there is room.
+ * are not lost, and only those of the user who needs the memory. First those that no process has
+ * open, then those that all their processes have suspended, each time the longest unused one first,
+ * and none before its `keep` is over. If that is not enough, processes are asked to suspend what
+ * they use: of the lowest priority first. Nobody is forced. Nothing goes while there is room.
  */
 #include "daemon/catalog/catalog.h"
 

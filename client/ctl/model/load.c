@@ -32,8 +32,8 @@ static bool has_standard_input(size_t n, char **sources)
 
 static uint32_t flags_of(const struct model_load *o)
 {
-	uint32_t flags = (o->drop_cache ? GPUSHM_LOAD_DROP_CACHE : 0) |
-			 (o->keep ? GPUSHM_LOAD_KEEP : 0);
+	uint32_t flags =
+		(o->drop_cache ? GPUSHM_LOAD_DROP_CACHE : 0) | (o->keep ? GPUSHM_LOAD_KEEP : 0);
 
 	if (o->io && !strcmp(o->io, "cached"))
 		flags |= GPUSHM_LOAD_CACHED;

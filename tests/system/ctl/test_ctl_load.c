@@ -160,13 +160,16 @@ START_TEST(a_model_without_a_twin_is_evicted_and_loaded_again)
 		&sh, 0,
 		"$ctl load -q --keep=5m m.safetensors m && $ctl evict m || exit 5\n"
 		"[[ $($ctl ls) == *'m '*'evicted (source)'* ]] || exit 6\n"
-		"[[ $($ctl stat --json m) == *'\"residence\":\"source\"'*'\"keep_ms\":300000'* ]] || "
+		"[[ $($ctl stat --json m) == *'\"residence\":\"source\"'*'\"keep_ms\":300000'* ]] "
+		"|| "
 		"exit 7\n"
 		"$ctl promote m && $ctl verify -q m && [[ $($ctl ls) != *evicted* ]] || exit 8\n"
-		"$ctl load -q --twin=host --keep=forever m.safetensors n && $ctl evict n || exit 9\n"
+		"$ctl load -q --twin=host --keep=forever m.safetensors n && $ctl evict n || exit "
+		"9\n"
 		"[[ $($ctl stat --json n) == *'\"residence\":\"twin\"'*'\"keep_ms\":null'* ]] || "
 		"exit 10\n"
-		"$ctl load -q m.safetensors o && $ctl keep o 0 && $ctl evict m o && rm m.safetensors");
+		"$ctl load -q m.safetensors o && $ctl keep o 0 && $ctl evict m o && rm "
+		"m.safetensors");
 	shell_expect(&sh, 1, "$ctl promote o");
 	complains("put it back, or load the buffer again");
 	shell_expect(&sh, 2, "$ctl load --keep=soon m.safetensors p");

@@ -60,11 +60,11 @@ static void teardown_kept(void)
 }
 
 #define ck_works(call) ck_assert_msg((call) == 0, "%s", gpushm_error())
-#define ck_refuses(call, error, text)                                                  \
-	do {                                                                           \
-		int r_ = (call);                                                       \
+#define ck_refuses(call, error, text)                                                          \
+	do {                                                                                   \
+		int r_ = (call);                                                               \
 		ck_assert_msg(r_ == -(error), "%d, not %d: %s", r_, -(error), gpushm_error()); \
-		model_expect_error(text);                                              \
+		model_expect_error(text);                                                      \
 	} while (0)
 
 static const char *write_model(void)
@@ -376,7 +376,7 @@ START_TEST(a_damaged_twin_without_a_source_is_an_error)
 	struct gpushm_buffer *b = client_create("~/m", 5 << 20, NULL);
 	struct gpushm_array_spec spec = { .struct_size = sizeof(spec),
 					  .name = "a",
-					  .dtype = { 1, 8, 1 },
+					  .dtype = { .code = 1, .bits = 8, .lanes = 1 },
 					  .ndim = 1,
 					  .shape = (const int64_t[]){ 5 << 20 } };
 	_cleanup_(free_ptr) char *ones = malloc(5 << 20);
