@@ -322,6 +322,7 @@ START_TEST(a_program_without_the_loader_says_what_to_do)
 	ck_refuses(try_open(), ENODATA, "gpushmctl promote ~/m");
 	ck_works(gpushm_unlink(c, "~/m"));
 	load_to("host", "~/m", write_model());
+	gpushm_private_set_loader(NULL);
 	ck_refuses(gpushm_evict(c, "~/m"), EBUSY, "no twin and no source");
 	ck_works(gpushm_unlink(c, "~/m"));
 }
