@@ -6,9 +6,7 @@
  */
 #include "client/ctl/ctl.h"
 #include "client/ctl/help.h"
-#include "client/ctl/model/model.h"
 #include "client/ctl/transfer.h"
-#include "client/gpushm_private.h"
 #include "proto/base/own.h"
 
 #include <fcntl.h>
@@ -125,7 +123,6 @@ int main(int argc, char **argv)
 	if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1)
 		setlocale(LC_CTYPE, "C.UTF-8");
 	ctl.colour = output_colour(STDOUT_FILENO);
-	gpushm_private_set_loader_finder(model_library_offer);
 	code = argc > 0 ? run(&ctl, argv + 1) : CTL_USAGE;
 	code = finish_output(code);
 	gpushm_disconnect(ctl.connection);

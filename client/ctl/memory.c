@@ -5,6 +5,7 @@
  * processes to let go and `resume` takes that back, and `wanted` shows who is asked.
  */
 #include "client/ctl/ctl.h"
+#include "client/ctl/model/model.h"
 #include "client/ctl/output.h"
 #include "client/ctl/pattern.h"
 #include "client/gpushm_memory.h"
@@ -23,6 +24,7 @@ static int evict(struct ctl *ctl, const void *options, const char *name)
 
 static int run_evict(struct ctl *ctl, const void *options, size_t n, char **words)
 {
+	model_library_offer();
 	return ctl_each(ctl, options, n, words, evict);
 }
 
@@ -62,6 +64,7 @@ static int run_demote(struct ctl *ctl, const void *options, size_t n, char **wor
 	if (!o->pool)
 		return ctl_error(CTL_USAGE, "demote: --pool names a host or pinned pool, which "
 					    "the bytes move to");
+	model_library_offer();
 	return ctl_each(ctl, options, n, words, demote);
 }
 
@@ -91,6 +94,7 @@ static int promote(struct ctl *ctl, const void *options, const char *name)
 
 static int run_promote(struct ctl *ctl, const void *options, size_t n, char **words)
 {
+	model_library_offer();
 	return ctl_each(ctl, options, n, words, promote);
 }
 
@@ -127,6 +131,7 @@ static int run_keep(struct ctl *ctl, const void *options, size_t n, char **words
 		return r;
 	if (o->priority && (sscanf(o->priority, "%d%n", &priority, &end) != 1 || o->priority[end]))
 		return ctl_error(CTL_USAGE, "keep: \"%s\" is not a whole number", o->priority);
+	model_library_offer();
 	return ctl_result(gpushm_set_keep(ctl->connection, words[0], ms, priority));
 }
 

@@ -17,7 +17,7 @@ client/lib       public client/gpushm_private.h
 client/models    public client/gpushm_private.h client/gpushm_load_private.h
 client/common    public
 client/relay     public client/gpushm_private.h client/gpushm_load_private.h client/common
-client/ctl       public client/gpushm_private.h client/gpushm_load_private.h client/common
+client/ctl       public client/gpushm_load_private.h client/common
 client/python    public client/gpushm_private.h
 client/examples  public
 client           public

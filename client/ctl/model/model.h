@@ -31,7 +31,7 @@ struct model_library {
 /* Loads the library. 0, or -ENOENT and the reason in why. */
 int model_library_find(struct model_library *ret, char *why, size_t size);
 
-/* The same for libgpushm, which needs it for memory that comes back. */
+/* The same for libgpushm, which needs it for memory that comes back; what fails is no error. */
 void model_library_offer(void);
 
 /* The same for a command. An exit code. */
