@@ -258,6 +258,7 @@ static int map(struct gpushm_buffer *b, const struct map_request *m)
 
 static int open_table(struct gpushm_buffer *b, struct attach *a)
 {
+	b->table_id = b->id;
 	return a->table_fd < 0 ? 0
 			       : image_open(&a->table_fd, a->table_bytes, b->bytes,
 					    b->connection->server_uid, &b->table);

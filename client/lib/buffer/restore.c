@@ -284,9 +284,9 @@ static int wait_for(struct gpushm_buffer *b, const char *name, uint64_t deadline
 	return r;
 }
 
-/* The daemon lets another user's process wait until one of the owner has brought the memory back.
- */
-static int wait_for_owner(struct gpushm_buffer *b, uint64_t deadline)
+/* By an open of its name. The daemon lets that of another user's process wait until one of the
+ * owner has brought the memory back. */
+static int restore_by_open(struct gpushm_buffer *b, uint64_t deadline)
 {
 	uint64_t id;
 	int r = wait_for(b, b->name, deadline, &id);
@@ -302,8 +302,9 @@ static int restore(struct gpushm_buffer *b, uint64_t deadline)
 	uint64_t id;
 	int r;
 
-	if (b->uid != b->own_uid)
-		return wait_for_owner(b, deadline);
+	/* The table of another generation says nothing of this one's digest and source. */
+	if (b->uid != b->own_uid || b->id != b->table_id)
+		return restore_by_open(b, deadline);
 	snprintf(name, sizeof(name), "~/.restore-%" PRIu64, b->id);
 	r = copy(b, name, b->pool->name, TO_RESTORE);
 	if (r != -EEXIST)

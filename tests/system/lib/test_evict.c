@@ -386,7 +386,7 @@ START_TEST(the_supervisor_keeps_each_memory_once)
 	ck_works(gpushm_suspend(b, 0));
 	ck_works(gpushm_evict(c, "~/b"));
 	ck_assert_uint_eq(supervisor_count(&k, 'm'), 1);
-	ck_works(gpushm_resume(b, 10000));
+	ck_assert_int_eq(gpushm_resume(b, 10000), GPUSHM_OTHER_PAGES);
 	ck_assert_uint_eq(supervisor_count(&k, 'm'), 2);
 	ck_assert_uint_eq(supervisor_count(&k, 't'), 0);
 	client_close_and_unlink(b, "~/b");

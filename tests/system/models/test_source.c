@@ -140,7 +140,7 @@ static void comes_back(const char *pool)
 		ck_works(gpushm_evict(c, "~/m"));
 		ck_assert_int_eq(residence("~/m"), GPUSHM_IN_SOURCE);
 		ck_assert_uint_eq(client_used_bytes(), 0);
-		ck_works(gpushm_resume(b, 10000));
+		ck_assert_int_eq(gpushm_resume(b, 10000), GPUSHM_OTHER_PAGES);
 		ck_assert_int_eq(residence("~/m"), GPUSHM_RESIDENT);
 		ck_assert_ptr_eq(gpushm_buffer_host_ptr(b), host);
 		ck_assert_ptr_eq(gpushm_buffer_device_ptr(b), device);
@@ -308,13 +308,38 @@ START_TEST(a_resume_that_fails_can_be_repeated)
 	ck_refuses(gpushm_resume(b, 1000), ENODATA, "put it back");
 	ck_assert_int_eq(gpushm_buffer_suspended(b), 1);
 	ck_works(rename(model_file("other"), source));
-	ck_works(gpushm_resume(b, 1000));
+	ck_assert_int_eq(gpushm_resume(b, 1000), GPUSHM_OTHER_PAGES);
 	model_expect(b, "a", "a");
 	client_close_and_unlink(b, "~/m");
 }
 END_TEST
 
 /* As a program that is linked with libgpushm alone. */
+/* Its attributes are those of the first one, with another file and digest. */
+START_TEST(another_generation_comes_back_from_its_own_file)
+{
+	struct gpushm_buffer *b = NULL, *next = NULL;
+	const char *source, *last;
+
+	ck_works(model_load(c, write_model(), "~/m", 0, &b));
+	last = (const char *)gpushm_buffer_host_ptr(b) + 9000000;
+	ck_assert_int_ne(*last, 'x');
+	ck_works(gpushm_suspend(b, 0));
+	source = model_write("n.safetensors", "a", SHAPE);
+	change_byte(source, -1, 'x');
+	ck_works(model_load(c, source, "~/m", GPUSHM_LOAD_REPLACE, &next));
+	ck_works(gpushm_close(next));
+	ck_works(gpushm_evict(c, "~/m"));
+	ck_assert_int_eq(gpushm_resume(b, 10000), GPUSHM_OTHER_GENERATION);
+	ck_assert_int_eq(*last, 'x');
+	ck_works(gpushm_suspend(b, 0));
+	ck_works(gpushm_evict(c, "~/m"));
+	ck_assert_int_eq(gpushm_resume(b, 10000), GPUSHM_OTHER_PAGES);
+	ck_assert_int_eq(*last, 'x');
+	client_close_and_unlink(b, "~/m");
+}
+END_TEST
+
 START_TEST(a_program_without_the_loader_says_what_to_do)
 {
 	load_evicted(write_model());
@@ -620,6 +645,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_buffer_in_use_is_not_evicted);
 	tcase_add_test(t, a_file_with_other_bytes_is_never_published);
 	tcase_add_test(t, a_resume_that_fails_can_be_repeated);
+	tcase_add_test(t, another_generation_comes_back_from_its_own_file);
 	tcase_add_test(t, a_program_without_the_loader_says_what_to_do);
 	tcase_add_test(t, a_damaged_twin_is_never_published);
 	tcase_add_test(t, a_damaged_twin_without_a_source_is_an_error);
