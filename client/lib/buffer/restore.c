@@ -163,12 +163,18 @@ static const struct gpushm_private_loader *get_loader(void)
 	return loader;
 }
 
+/* The table of another generation says nothing of this one's digest and source. */
+static bool has_its_table(const struct gpushm_buffer *b)
+{
+	return b->id == b->table_id;
+}
+
 static bool has_attr(const struct gpushm_buffer *b, const char *key)
 {
 	const void *value;
 	size_t size;
 
-	return gpushm_buffer_attr(b, key, &value, &size) == 0;
+	return has_its_table(b) && gpushm_buffer_attr(b, key, &value, &size) == 0;
 }
 
 static int copy_of_twin(struct gpushm_buffer *fresh, struct gpushm_buffer *b)
@@ -284,9 +290,9 @@ static int wait_for(struct gpushm_buffer *b, const char *name, uint64_t deadline
 	return r;
 }
 
-/* By an open of its name. The daemon lets that of another user's process wait until one of the
- * owner has brought the memory back. */
-static int restore_by_open(struct gpushm_buffer *b, uint64_t deadline)
+/* The daemon lets another user's process wait until one of the owner has brought the memory back.
+ */
+static int wait_for_owner(struct gpushm_buffer *b, uint64_t deadline)
 {
 	uint64_t id;
 	int r = wait_for(b, b->name, deadline, &id);
@@ -296,15 +302,29 @@ static int restore_by_open(struct gpushm_buffer *b, uint64_t deadline)
 		       : r;
 }
 
+/* -ENOENT: it has no name any more. */
+static int restore_by_open(struct gpushm_buffer *b, uint64_t deadline)
+{
+	struct gpushm_buffer *there = NULL;
+	int r = gpushm_open(b->connection, b->name, GPUSHM_READ, clock_left_ms(deadline), NULL,
+			    &there);
+
+	if (r == 0)
+		buffer_end(there);
+	return r;
+}
+
 static int restore(struct gpushm_buffer *b, uint64_t deadline)
 {
 	char name[64];
 	uint64_t id;
 	int r;
 
-	/* The table of another generation says nothing of this one's digest and source. */
-	if (b->uid != b->own_uid || b->id != b->table_id)
-		return restore_by_open(b, deadline);
+	if (b->uid != b->own_uid)
+		return wait_for_owner(b, deadline);
+	r = has_its_table(b) ? -ENOENT : restore_by_open(b, deadline);
+	if (r != -ENOENT)
+		return r;
 	snprintf(name, sizeof(name), "~/.restore-%" PRIu64, b->id);
 	r = copy(b, name, b->pool->name, TO_RESTORE);
 	if (r != -EEXIST)
