@@ -289,6 +289,51 @@ static void write_driver_calls(struct exposition *e, const struct gpushm_metrics
 	}
 }
 
+/* ---- memory that comes and goes ---- */
+
+static void write_restores(struct exposition *e, const struct snapshot *s)
+{
+	exposition_family(e, EXPOSITION_SUMMARY, "gpushm_pool_restore_seconds", "seconds",
+			  "For how long processes filled the memory of an evicted buffer.");
+	for (size_t i = 0; i < s->n_pools; i++)
+		write_summary(e, "pool", s->pools[i]->pool->name, s->pools[i]->restores,
+			      s->pools[i]->restored_ns);
+}
+
+static void write_cache(struct exposition *e, const struct snapshot *s)
+{
+	static const struct {
+		const char *name, *unit, *suffix, *help;
+		size_t offset;
+	} families[] = {
+#define OF(name, unit, suffix, member, help) \
+	{ name, unit, suffix, help, offsetof(struct gpushm_pool_metrics, member) }
+		OF("gpushm_pool_evictable_bytes", "bytes", "", evictable_bytes,
+		   "Memory of buffers with a twin that may go when some is needed."),
+		OF("gpushm_pool_kept_bytes", "bytes", "", kept_bytes,
+		   "Memory of buffers with a twin that stays for a while, or always."),
+		OF("gpushm_pool_uses", NULL, "_total", uses,
+		   "Opens and resumes of buffers with a twin that got the memory."),
+		OF("gpushm_pool_faults", NULL, "_total", faults,
+		   "Resumes of these that found that it had gone."),
+		OF("gpushm_pool_not_yielded", NULL, "_total", not_yielded,
+		   "Buffers that were wanted for a create, until it failed."),
+#undef OF
+	};
+
+	for (size_t i = 0; i < array_size(families); i++) {
+		exposition_family(e, families[i].suffix[0] ? EXPOSITION_COUNTER : EXPOSITION_GAUGE,
+				  families[i].name, families[i].unit, families[i].help);
+		for (size_t j = 0; j < s->n_pools; j++) {
+			exposition_begin(e, families[i].suffix);
+			exposition_label(e, "pool", s->pools[j]->pool->name);
+			exposition_number(e, *(const uint64_t *)((const char *)s->pools[j] +
+								 families[i].offset));
+		}
+	}
+	write_restores(e, s);
+}
+
 /* ---- lives ---- */
 
 static void write_words(struct exposition *e, const char *suffix, const char *label,
@@ -493,6 +538,7 @@ void snapshot_write(const struct snapshot *s, struct exposition *e, unsigned by)
 		write_refusals(e, s->status);
 		write_pools(e, s);
 		write_buffers(e, s);
+		write_cache(e, s);
 		write_requests(e, s->metrics);
 		write_times(e, s->metrics);
 		write_driver_calls(e, s->metrics);

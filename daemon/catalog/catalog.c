@@ -670,7 +670,7 @@ static void insert(struct catalog *c, struct buffer *b)
 static void end_request(struct catalog *c, const struct buffer *b, int result, struct fault *f)
 {
 	if (result < 0 && f->code == CODE_POOL_FULL)
-		catalog_name_holders(c, b->uid, b->pool, f);
+		catalog_refuse_full(c, b, f);
 	if (b->making->asks)
 		catalog_want_nothing(c, b->pool);
 }

@@ -100,6 +100,21 @@ struct restarts {
 	uint64_t lost;	   /* and that they did not, or whose memory was gone */
 };
 
+/* Of the buffers of a pool that have a twin, since the daemon started. */
+struct cache_counts {
+	uint64_t uses;	      /* OPENs and RESUMEs that got the memory */
+	uint64_t faults;      /* RESUMEs that found that it had gone */
+	uint64_t restores;    /* buffers that got memory again */
+	uint64_t restored_ns; /* from its CREATE on */
+	uint64_t not_yielded; /* buffers that were wanted for a CREATE, until it failed */
+};
+
+/* Their memory now. */
+struct cache_bytes {
+	uint64_t evictable; /* may go when some is needed */
+	uint64_t kept;	    /* may not yet, or never */
+};
+
 struct catalog {
 	struct hashtable by_name, by_id, leases;
 	struct list buffers; /* buffer::all_link, in the order of their ids */
@@ -114,6 +129,7 @@ struct catalog {
 	uint32_t n_asking[POOLS_MAX]; /* creates that wait for those who were asked, by pool::index
 				       */
 	uint64_t evictions;	      /* since the daemon started */
+	struct cache_counts cache_counts[POOLS_MAX]; /* by pool::index */
 	struct retired_pages retired_pages;
 	struct stream_counts past_streams;	 /* the sums of those that were freed */
 	uint64_t reader_deaths, producer_deaths; /* of streams */
@@ -305,6 +321,13 @@ void catalog_yield(struct catalog *c, struct buffer *b);
 /* A create has ended that waited for those: if it was the last in the pool, nothing is wanted there
  * any more. */
 void catalog_want_nothing(struct catalog *c, const struct pool *pool);
+/* The memory for b has not come: says in *f who holds the pool, and counts those that were wanted
+ * for it. */
+void catalog_refuse_full(struct catalog *c, const struct buffer *b, struct fault *f);
+/* A process uses the buffer, and it had its memory or not. */
+void catalog_count_use(struct catalog *c, const struct buffer *b, bool found);
+/* Of the buffers of a pool; walks all that have a twin. */
+struct cache_bytes catalog_cache_bytes(const struct catalog *c, const struct pool *pool);
 
 /* For the owner and admins: all processes are asked to suspend the buffer, which keeps its memory
  * then; or not any more. The ask ends with this daemon. */

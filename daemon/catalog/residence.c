@@ -9,6 +9,7 @@
  */
 #include "daemon/catalog/catalog.h"
 
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
 
 #include <inttypes.h>
@@ -276,6 +277,15 @@ static int check_restore(const struct buffer *fresh, const struct buffer *b, str
 	return 0;
 }
 
+static void count_restore(struct catalog *c, const struct buffer *from)
+{
+	struct cache_counts *n = &c->cache_counts[from->pool->index];
+	uint64_t now = clock_realtime_ns();
+
+	n->restores++;
+	n->restored_ns += now > from->created_ns ? now - from->created_ns : 0;
+}
+
 int catalog_restore(struct catalog *c, struct lease *fresh, struct lease *l, struct fault *f)
 {
 	struct buffer *from = fresh->buffer, *b = l->buffer;
@@ -293,6 +303,7 @@ int catalog_restore(struct catalog *c, struct lease *fresh, struct lease *l, str
 		buffer_move_block(b, from);
 		return catalog_refuse_unwritten(r, f);
 	}
+	count_restore(c, from);
 	buffer_drop_originals(b);
 	catalog_end_name(c, from, NULL, "its memory is another buffer's");
 	catalog_notify(c, on_buffer, b, b->key, BUFFER_RESTORED);

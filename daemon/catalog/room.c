@@ -102,14 +102,24 @@ static uint64_t keep_of(const struct catalog *c, const struct cached *it)
 	return it->keeps ? it->keep_ms : c->accounts.config->keep * 1000ull;
 }
 
+static bool is_clean(const struct buffer *b)
+{
+	return !b->evicted && catalog_is_clean(b);
+}
+
+static bool is_kept(const struct catalog *c, const struct cached *it, uint64_t now)
+{
+	uint64_t keep = keep_of(c, it);
+
+	return keep == UINT64_MAX || (now - it->used_ns) / 1000000 < keep;
+}
+
 static bool may_go(const struct catalog *c, const struct cached *it, const struct process *p,
 		   const struct pool *pool, uint64_t now)
 {
 	const struct buffer *b = it->buffer;
-	uint64_t keep = keep_of(c, it);
 
-	return b->pool == pool && b->uid == p->uid && !b->evicted && catalog_is_clean(b) &&
-	       keep != UINT64_MAX && (now - it->used_ns) / 1000000 >= keep;
+	return b->pool == pool && b->uid == p->uid && is_clean(b) && !is_kept(c, it, now);
 }
 
 /* Evicts up to `bytes`. Returns how many. */
@@ -244,4 +254,43 @@ void catalog_want_nothing(struct catalog *c, const struct pool *pool)
 		list_foreach (it, &c->cached, link)
 			if (it->buffer->pool == pool)
 				mark(c, it, false, it->asked);
+}
+
+/* ---- what is counted ---- */
+
+void catalog_refuse_full(struct catalog *c, const struct buffer *b, struct fault *f)
+{
+	const struct cached *it;
+
+	catalog_name_holders(c, b->uid, b->pool, f);
+	if (c->n_wanted > 0)
+		list_foreach (it, &c->cached, link)
+			c->cache_counts[b->pool->index].not_yielded +=
+				it->wanted && it->buffer->pool == b->pool &&
+				it->buffer->uid == b->uid;
+}
+
+void catalog_count_use(struct catalog *c, const struct buffer *b, bool found)
+{
+	struct cache_counts *n = &c->cache_counts[b->pool->index];
+
+	n->uses += b->cached && found;
+	n->faults += b->cached && !found;
+}
+
+struct cache_bytes catalog_cache_bytes(const struct catalog *c, const struct pool *pool)
+{
+	struct cache_bytes bytes = { 0 };
+	uint64_t now = clock_monotonic_ns();
+	const struct cached *it;
+
+	list_foreach (it, &c->cached, link) {
+		if (it->buffer->pool != pool || !is_clean(it->buffer))
+			continue;
+		if (is_kept(c, it, now))
+			bytes.kept += it->buffer->block.bytes;
+		else
+			bytes.evictable += it->buffer->block.bytes;
+	}
+	return bytes;
 }

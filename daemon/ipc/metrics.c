@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * METRICS: what the daemon counts, beside the numbers that STATUS and POOLS return. Nothing in it
- * is about a user, so each client gets the same. It walks pools, verbs and streams, but no
- * buffers. The client's half is client/lib/buffer/metrics.c.
+ * is about a user, so each client gets the same. It walks pools, verbs, streams and
+ * the buffers that have a twin, but no others. The client's half is client/lib/buffer/metrics.c.
  */
 #include "daemon/ipc/request.h"
 #include "daemon/ipc/service.h"
@@ -71,6 +71,21 @@ static int fill_driver_calls(Gpushm__Proto__MetricsReply *m, struct service *s)
 	return calls ? 0 : -ENOMEM;
 }
 
+static void fill_cache(Gpushm__Proto__PoolMetrics *m, const struct catalog *c,
+		       const struct pool *pool)
+{
+	const struct cache_counts *n = &c->cache_counts[pool->index];
+	const struct cache_bytes bytes = catalog_cache_bytes(c, pool);
+
+	SET(m, evictable_bytes, bytes.evictable);
+	SET(m, kept_bytes, bytes.kept);
+	SET(m, uses, n->uses);
+	SET(m, faults, n->faults);
+	SET(m, restores, n->restores);
+	SET(m, restored_ns, n->restored_ns);
+	SET(m, not_yielded, n->not_yielded);
+}
+
 /* Both lists are in the order of the pools. */
 static int fill_pools(Gpushm__Proto__MetricsReply *m, struct session *s, struct fault *f)
 {
@@ -92,6 +107,7 @@ static int fill_pools(Gpushm__Proto__MetricsReply *m, struct session *s, struct 
 		SET(it, filling, states[BUFFER_FILLING]);
 		SET(it, sealed, states[BUFFER_SEALED]);
 		SET(it, shared, states[BUFFER_SHARED]);
+		fill_cache(it, &s->service->catalog, pool);
 	}
 	return 0;
 }

@@ -4,6 +4,7 @@
  * is asked.
  */
 #include "client/gpushm_memory.h"
+#include "client/gpushm_metrics.h"
 #include "client/gpushm_query.h"
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
@@ -77,6 +78,19 @@ static bool is_resident(int i)
 	resident = st->residence == GPUSHM_RESIDENT;
 	gpushm_free(st);
 	return resident;
+}
+
+static struct gpushm_pool_metrics counted(void)
+{
+	struct gpushm_pool_metrics found = { 0 };
+	struct gpushm_metrics *m = NULL;
+
+	ck_works(gpushm_metrics(c, &m));
+	for (size_t i = 0; i < m->n_pools; i++)
+		if (strcmp(m->pools[i]->pool->name, "models") == 0)
+			found = *m->pools[i];
+	gpushm_free(m);
+	return found;
 }
 
 static void unlink_all(int n)
@@ -268,6 +282,7 @@ START_TEST(nobody_is_forced)
 		b[i] = make(i);
 	ck_assert_int_eq(gpushm_create(c, "~/more", BYTES, &o, &more), -ENOSPC);
 	ck_assert_msg(strstr(gpushm_error(), "models"), "%s", gpushm_error());
+	ck_assert_uint_eq(counted().not_yielded, 1);
 	for (int i = 0; i < ROOM; i++)
 		ck_assert_int_eq(gpushm_wanted(b[i]), 0); /* by nobody any more */
 	ck_works(gpushm_suspend(b[0], 0));
@@ -304,6 +319,31 @@ START_TEST(a_full_pool_says_who_holds_what_and_who_was_asked)
 }
 END_TEST
 
+START_TEST(what_comes_and_goes_is_counted)
+{
+	struct gpushm_buffer *b[2];
+	struct gpushm_pool_metrics m;
+
+	for (int i = 0; i <= ROOM; i++)
+		make_unused(i);
+	m = counted();
+	ck_assert_uint_eq(m.uses + m.faults + m.restores + m.restored_ns, 0);
+	b[0] = open_it(0);
+	b[1] = open_it(0);
+	ck_works(gpushm_set_keep(c, name_of(0), GPUSHM_WAIT_FOREVER, 0));
+	m = counted();
+	ck_assert_uint_eq(m.uses, 2);
+	ck_assert_uint_eq(m.faults, 1);
+	ck_assert_uint_eq(m.restores, 1);
+	ck_assert_uint_gt(m.restored_ns, 0);
+	ck_assert_uint_eq(m.kept_bytes, BYTES);
+	ck_assert_uint_eq(m.evictable_bytes, (ROOM - 1) * BYTES);
+	ck_works(gpushm_close(b[0]));
+	ck_works(gpushm_close(b[1]));
+	unlink_all(ROOM + 1);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("room");
@@ -321,5 +361,6 @@ int main(void)
 	tcase_add_test(t, nothing_goes_for_what_the_pool_can_never_hold);
 	tcase_add_test(t, nobody_is_forced);
 	tcase_add_test(t, a_full_pool_says_who_holds_what_and_who_was_asked);
+	tcase_add_test(t, what_comes_and_goes_is_counted);
 	return suite_run("room", t, NULL);
 }
