@@ -316,7 +316,8 @@ int catalog_keep(struct catalog *c, const struct process *p, const char *key, ui
  * that use others: returns for how many ms to wait for them; else 0. */
 uint64_t catalog_make_room(struct catalog *c, const struct process *p, struct pool *pool,
 			   uint64_t bytes);
-/* A process has suspended or closed the buffer: if it is wanted, its memory goes. */
+/* A process has suspended or closed the buffer: if it is wanted, or a request waits for memory of
+ * the pool, its memory goes. */
 void catalog_yield(struct catalog *c, struct buffer *b);
 /* A create has ended that waited for those: if it was the last in the pool, nothing is wanted there
  * any more. */

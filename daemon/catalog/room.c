@@ -240,7 +240,10 @@ void catalog_yield(struct catalog *c, struct buffer *b)
 {
 	struct fault ignored;
 
-	if (!b->cached || !b->cached->wanted || use_of(b) == IN_USE)
+	if (!b->cached || use_of(b) == IN_USE)
+		return;
+	if (!b->cached->wanted &&
+	    (is_kept(c, b->cached, clock_monotonic_ns()) || pool_short_of(b->pool, b->uid) == 0))
 		return;
 	mark(c, b->cached, false, b->cached->asked);
 	catalog_evict_buffer(c, b, NULL, &ignored);

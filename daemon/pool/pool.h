@@ -230,6 +230,9 @@ static inline int pool_lend_fd(const struct pool *pool, const struct block *bloc
 
 /* ---- allocations: pool_request.c ---- */
 
+/* The bytes that are missing for the user's requests that wait for space. */
+uint64_t pool_short_of(const struct pool *pool, uid_t uid);
+
 /* Requests a block. 0: r->block is there (from the pending list). -EINPROGRESS: r->on_done comes
  * later, with r->result 0 or -errno and r->fault. Any other -errno: refused, *f says why, and
  * on_done never comes. If the pool or its device is full, everything pending is flushed and the

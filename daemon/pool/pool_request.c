@@ -395,6 +395,20 @@ void pool_requests_resume(struct pool *pool)
 
 /* ---- for the pool's users ---- */
 
+uint64_t pool_short_of(const struct pool *pool, uid_t uid)
+{
+	uint64_t wanted = pool->used + pool->lost;
+	const struct pool_request *r;
+	bool waits = false;
+
+	list_foreach (r, &pool->waiting, link)
+		if (r->uid == uid) {
+			wanted += r->bytes;
+			waits = true;
+		}
+	return waits && wanted > pool->size ? wanted - pool->size : 0;
+}
+
 int pool_alloc(struct pool *pool, struct pool_request *r, uint64_t bytes, uid_t uid,
 	       struct fault *f)
 {

@@ -89,6 +89,7 @@ static uint64_t left_of(const struct gpushm_buffer *b, uint64_t deadline)
 	return deadline == UINT64_MAX || !b->suspended ? 0 : ms + (ms == 0);
 }
 
+/* An open's time is for what it waits for, and not for the daemon's replies. */
 static int ask_back(struct gpushm_buffer *b, uint64_t deadline, struct resumption *r)
 {
 	Gpushm__Proto__Resume resume = GPUSHM__PROTO__RESUME__INIT;
@@ -230,13 +231,14 @@ static int fill(struct gpushm_buffer *fresh, struct gpushm_buffer *b)
 	return r == -ENOENT || r == -EBADMSG ? load_source(fresh, b, r) : r;
 }
 
-/* Copies into a new buffer, which ends here: its memory is the daemon's, or nobody's. *ret_again:
- * the daemon died before it had it. */
-static int copy_once(struct gpushm_buffer *b, const char *name, const char *pool,
+/* Copies into a new buffer, which ends here: its memory is the daemon's, or nobody's. wait_ms: for
+ * room in the pool. *ret_again: the daemon died before it had it. */
+static int copy_once(struct gpushm_buffer *b, const char *name, const char *pool, uint64_t wait_ms,
 		     enum purpose purpose, bool *ret_again)
 {
 	struct gpushm_create_options o = { .struct_size = sizeof(o),
 					   .pool = pool,
+					   .wait_ms = wait_ms,
 					   .flags = GPUSHM_TRANSIENT };
 	struct gpushm_buffer *fresh = NULL;
 	struct error why;
@@ -264,24 +266,36 @@ static int copy_once(struct gpushm_buffer *b, const char *name, const char *pool
 }
 
 /* -EEXIST: another process does it, or it is a twin that exists. */
-static int copy(struct gpushm_buffer *b, const char *name, const char *pool, enum purpose purpose)
+static int copy(struct gpushm_buffer *b, const char *name, const char *pool, uint64_t wait_ms,
+		enum purpose purpose)
 {
 	bool again;
 	int r;
 
 	do
-		r = copy_once(b, name, pool, purpose, &again);
+		r = copy_once(b, name, pool, wait_ms, purpose, &again);
 	while (again);
 	return r;
 }
 
 /* ---- one process of many ---- */
 
+/* Waits are in turns, between which other threads have the connection: the one that suspends what
+ * is waited for, or that makes the memory, may be of this process. */
+#define TURN_MS 100u
+
+static uint64_t turn_of(uint64_t deadline)
+{
+	uint64_t left = clock_left_ms(deadline);
+
+	return left < TURN_MS ? left : TURN_MS;
+}
+
 /* Opens it for a moment. *ret_id: which buffer it was. */
 static int wait_for(struct gpushm_buffer *b, const char *name, uint64_t deadline, uint64_t *ret_id)
 {
 	struct gpushm_buffer *there = NULL;
-	int r = buffer_open_name(b->connection, name, GPUSHM_READ, clock_left_ms(deadline),
+	int r = buffer_open_name(b->connection, name, GPUSHM_READ, turn_of(deadline),
 				 BUFFER_OPEN_WHILE_FILLING, NULL, &there);
 
 	*ret_id = r == 0 ? there->id : 0;
@@ -306,7 +320,7 @@ static int wait_for_owner(struct gpushm_buffer *b, uint64_t deadline)
 static int restore_by_open(struct gpushm_buffer *b, uint64_t deadline)
 {
 	struct gpushm_buffer *there = NULL;
-	int r = gpushm_open(b->connection, b->name, GPUSHM_READ, clock_left_ms(deadline), NULL,
+	int r = gpushm_open(b->connection, b->name, GPUSHM_READ, turn_of(deadline), NULL,
 			    &there);
 
 	if (r == 0)
@@ -326,7 +340,7 @@ static int restore(struct gpushm_buffer *b, uint64_t deadline)
 	if (r != -ENOENT)
 		return r;
 	snprintf(name, sizeof(name), "~/.restore-%" PRIu64, b->id);
-	r = copy(b, name, b->pool->name, TO_RESTORE);
+	r = copy(b, name, b->pool->name, turn_of(deadline), TO_RESTORE);
 	if (r != -EEXIST)
 		return r;
 	r = wait_for(b, name, deadline, &id);
@@ -342,7 +356,7 @@ int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_
 
 	while ((r = ask_back(b, deadline, &back)) == 0 && *ret_fd < 0) {
 		r = restore(b, deadline);
-		if (r < 0)
+		if (r < 0 && !((r == -ENOSPC || r == -ETIMEDOUT) && clock_left_ms(deadline) > 0))
 			return r;
 	}
 	return r;
@@ -357,7 +371,7 @@ int gpushm_make_twin(struct gpushm *c, const char *name, const char *pool)
 	if (r < 0)
 		return r;
 	snprintf(twin, sizeof(twin), "~/.twin-%" PRIu64, b->id);
-	r = copy(b, twin, pool, TO_BE_TWIN);
+	r = copy(b, twin, pool, 0, TO_BE_TWIN);
 	closed = gpushm_close(b);
 	return r < 0 ? r : closed;
 }

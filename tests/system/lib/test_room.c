@@ -3,6 +3,7 @@
  * A pool that is smaller than what is published in it: whose memory goes, in which order, and who
  * is asked.
  */
+#include "client/gpushm_async.h"
 #include "client/gpushm_memory.h"
 #include "client/gpushm_metrics.h"
 #include "client/gpushm_query.h"
@@ -11,6 +12,7 @@
 #include "tests/lib/suite.h"
 
 #include <check.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -319,6 +321,88 @@ START_TEST(a_full_pool_says_who_holds_what_and_who_was_asked)
 }
 END_TEST
 
+static bool exists(const char *name)
+{
+	struct gpushm_stat *st = NULL;
+	int r = gpushm_stat(c, name, 0, 0, &st);
+
+	gpushm_free(st);
+	return r != -ENOENT;
+}
+
+START_TEST(a_create_that_waits_gets_what_is_let_go_of_later)
+{
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "models" };
+	struct gpushm_buffer *b = make(0), *first = client_create("~/first", BYTES, &o);
+	struct gpushm_buffer *other = client_create("~/other", 2 * BYTES, &o);
+	struct gpushm *own = NULL;
+	struct gpushm_call *call = NULL;
+	int r;
+
+	o.wait_ms = 20000;
+	ck_works(gpushm_connect(d.socket, &own));
+	ck_works(gpushm_send_create(own, "~/more", 2 * BYTES, &o, &call));
+	while (!exists("~/more"))
+		;
+	ck_assert_int_eq(gpushm_wanted(b), 0); /* it would not be enough */
+	ck_works(gpushm_discard(first));
+	ck_assert(is_resident(0));
+	ck_works(gpushm_suspend(b, 0));
+	while ((r = gpushm_call_process(call)) == GPUSHM_PENDING)
+		poll(&(struct pollfd){ .fd = gpushm_call_fd(call), .events = POLLIN }, 1, -1);
+	ck_works(r);
+	ck_assert(!is_resident(0));
+	ck_works(gpushm_discard(gpushm_call_buffer(call)));
+	gpushm_call_free(call);
+	gpushm_disconnect(own);
+	ck_works(gpushm_discard(other));
+	ck_works(gpushm_close(b));
+	unlink_all(1);
+}
+END_TEST
+
+static _Atomic bool opened;
+
+static void *open_and_close(void *arg)
+{
+	struct gpushm *own = NULL;
+	struct gpushm_buffer *b = NULL;
+	intptr_t r;
+
+	ck_works(gpushm_connect(d.socket, &own));
+	r = gpushm_open(own, "~/0", GPUSHM_READ, 20000, NULL, &b);
+	opened = true;
+	gpushm_close(b);
+	gpushm_disconnect(own);
+	return (void *)r;
+}
+
+START_TEST(a_restore_waits_for_room_as_long_as_its_open)
+{
+	struct gpushm_create_options o = { .struct_size = sizeof(o), .pool = "models" };
+	struct gpushm_stat *st = NULL;
+	struct gpushm_buffer *other;
+	char restore[64];
+	pthread_t thread;
+	void *result;
+
+	make_unused(0);
+	ck_works(gpushm_stat(c, "~/0", 0, 0, &st));
+	snprintf(restore, sizeof(restore), "~/.restore-%llu", (unsigned long long)st->id);
+	gpushm_free(st);
+	other = client_create("~/other", ROOM * BYTES, &o);
+	opened = false;
+	pthread_create(&thread, NULL, open_and_close, NULL);
+	while (!opened && !exists(restore))
+		;
+	ck_works(gpushm_discard(other));
+	pthread_join(thread, &result);
+	ck_assert_int_eq((intptr_t)result, 0);
+	ck_assert(is_resident(0));
+	unlink_all(1);
+}
+END_TEST
+
 START_TEST(what_comes_and_goes_is_counted)
 {
 	struct gpushm_buffer *b[2];
@@ -361,6 +445,8 @@ int main(void)
 	tcase_add_test(t, nothing_goes_for_what_the_pool_can_never_hold);
 	tcase_add_test(t, nobody_is_forced);
 	tcase_add_test(t, a_full_pool_says_who_holds_what_and_who_was_asked);
+	tcase_add_test(t, a_create_that_waits_gets_what_is_let_go_of_later);
+	tcase_add_test(t, a_restore_waits_for_room_as_long_as_its_open);
 	tcase_add_test(t, what_comes_and_goes_is_counted);
 	return suite_run("room", t, NULL);
 }
