@@ -63,6 +63,9 @@ void client_buffer_free(struct gpushm_buffer *b);
 /* Daemons that may die of one create, which begins anew with the next one. */
 #define BUFFER_CREATES_MAX 16
 
+/* In gpushm_open_options, beside its flags: as map_request::to_fill_from. */
+#define BUFFER_TO_FILL_FROM (1u << 30)
+
 /* Makes the request, a CREATE or an OPEN, and maps what its reply brings as the options say. Where
  * there is no space, runs the deferred cleanup and tries once more. 0 or -errno with gpushm_error()
  * set. */

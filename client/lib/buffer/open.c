@@ -274,6 +274,7 @@ static int map_attach(struct gpushm_buffer *b, struct attach *a,
 		r = open_table(b, a);
 	/* The map comes last: after it nothing can fail. */
 	a->map.copy_on_write = !!(o->flags & GPUSHM_COPY_ON_WRITE);
+	a->map.to_fill_from = !!(o->flags & BUFFER_TO_FILL_FROM);
 	b->device = -1;
 	if (r == 0 && !(o->flags & GPUSHM_TABLE))
 		r = map(b, &a->map);

@@ -106,9 +106,9 @@ static int ask_back(struct gpushm_buffer *b, uint64_t deadline, struct resumptio
 
 /* ---- the copy ---- */
 
-static int open_twin(struct gpushm_buffer *b, struct gpushm_buffer **ret)
+static int open_twin(struct gpushm_buffer *b, uint32_t flags, struct gpushm_buffer **ret)
 {
-	const struct gpushm_open_options o = { .device = GPUSHM_CURRENT_DEVICE };
+	const struct gpushm_open_options o = { .device = GPUSHM_CURRENT_DEVICE, .flags = flags };
 	Gpushm__Proto__Open open = GPUSHM__PROTO__OPEN__INIT;
 
 	open.has_twin_of = open.has_access = true;
@@ -180,18 +180,25 @@ static bool has_attr(const struct gpushm_buffer *b, const char *key)
 
 static int copy_of_twin(struct gpushm_buffer *fresh, struct gpushm_buffer *b)
 {
-	const struct gpushm_private_loader *l = NULL;
+	const struct gpushm_private_loader *l = has_attr(b, "gpushm.content") ? get_loader() : NULL;
+	/* Who compares the digest reads the twin by the CPU. */
+	uint32_t flags = fresh->map->host_ptr || l ? 0 : BUFFER_TO_FILL_FROM;
 	struct gpushm_buffer *twin = NULL;
+	struct map_entered entered;
 	struct error why;
-	int r = open_twin(b, &twin);
+	int r = map_enter(fresh->map->device, &entered); /* the twin is mapped for that GPU */
 
-	if (r < 0)
-		return r;
-	if (has_attr(b, "gpushm.content"))
-		l = get_loader();
-	r = l ? l->copy(b, twin, fresh) : gpushm_write(fresh, 0, twin->map->host_ptr, b->bytes);
+	if (r == 0)
+		r = open_twin(b, flags, &twin);
+	if (r == 0 && l)
+		r = l->copy(b, twin, fresh);
+	else if (r == 0)
+		r = twin->map->host_ptr ? gpushm_write(fresh, 0, twin->map->host_ptr, b->bytes)
+					: map_fill(fresh->map, twin->map, b->bytes);
 	error_keep(&why);
-	buffer_end(twin);
+	map_leave(&entered);
+	if (twin)
+		buffer_end(twin);
 	error_put_back(&why);
 	return r;
 }

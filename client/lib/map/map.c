@@ -36,6 +36,7 @@ static struct map_private *entry_new(const struct map_kind *kind, const struct m
 	memcpy(p->daemon, r->pool->daemon, sizeof(p->daemon));
 	p->buffer = r->buffer;
 	p->copy_on_write = r->copy_on_write;
+	p->to_fill_from = r->to_fill_from;
 	p->write = r->write || r->copy_on_write || !kind->knows_access;
 	p->map.writable = p->write;
 	p->device = device;
@@ -48,7 +49,7 @@ static struct map_private *entry_new(const struct map_kind *kind, const struct m
 static bool same(const struct map_private *a, const struct map_private *b)
 {
 	return a->buffer == b->buffer && a->kind == b->kind && a->write == b->write &&
-	       !a->copy_on_write && !b->copy_on_write &&
+	       !a->copy_on_write && !b->copy_on_write && !a->to_fill_from && !b->to_fill_from &&
 	       (a->device == b->device || !a->kind->knows_device) &&
 	       memcmp(a->daemon, b->daemon, sizeof(a->daemon)) == 0;
 }
@@ -280,6 +281,24 @@ int map_synchronize(struct map *m)
 		result = result < 0 ? result : r;
 	}
 	return result;
+}
+
+int map_fill(struct map *to, const struct map *from, uint64_t bytes)
+{
+	const struct map_copy copy = { .device = to->device_ptr,
+				       .host = from->device_ptr,
+				       .width = bytes,
+				       .height = 1,
+				       .on_device = true };
+	struct map_entered entered;
+	int r = map_enter(to->device, &entered);
+
+	if (r == 0)
+		r = map_copy(&copy, NULL);
+	if (r == 0)
+		r = map_wait(NULL);
+	map_leave(&entered);
+	return r;
 }
 
 /* ---- connections ---- */

@@ -33,7 +33,10 @@ struct map_request {
 	uint64_t bytes, allocated_bytes;
 	bool write;
 	bool copy_on_write; /* a mapping that nobody shares; host memory only */
-	int device;	    /* ordinal to map for, GPUSHM_OWN_DEVICE or GPUSHM_CURRENT_DEVICE */
+	/* Only map_fill() reads it: pinned memory is mapped for the GPU alone. Mapping it for the
+	 * CPU, too, takes longer than copying it. */
+	bool to_fill_from;
+	int device; /* ordinal to map for, GPUSHM_OWN_DEVICE or GPUSHM_CURRENT_DEVICE */
 	unsigned char record[RECORD_BYTES];
 	int fd;		  /* lent: the map keeps no fd; the caller closes it */
 	uid_t server_uid; /* owner that a host memfd must have */
@@ -132,6 +135,10 @@ int map_copy(const struct map_copy *copy, void *stream);
 /* Waits until the stream has done what was queued. After map_enter(). 0 or -EIO. */
 int map_wait(void *stream);
 
+/* Copies the first bytes of memory that has addresses on a GPU into a GPU's, in one piece, and
+ * waits for that. 0 or -EIO. */
+int map_fill(struct map *to, const struct map *from, uint64_t bytes);
+
 /* ---- what needs the driver; for map.c only, and never called in a build without CUDA ---- */
 
 /* Waits for the work in the thread's context, if it is of the device, and in the device's primary
@@ -156,6 +163,7 @@ struct map_private {
 	uint64_t buffer;
 	bool write;	    /* part of the key where the kind has read-only mappings */
 	bool copy_on_write; /* never found again */
+	bool to_fill_from;  /* likewise */
 	int device;	    /* ordinal of the GPU that it is mapped for; -1: the CPU alone */
 	/* Bit n: GPU n uses it. More than `device` where one map serves all GPUs. */
 	_Atomic uint64_t used_from;

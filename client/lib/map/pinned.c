@@ -49,10 +49,11 @@ static int pinned_map(const struct map_request *r, struct map_private *p)
 	int result;
 
 	fill_access(p, p->write, access);
-	result = window_open(r->fd, p->bytes, access, FOR_BOTH, &ptr);
+	result = window_open(r->fd, p->bytes, access, r->to_fill_from ? FOR_CPU : FOR_BOTH, &ptr);
 	if (result < 0)
 		return result;
-	p->map.device_ptr = p->map.host_ptr = (void *)(uintptr_t)ptr;
+	p->map.device_ptr = (void *)(uintptr_t)ptr;
+	p->map.host_ptr = r->to_fill_from ? NULL : p->map.device_ptr;
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "client/gpushm_query.h"
 #include "proto/base/own.h"
 #include "proto/kind.h"
+#include "tests/fakecuda/fakecuda.h"
 #include "tests/lib/client.h"
 #include "tests/lib/kept.h"
 #include "tests/lib/role.h"
@@ -14,6 +15,7 @@
 #include "tests/lib/user.h"
 
 #include <check.h>
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -169,6 +171,42 @@ START_TEST(an_evicted_buffer_comes_back_at_its_addresses)
 	for (size_t i = 0; i < n_pools; i++)
 		if (is_suspendable(pools[i]))
 			comes_back(pools[i]->name);
+}
+END_TEST
+
+static const char *pool_of(enum gpushm_kind kind)
+{
+	for (size_t i = 0; i < n_pools; i++)
+		if (pools[i]->kind == kind && !pools[i]->failed)
+			return pools[i]->name;
+	return NULL;
+}
+
+/* The three imports are the twin's, that of the memory to fill, and the resumed buffer's. */
+START_TEST(a_pinned_twin_is_copied_from_where_it_lies)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	fakecuda_calls_fn *calls =
+		driver ? (fakecuda_calls_fn *)dlsym(driver, "fakecuda_calls") : NULL;
+	unsigned long copies, staged, imports;
+	struct gpushm_buffer *b;
+
+	if (!calls || !pool_of(GPUSHM_PINNED) || !pool_of(GPUSHM_VMM))
+		return; /* a real driver, or none */
+	b = make(pool_of(GPUSHM_VMM), GPUSHM_SEALED);
+	ck_works(gpushm_make_twin(c, "~/b", pool_of(GPUSHM_PINNED)));
+	ck_works(gpushm_suspend(b, 0));
+	ck_works(gpushm_evict(c, "~/b"));
+	copies = calls("cuMemcpyAsync");
+	staged = calls("cuMemcpyHtoDAsync");
+	imports = calls("cuMemImportFromShareableHandle");
+	ck_works(gpushm_resume(b, 10000));
+	ck_assert_uint_eq(calls("cuMemcpyAsync") - copies, 1);
+	ck_assert_uint_eq(calls("cuMemcpyHtoDAsync") - staged, 0);
+	ck_assert_uint_eq(calls("cuMemImportFromShareableHandle") - imports, 3);
+	ck_assert(bytes_are_right(b));
+	client_close_and_unlink(b, "~/b");
+	dlclose(driver);
 }
 END_TEST
 
@@ -402,6 +440,7 @@ int main(int argc, char **argv)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, an_evicted_buffer_comes_back_at_its_addresses);
+	tcase_add_test(t, a_pinned_twin_is_copied_from_where_it_lies);
 	tcase_add_test(t, the_memory_of_an_evicted_buffer_is_free);
 	tcase_add_test(t, what_is_used_or_has_no_twin_is_not_evicted);
 	tcase_add_test(t, an_evicted_buffer_can_be_renamed_and_unlinked);
