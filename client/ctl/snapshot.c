@@ -314,8 +314,6 @@ static void write_cache(struct exposition *e, const struct snapshot *s)
 		   "Memory of buffers with a twin that stays for a while, or always."),
 		OF("gpushm_pool_uses", NULL, "_total", uses,
 		   "Opens and resumes of buffers with a twin that got the memory."),
-		OF("gpushm_pool_faults", NULL, "_total", faults,
-		   "Resumes of these that found that it had gone."),
 		OF("gpushm_pool_not_yielded", NULL, "_total", not_yielded,
 		   "Buffers that were wanted for a create, until it failed."),
 #undef OF

@@ -103,7 +103,6 @@ struct restarts {
 /* Of the buffers of a pool that have a twin, since the daemon started. */
 struct cache_counts {
 	uint64_t uses;	      /* OPENs and RESUMEs that got the memory */
-	uint64_t faults;      /* RESUMEs that found that it had gone */
 	uint64_t restores;    /* buffers that got memory again */
 	uint64_t restored_ns; /* from its CREATE on */
 	uint64_t not_yielded; /* buffers that were wanted for a CREATE, until it failed */
@@ -325,8 +324,8 @@ void catalog_want_nothing(struct catalog *c, const struct pool *pool);
 /* The memory for b has not come: says in *f who holds the pool, and counts those that were wanted
  * for it. */
 void catalog_refuse_full(struct catalog *c, const struct buffer *b, struct fault *f);
-/* A process uses the buffer, and it had its memory or not. */
-void catalog_count_use(struct catalog *c, const struct buffer *b, bool found);
+/* A process has got the buffer's memory. */
+void catalog_count_use(struct catalog *c, const struct buffer *b);
 /* Of the buffers of a pool; walks all that have a twin. */
 struct cache_bytes catalog_cache_bytes(const struct catalog *c, const struct pool *pool);
 

@@ -273,12 +273,9 @@ void catalog_refuse_full(struct catalog *c, const struct buffer *b, struct fault
 				it->buffer->uid == b->uid;
 }
 
-void catalog_count_use(struct catalog *c, const struct buffer *b, bool found)
+void catalog_count_use(struct catalog *c, const struct buffer *b)
 {
-	struct cache_counts *n = &c->cache_counts[b->pool->index];
-
-	n->uses += b->cached && found;
-	n->faults += b->cached && !found;
+	c->cache_counts[b->pool->index].uses += b->cached != NULL;
 }
 
 struct cache_bytes catalog_cache_bytes(const struct catalog *c, const struct pool *pool)

@@ -80,7 +80,6 @@ static void fill_cache(Gpushm__Proto__PoolMetrics *m, const struct catalog *c,
 	SET(m, evictable_bytes, bytes.evictable);
 	SET(m, kept_bytes, bytes.kept);
 	SET(m, uses, n->uses);
-	SET(m, faults, n->faults);
 	SET(m, restores, n->restores);
 	SET(m, restored_ns, n->restored_ns);
 	SET(m, not_yielded, n->not_yielded);

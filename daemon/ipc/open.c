@@ -52,7 +52,7 @@ static int try_open(struct session *s, const char *key, struct reply *reply, str
 		return r;
 	}
 	if (!b->evicted)
-		catalog_count_use(c, b, true);
+		catalog_count_use(c, b);
 	b->opens++;
 	reply_attach(reply, s, l, false);
 	return 0;
@@ -152,11 +152,12 @@ int request_resume(struct session *s, const Gpushm__Proto__Request *q, struct re
 		r = catalog_follow(c, l, m->has_name ? key : NULL, m->buffer, f);
 	if (r == 0 && !l->buffer->evicted)
 		r = catalog_set_away(c, l, false, f);
-	if (r == 0)
-		catalog_count_use(c, l->buffer, !l->buffer->evicted);
-	if (r == 0)
-		reply_attach(reply, s, l, true);
-	return r;
+	if (r < 0)
+		return r;
+	if (!l->buffer->evicted)
+		catalog_count_use(c, l->buffer);
+	reply_attach(reply, s, l, true);
+	return 0;
 }
 
 int request_use(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
