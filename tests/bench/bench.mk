@@ -21,7 +21,7 @@ $(STREAMS_BIN): $(call objects,$(wildcard tests/bench/streams/*.c) tests/bench/s
 $(BUILD)/tests/python/attach: $(BUILD)/obj/tests/python/attach.o $(BUILD)/libgpushm.so
 	$(call link,../..) -lgpushm
 
-# BENCH=, STREAMS= and NODES= are the options of the programs, MODELS_GIB the size of a file in MODELS_FOLDER.
+# BENCH=, STREAMS=, NODES= and MEMORY= are the options of the programs, MODELS_GIB the size of a file in MODELS_FOLDER.
 BENCH_RUN = $(if $(wildcard $(BUILD)/deps),export $(GPU_PATH);) OUT=$(or $(OUT),$(BUILD)) BENCH='$(BENCH)' STREAMS='$(STREAMS)' NODES='$(NODES)' \
 	MODELS_FOLDER=$(or $(MODELS_FOLDER),/dev/shm) MODELS_GIB=$(or $(MODELS_GIB),16) tests/bench/run.sh
 bench: $(BUILD)/gpushmd $(BENCH_BIN) ## what gpushm costs on this machine; bench-gpu, -streams, -models, -nodes, -memory measure more
@@ -35,4 +35,4 @@ bench-gpu bench-streams bench-models bench-nodes bench-plots: bench-%:
 bench-python: python-core $(BUILD)/gpushmd $(BUILD)/tests/python/attach
 	BUILD=$(BUILD) PYTHONPATH=$(BUILD)/python $(PYTHON) -B tests/python/bench_attach.py
 bench-memory: $(if $(wildcard $(BUILD)/deps),,python-core $(BUILD)/gpushmd $(BUILD)/gpushmctl)
-	BUILD=$(BUILD) PYTHONPATH=$(BUILD)/python:$(BUILD)/deps/python $(PYTHON) -B tests/bench/memory.py
+	BUILD=$(BUILD) PYTHONPATH=$(BUILD)/python:$(BUILD)/deps/python $(PYTHON) -B tests/bench/memory/run.py $(MEMORY)

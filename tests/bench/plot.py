@@ -5,7 +5,7 @@
 
 From each peers*.json in FOLDER, which are runs of the same: peers.svg, attaching beside what people use today. From
 streams.json: streams.svg, frames through three processes. From fleet.json: fleet.svg, simulated fleets that pull a
-model. A missing file is left out.
+model. From memory.json: memory.svg, first answers of services whose models come and go. A missing file is left out.
 """
 import json
 import os
@@ -80,6 +80,27 @@ def draw_streams(plt, run):
     return figure
 
 
+def draw_memory(plt, run):
+    """Until the first answer, each request a step of the curve."""
+    rows = [row for row in run["rows"] if "where" in row]
+    if not rows:
+        return None
+    figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
+    for row, other, style in zip(rows, ("it runs", "it is started on demand"), ("-", "--")):
+        for values, label, colour in ((row["first"], f"gpushm, {row['where']}", OURS),
+                                      (row["beside_first"], f"a process a model, {other}", "#7a8794")):
+            axes.step(sorted(values), [(n + 1) / len(values) for n in range(len(values))], style, color=colour, label=label)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda ms, _: f"{ms:g} ms")
+    axes.set_yticks((0.5, 0.99), ("half", "99 %"))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8, loc="lower right", frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(rows[0]["what"].split(":")[0] + ": part of the requests that are answered after"
+                   + ("" if run["setup"]["gpu"] else ". Host memory, no GPU"), fontsize=10, loc="left")
+    return figure
+
+
 def draw_fleet(plt, runs):
     """Seconds until the last node has the model, by the number of nodes."""
     nodes = [run["setup"]["nodes"] for run in runs]
@@ -123,10 +144,10 @@ def main():
 
     folder = Path(sys.argv[1])
     read = {"peers": [json.loads(path.read_text()) for path in sorted(folder.glob("peers*.json"))]}
-    for name in ("streams", "fleet"):
+    for name in ("streams", "fleet", "memory"):
         if (folder / f"{name}.json").exists():
             read[name] = json.loads((folder / f"{name}.json").read_text())
-    draws = {"peers": draw_peers, "streams": draw_streams, "fleet": draw_fleet}
+    draws = {"peers": draw_peers, "streams": draw_streams, "fleet": draw_fleet, "memory": draw_memory}
     for name, measured in read.items():
         figure = draws[name](plt, measured)
         if figure:

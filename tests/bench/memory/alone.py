@@ -1,35 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""What it takes to let go of memory and to come back, beside the driver's calls alone, by turns in one run.
+"""Suspend and resume of one process, beside the driver's calls alone, by turns.
 
-    make bench-memory, or BUILD=build PYTHONPATH=build/python python3 tests/bench/memory.py [--gib N] [--rounds N]
-
-It starts a daemon of its own from $BUILD, and needs a GPU, cuda.bindings and 3 * N GiB of the host's memory. Prints a table:
-medians in ms, and the ratio to the driver's row above it.
+The driver's suspend waits for the context's work, as the library's does. Needs cuda.bindings and 2 * --gib of the host's
+memory. Rows are medians in ms, and the ratio to the driver's.
 """
-import argparse
 import ctypes
 import os
 import statistics
-import subprocess
-import sys
-import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
-
+import common
+from common import timed
 from cuda.bindings import driver
-
-from daemon import BUILD, Daemon
-
-CONFIG = """
-[pool gpu]
-kind=vmm
-device=0
-size={gib}G
-[pool pinned]
-kind=pinned
-size={gib}G
-"""
 
 
 def call(result):
@@ -68,18 +49,13 @@ class Memory:
         call(driver.cuMemRelease(handle))
 
     def suspend(self):
+        call(driver.cuCtxSynchronize())
         call(driver.cuMemUnmap(self.at, self.size))
 
     def close(self):
         self.suspend()
         call(driver.cuMemAddressFree(self.at, self.size))
         os.close(self.fd)
-
-
-def timed(function, *args):
-    start = time.monotonic_ns()
-    function(*args)
-    return (time.monotonic_ns() - start) / 1e6
 
 
 def turns(rounds, **ways):
@@ -93,57 +69,29 @@ def turns(rounds, **ways):
     return {way: statistics.median(found) for way, found in times.items()}
 
 
-def row(what, beside, ours):
-    print(f"| {what} | {beside:.3f} | {ours:.3f} | {ours / beside:.2f} |", flush=True)
+def row(what, times, wanted):
+    common.row(what, f"{times['alone']:.3f}", f"{times['ours']:.3f}, {times['ours'] / times['alone']:.2f} x", wanted, **times)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gib", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=10)
-    args = parser.parse_args()
-    size = args.gib << 30
-
+def run(args):
+    size = int(args.gib * 2**30)
     call(driver.cuInit(0))
     call(driver.cuCtxSetCurrent(call(driver.cuDevicePrimaryCtxRetain(0))))
-    daemon = Daemon(CONFIG.format(gib=args.gib))
-    os.environ["GPUSHM_SOCKET"] = daemon.socket
-    import gpushm
+    with common.pools(1, 1, size), common.connection() as c, c.open("m0", timeout=60) as buffer:
+        alone = Memory(size)
+        row("suspend, nothing queued", turns(10, alone=lambda: (timed(alone.suspend), alone.resume())[0],
+                                             ours=lambda: (timed(buffer.suspend), buffer.resume())[0]), "<= 1.2 x")
+        row("resume, the same memory", turns(10, alone=lambda: (alone.suspend(), timed(alone.resume))[1],
+                                             ours=lambda: (buffer.suspend(), timed(buffer.resume))[1]), "<= 1.2 x")
+        alone.close()
 
-    print(f"| {args.gib} GiB, ms | the driver alone | gpushm | ratio |\n|--|--|--|--|")
-    alone = Memory(size)
-    array = gpushm.create("model", size, pool="gpu")
-    array.publish("sealed")
-    buffer = array.buffer
-    suspends = turns(args.rounds, alone=lambda: (timed(alone.suspend), alone.resume())[0],
-                     ours=lambda: (timed(buffer.suspend), buffer.resume())[0])
-    row("suspend, nothing queued", suspends["alone"], suspends["ours"])
-    resumes = turns(args.rounds, alone=lambda: (alone.suspend(), timed(alone.resume))[1],
-                    ours=lambda: (buffer.suspend(), timed(buffer.resume))[1])
-    row("resume, the same memory", resumes["alone"], resumes["ours"])
-    alone.close()
+        def from_twin():
+            buffer.suspend()
+            common.ctl("evict", "m0")
+            return timed(buffer.resume)
 
-    ctl = [BUILD / "gpushmctl", "--socket", daemon.socket]
-    start = time.monotonic_ns()
-    subprocess.run([*ctl, "demote", "--pool", "pinned", "model"], check=True)
-    print(f"twin made in {(time.monotonic_ns() - start) / 1e9:.1f} s", flush=True)
-
-    def from_twin():
-        buffer.suspend()
-        subprocess.run([*ctl, "evict", "model"], check=True)
-        return timed(buffer.resume)
-
-    host = call(driver.cuMemHostAlloc(size, 0))
-    ctypes.memset(int(host), 1, 1 << 20)
-    target = call(driver.cuMemAlloc(size))
-    restored = turns(3, alone=lambda: timed(lambda: call_copy(target, host, size)), ours=from_twin)
-    row("resume from a twin, beside a pinned copy", restored["alone"], restored["ours"])
-    daemon.remove()
-
-
-def call_copy(target, host, size):
-    call(driver.cuMemcpyHtoD(target, host, size))
-
-
-if __name__ == "__main__":
-    main()
+        host = call(driver.cuMemHostAlloc(size, 0))
+        ctypes.memset(int(host), 1, 1 << 20)
+        target = call(driver.cuMemAlloc(size))
+        row("resume from a twin, beside a pinned copy",
+            turns(3, alone=lambda: timed(lambda: call(driver.cuMemcpyHtoD(target, host, size))), ours=from_twin), "<= 1.11 x")

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""Eight processes with one model each let go of it and come back: the first sleep, the next ones, waking, and the host's memory.
+
+Beside gpushm, on a GPU and where they can be imported: torch's own `.cpu()` and `.cuda()`, torch_memory_saver, and the
+allocator of vLLM's sleep mode. Each process of theirs has a copy of the model of its own, so those rows take as many
+processes as fit (--peers).
+"""
+import importlib.util
+import statistics
+
+import common
+
+PROCESSES = 8
+
+
+class Ours:
+    label = "gpushm"
+
+    def __init__(self, size):
+        import gpushm
+
+        self.array = gpushm.open("m0", timeout=60)
+
+    def sleep(self):
+        self.array.suspend()
+
+    def wake(self):
+        self.array.resume(timeout=60)
+
+
+class Peer:
+    """Some 400 tensors of torch's, as a model has them."""
+
+    def __init__(self, size):
+        import torch
+
+        self.torch = torch
+        with self.place():
+            self.tensors = [torch.ones(size // 385, dtype=torch.uint8, device="cuda") for _ in range(385)]
+        torch.cuda.synchronize()
+
+
+class Torch(Peer):
+    label, needs = "torch's .cpu(), .cuda()", "torch"
+
+    def place(self):
+        return self.torch.inference_mode()
+
+    def sleep(self):
+        self.tensors = [tensor.cpu() for tensor in self.tensors]
+        self.torch.cuda.empty_cache()
+
+    def wake(self):
+        self.tensors = [tensor.cuda() for tensor in self.tensors]
+        self.torch.cuda.synchronize()
+
+
+class Saver(Peer):
+    label, needs = "torch_memory_saver", "torch_memory_saver"
+
+    def place(self):
+        from torch_memory_saver import torch_memory_saver
+
+        self.saver = torch_memory_saver
+        self.saver.hook_mode = "torch"
+        return self.saver.region(enable_cpu_backup=True)
+
+    def sleep(self):
+        self.saver.pause()
+
+    def wake(self):
+        self.saver.resume()
+
+
+class Cumem(Peer):
+    label, needs = "vLLM's cumem", "vllm"
+
+    def place(self):
+        from vllm.device_allocator.cumem import CuMemAllocator
+
+        self.allocator = CuMemAllocator.get_instance()
+        return self.allocator.use_memory_pool(tag="weights")
+
+    def sleep(self):
+        self.allocator.sleep(offload_tags=("weights",))
+
+    def wake(self):
+        self.allocator.wake_up()
+
+
+def sleep_and_wake(way, size, rounds):
+    it = way(size)
+    before, first = common.pss_kib(), common.timed(it.sleep)
+    asleep, wakes, sleeps = common.pss_kib() - before, [], []
+    for _ in range(rounds):
+        wakes.append(common.timed(it.wake))
+        sleeps.append(common.timed(it.sleep))
+    return first, statistics.median(sleeps), statistics.median(wakes), asleep
+
+
+def measure(way, processes, size, args):
+    found = common.run_workers(sleep_and_wake, *[(way, size, args.rounds)] * processes)
+    first, sleep, wake, host = map(statistics.median, zip(*found))
+    return {"way": way.label, "first": first, "sleep": sleep, "wake": wake, "host_kib": host}
+
+
+def text(it):
+    return f"{it['first']:.3f}, {it['sleep']:.3f}, {it['wake']:.3f} ms, {it['host_kib'] / 1024:+.1f} MiB of the host"
+
+
+def run(args):
+    size = int(args.gib * 2**30)
+    with common.pools(1, 1, size):
+        ways = [measure(Ours, PROCESSES, size, args)]
+        for peer in (Torch, Saver, Cumem) if common.GPU else ():
+            if importlib.util.find_spec(peer.needs):
+                ways.append(measure(peer, args.peers, size, args))
+            else:
+                print(f"no {peer.needs} here: its row is left out", flush=True)
+    for other in ways[1:] or [None]:
+        common.row(f"{PROCESSES} processes, {args.gib:g} GiB: first sleep, sleep, wake, memory asleep",
+                   f"{other['way']}: {text(other)}" if other else "not measured", text(ways[0]), ">= 100 x, 0 bytes",
+                   asleep=ways)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: MIT
+"""20 services, one model each, in a pool that holds six: from a request's arrival until its answer, by where the model was.
+
+Requests come by Poisson, and by Zipf for the models. Beside it: a process for each model that is started on demand, reads
+the model from a file, and is ended when six others were used since.
+"""
+import collections
+import os
+import queue
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import common
+
+WORKERS, ROOM = 20, 6
+LOADER = """
+import sys
+data = bytearray(open(sys.argv[1], "rb").read())
+if sys.argv[2] == "gpu":
+    from cuda.bindings import driver
+    driver.cuInit(0)
+    driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(0)[1])
+    memory = driver.cuMemAlloc(len(data))[1]
+    driver.cuMemcpyHtoD(memory, bytes(data), len(data))
+for line in sys.stdin:
+    print(data[63], flush=True)
+"""
+
+
+def serve(end, model):
+    """Answers until it is told None, and lets go of the model between requests."""
+    import gpushm
+
+    array = gpushm.open(f"m{model}", timeout=60)
+    array.suspend()
+    end.send(None)
+    while end.recv() is not None:
+        where = gpushm.stat(f"m{model}").residence
+        array.resume(timeout=60)
+        right = common.answer(array) == model + 1
+        end.send((where if right else "wrong", time.monotonic_ns()))
+        array.suspend()
+    array.close()
+
+
+def arrivals(n, rate):
+    """Models, each when its request arrives."""
+    chance, models = random.Random(1), common.zipf(WORKERS, 1.0, 2)
+    due = time.monotonic()
+    for model in (next(models) for _ in range(n)):
+        due += chance.expovariate(rate)
+        time.sleep(max(0.0, due - time.monotonic()))
+        yield model
+
+
+def ours(args):
+    found, ends, workers, threads = collections.defaultdict(list), [], [], []
+    for model in range(WORKERS):
+        worker, end = common.start(serve, model)
+        workers.append(worker)
+        ends.append((end, queue.SimpleQueue()))
+        end.recv()
+
+    def forward(end, waiting):
+        while (arrived := waiting.get()) is not None:
+            end.send(1)
+            where, answered = end.recv()
+            found[where].append((answered - arrived) / 1e6)
+        end.send(None)
+
+    for each in ends:
+        threads.append(threading.Thread(target=forward, args=each))
+        threads[-1].start()
+    for model in arrivals(args.asked, args.rate):
+        ends[model][1].put(time.monotonic_ns())
+    for _, waiting in ends:
+        waiting.put(None)
+    for it in threads + workers:
+        it.join()
+    return found
+
+
+def on_demand(args, path):
+    """Of processes that have the model in memory of their own; one request at a time."""
+    found, there = collections.defaultdict(list), collections.OrderedDict()
+    for model in arrivals(args.asked // 4, args.rate):
+        start, where = time.monotonic_ns(), "resident"
+        if model not in there:
+            where = "started"
+            if len(there) == ROOM:
+                _, last = there.popitem(last=False)
+                last.stdin.close()
+                last.wait()
+            there[model] = subprocess.Popen([sys.executable, "-c", LOADER, path, "gpu" if common.GPU else "host"],
+                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        there.move_to_end(model)
+        there[model].stdin.write("\n")
+        there[model].stdout.readline()
+        found[where].append((time.monotonic_ns() - start) / 1e6)
+    for process in there.values():
+        process.stdin.close()
+        process.wait()
+    return found
+
+
+def run(args):
+    size = args.mib << 20
+    with common.pools(ROOM, WORKERS, size):
+        found = ours(args)
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as f:
+        f.write(os.urandom(size))
+        f.flush()
+        beside = on_demand(args, f.name)
+    for where, other in ("resident", "resident"), ("twin", "started"):
+        common.row(f"{WORKERS} services of {args.mib} MiB, room for {ROOM}: first answer, {where}",
+                   f"a process a model, {other}: {common.times(beside[other])}", common.times(found[where]),
+                   "" if not found["wrong"] else f"{len(found['wrong'])} WRONG", where=where, first=found[where],
+                   beside_first=beside[other])
