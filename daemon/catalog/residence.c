@@ -289,6 +289,7 @@ static void count_restore(struct catalog *c, const struct buffer *from)
 int catalog_restore(struct catalog *c, struct lease *fresh, struct lease *l, struct fault *f)
 {
 	struct buffer *from = fresh->buffer, *b = l->buffer;
+	struct fault ignored;
 	int r = check_restore(from, b, f);
 
 	if (r == 0)
@@ -304,6 +305,8 @@ int catalog_restore(struct catalog *c, struct lease *fresh, struct lease *l, str
 		return catalog_refuse_unwritten(r, f);
 	}
 	count_restore(c, from);
+	/* Else the memory, unused for the longest time, could go before its maker maps it. */
+	catalog_set_away(c, l, false, &ignored);
 	buffer_drop_originals(b);
 	catalog_end_name(c, from, NULL, "its memory is another buffer's");
 	catalog_notify(c, on_buffer, b, b->key, BUFFER_RESTORED);

@@ -703,6 +703,7 @@ def test_a_buffer_is_evicted_and_restored(path):
     fresh = create(c, b"~/fresh", 5)
     fresh.memory[:5] = twin.memory[:5]
     c.ask(PUBLISH, number(1, fresh.lease) + number(2, SEALED) + number(6, b.lease), 5)
+    check_refused(STATE, "an EVICT of what is about to be mapped", c.ask, EVICT, name, 6)
     fresh.close()
     twin.close()
     again = c.attach(RESUME, number(1, b.lease))
