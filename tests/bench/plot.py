@@ -94,10 +94,10 @@ def draw_memory(plt, run):
     axes.xaxis.set_major_formatter(lambda ms, _: f"{ms:g} ms")
     axes.set_yticks((0.5, 0.99), ("half", "99 %"))
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, loc="lower right", frameon=False)
+    axes.legend(fontsize=8, loc="upper left", frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(rows[0]["what"].split(":")[0] + ": part of the requests that are answered after"
-                   + ("" if run["setup"]["gpu"] else ". Host memory, no GPU"), fontsize=10, loc="left")
+    axes.set_title("Part of the requests that are answered after. " + rows[0]["what"].split(":")[0]
+                   + ("" if run["setup"]["gpu"] else "; no GPU"), fontsize=10, loc="left")
     return figure
 
 
