@@ -36,6 +36,7 @@ results = []
 @contextlib.contextmanager
 def pools(room, n, size):
     """A daemon whose pool has room for so many of n models, all with a twin, and evicted. Gives their names."""
+    size = -(-size // (2 << 20)) * (2 << 20) if GPU else size
     kinds = ("kind=vmm\ndevice=0", "kind=pinned") if GPU else ("kind=host", "kind=host")
     daemon = Daemon(CONFIG.format(models=kinds[0], twins=kinds[1], room=room * size, all=(n + 1) * size))
     os.environ["GPUSHM_SOCKET"] = daemon.socket
