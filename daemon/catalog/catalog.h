@@ -259,7 +259,7 @@ int catalog_set_away(struct catalog *c, struct lease *l, bool away, struct fault
 /* The lease, which is away, is one of another buffer from now on, which has the same layout. key:
  * of the one that has this name, if there is one; its mode must allow what the lease does. NULL: of
  * the one with that id, of which this process has a lease, too. Errors as of
- * catalog_lookup_for_open(), and CODE_STALE. A lease that is not away stays as it is (follow.c). */
+ * catalog_lookup_for_open(), and CODE_STALE. A lease that is not away stays as it is (away.c). */
 int catalog_follow(struct catalog *c, struct lease *l, const char *key, uint64_t id,
 		   struct fault *f);
 
@@ -341,7 +341,7 @@ void catalog_end_ask(struct catalog *c, struct buffer *b);
 void catalog_name_holders(const struct catalog *c, uid_t uid, const struct pool *pool,
 			  struct fault *f);
 
-/* For catalog.c and residence.c. */
+/* For this folder. */
 void catalog_end_twin(struct catalog *c, struct buffer *twin);
 void catalog_end_name(struct catalog *c, struct buffer *b, const struct process *who,
 		      const char *why);

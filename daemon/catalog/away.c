@@ -1,12 +1,50 @@
 /* SPDX-License-Identifier: MIT
  *
- * The generations of a name. A process that is away from a buffer means to come back to what the
+ * Leases that are away: their process has let go of the memory, and means to come back to what the
  * name says then: to the buffer that replaced it, if that has the same arrays at the same offsets,
  * because its arrays, pointers and captured graphs fit no other.
  */
 #include "daemon/catalog/catalog.h"
 
 #include <inttypes.h>
+
+int catalog_check_suspendable(const struct buffer *b, struct fault *f)
+{
+	if (b->state == BUFFER_FILLING)
+		return fault(f, CODE_STATE, "buffer \"%s\" is not published: publish it first",
+			     buffer_name(b));
+	if (b->stream)
+		return fault(
+			f, CODE_UNSUPPORTED,
+			"buffer \"%s\" is a stream, whose memory changes all the time: close it",
+			buffer_name(b));
+	if (kind_opens_pool(b->pool->config.kind))
+		return fault(f, CODE_UNSUPPORTED,
+			     "pool \"%s\" is a %s, which a process has as a whole: use a vmm pool",
+			     b->pool->config.name, kind_word(b->pool->config.kind));
+	return 0;
+}
+
+int catalog_set_away(struct catalog *c, struct lease *l, bool away, struct fault *f)
+{
+	bool same = l->away == away && l->buffer->state != BUFFER_FILLING;
+	int r = same ? 0 : catalog_check_suspendable(l->buffer, f);
+
+	if (r < 0 || l->away == away)
+		return r;
+	lease_set_away(l, away);
+	r = catalog_record(c, record_lease, l, LEASE_CHANGED);
+	if (r < 0) {
+		lease_set_away(l, !away);
+		return catalog_refuse_unwritten(r, f);
+	}
+	c->n_away += (uint32_t)away - (uint32_t)!away;
+	event_log_add(&c->events, .type = away ? EVENT_SUSPENDED : EVENT_RESUMED, .who = l->process,
+		      .buffer = l->buffer, .access = l->access);
+	catalog_touch(c, l->buffer);
+	catalog_yield(c, l->buffer);
+	return 0;
+}
 
 static bool has_lease(const struct buffer *b, const struct lease *like)
 {
