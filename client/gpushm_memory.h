@@ -52,8 +52,8 @@ int gpushm_suspend(struct gpushm_buffer *b, uint32_t flags);
  * Errors: -ESTALE (the buffer of that name has other arrays, another size, or is in another pool:
  * close this one, and open the name; until then it keeps the old bytes), -EACCES, -EROFS,
  * -ETIMEDOUT, -EBADF (the buffer is gone: the daemon was restarted without it, or its GPU was
- * lost), -ENOMEM, and of an evicted one -ENOSPC, -EDQUOT, -ESTALE (its source changed), -EBADMSG (the
- * twin's bytes have another digest), and -ENODATA (its source can't be read, or it is another
+ * lost), -ENOMEM, and of an evicted one -ENOSPC, -EDQUOT, -ESTALE (its source changed), -EBADMSG
+ * (the twin's bytes have another digest), and -ENODATA (its source can't be read, or it is another
  * user's, whose processes did not bring it back in time). The buffer is suspended afterwards. */
 int gpushm_resume(struct gpushm_buffer *b, uint64_t timeout_ms);
 #define GPUSHM_OTHER_PAGES 1

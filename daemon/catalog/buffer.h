@@ -67,7 +67,8 @@ struct buffer {
 
 	struct stream *stream; /* owned; NULL: an ordinary buffer */
 	struct buffer *twin; /* held: sealed, with the same bytes, in the host's memory; or NULL */
-	struct cached *cached;	/* owned; NULL: it never had a twin or source, and nobody has asked for it */
+	struct cached *cached;	/* owned; NULL: it never had a twin or source, and nobody has asked
+				   for it */
 	struct buffer *twin_of; /* whose twin it is; or NULL */
 	bool evicted;		/* it has no block */
 

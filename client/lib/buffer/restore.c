@@ -327,8 +327,7 @@ static int wait_for_owner(struct gpushm_buffer *b, uint64_t deadline)
 static int restore_by_open(struct gpushm_buffer *b, uint64_t deadline)
 {
 	struct gpushm_buffer *there = NULL;
-	int r = gpushm_open(b->connection, b->name, GPUSHM_READ, turn_of(deadline), NULL,
-			    &there);
+	int r = gpushm_open(b->connection, b->name, GPUSHM_READ, turn_of(deadline), NULL, &there);
 
 	if (r == 0)
 		buffer_end(there);
