@@ -25,8 +25,9 @@ def _die_with_parent() -> None:
 class Daemon:
     """A daemon with a folder, a configuration and a socket of its own."""
 
-    def __init__(self, config: str = "", **env: str) -> None:
+    def __init__(self, config: str = "", *, keeper: bool = False, **env: str) -> None:
         self.env = env
+        self.options = [] if keeper else ["--no-keeper"]
         self.folder = Path(tempfile.mkdtemp(prefix="gpushm-py-"))
         self.socket = str(self.folder / "s")
         (self.folder / "conf").write_text(config)
@@ -41,7 +42,7 @@ class Daemon:
             told.bind(str(notify))
             told.settimeout(60)
             self.process = subprocess.Popen(
-                [BUILD / "gpushmd", "--no-keeper", "--config", self.folder / "conf", "--socket", self.socket],
+                [BUILD / "gpushmd", *self.options, "--config", self.folder / "conf", "--socket", self.socket],
                 env=os.environ | self.env | {"NOTIFY_SOCKET": str(notify)},
                 stderr=log,
                 preexec_fn=_die_with_parent,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """GPU and host memory for Ray: objects that outlive their actors, and one copy of a model's weights a node.
 
-    gpushm.ray.register()                                  # in the driver, before it makes actors
+    gpushm.ray.register()                                  # first: decorators ask for the name
 
     @ray.remote
     class Sampler:
@@ -41,7 +41,7 @@ def register() -> None:
     """Registers two transports: "gpushm" for PyTorch's tensors, or for NumPy's arrays where there is no PyTorch, and
     "gpushm_numpy" for NumPy's.
 
-    Call it in the process that makes actors, before it does: Ray carries it to them.
+    Call it before the decorators that name one, in the process that makes the actors: Ray carries it to them.
 
     Arrays of NumPy that are received are read-only. PyTorch's tensors on the CPU may be written to, which nobody else
     sees; on a GPU a write is an illegal memory access, as gpushm.torch has it.
@@ -64,7 +64,7 @@ def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Any:
 
 
 def weights(
-    name: str, load: Callable[[], Mapping[str, Any]], *, replace: bool = False, pool: str | None = None
+    name: str, load: Callable[[], Mapping[str, Any]], *, replace: bool = False
 ) -> Mapping[str, Any]:
     """The tensors of that name, from the one copy that this node has of them, read-only; all its processes share it.
 
@@ -73,13 +73,13 @@ def weights(
     attaches. An error of load() is raised where it was called, and another process that waits tries its own.
 
     replace: load a new generation. Nodes that have the one before get it, and whoever calls weights() from then on;
-    those who use the old one keep it. pool: for the copy, None is one where the tensors are.
+    those who use the old one keep it.
 
     The copies stay until forget(), or until the cluster ends.
     """
     from . import _weights
 
-    return _weights.weights(name, load, replace=replace, pool=pool)
+    return _weights.weights(name, load, replace=replace)
 
 
 def forget(name: str) -> None:

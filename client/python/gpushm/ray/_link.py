@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
-import gpushm
+import ray
 
 from . import _holder
 
@@ -26,16 +26,12 @@ Address: TypeAlias = tuple[str, int, str]  # of a holder: host, port, token
 
 def _cluster() -> object:
     """What this process is connected to; None: nothing."""
-    import ray
-
-    if not ray.is_initialized():
-        return None
-    context = ray.get_runtime_context()
-    return context.gcs_address, context.get_job_id()
+    context = ray.get_runtime_context() if ray.is_initialized() else None
+    return context and (context.gcs_address, context.get_job_id())
 
 
 class Link:
-    """One connection. What is sent from an object's __del__, in whatever thread and lock, must not wait: a thread sends."""
+    """One connection. A thread sends, because an object's __del__ says things in any thread and under any lock."""
 
     def __init__(self, connect: Callable[[], socket.socket], on_gone: Callable[[str], None] | None = None) -> None:
         self._connect, self._on_gone = connect, on_gone
@@ -45,69 +41,70 @@ class Link:
         self._holds: set[str] = set()
         self._cluster = _cluster()
         self._socket: socket.socket | None = None
-        threading.Thread(target=self._send, name="gpushm.ray", daemon=True).start()
+        threading.Thread(target=self._run, daemon=True).start()
 
     def say(self, verb: str, key: str) -> None:
         """Sends that; nobody answers."""
         self._lines.put(f"{verb} {key}")
 
     def ask(self, *words: str) -> str:
-        """What the holder answers. OSError: it has refused, or is not there."""
+        """What the holder answers. OSError: it refuses, or is not there."""
         with self._asking:
             self._lines.put(" ".join(words))
             try:
                 answer = self._answers.get(timeout=PATIENCE)
             except queue.Empty:
-                if self._socket is not None:
-                    self._socket.shutdown(socket.SHUT_RDWR)  # An answer that comes later is nobody's.
+                self._close()  # An answer that comes later is nobody's.
                 raise TimeoutError(f"gpushm.ray: the holder of objects does not answer ({words[0]})") from None
         if not answer.startswith("ok"):
             raise OSError(f"gpushm.ray: {answer[3:]}")
         return answer[3:]
 
-    def _send(self) -> None:
+    def _run(self) -> None:
         while True:
             try:
-                line = self._lines.get(timeout=TICK if self._holds else None)
+                self._send(self._lines.get(timeout=TICK if self._holds else None))
             except queue.Empty:
                 self._leave_cluster()
-                continue
-            verb, _, key = line.partition(" ")
-            if verb == "hold":
-                self._leave_cluster()
-                self._holds.add(key)
-            elif verb == "drop":
-                self._holds.discard(key)
-            error: OSError | None = None
-            for _ in range(2):
-                try:
-                    self._open().sendall(f"{line}\n".encode())
-                    break
-                except OSError as e:
-                    self._socket, error = None, e
-            else:
-                if verb not in ("hold", "drop", "end", "spent", "watch"):
-                    self._answers.put(f"no {error}")
+
+    def _send(self, line: str) -> None:
+        verb, _, key = line.partition(" ")
+        if verb == "hold":
+            self._leave_cluster()
+            self._holds.add(key)
+        elif verb == "drop":
+            self._holds.discard(key)
+        for is_last in False, True:
+            try:
+                return self._opened().sendall(f"{line}\n".encode())
+            except OSError as e:
+                self._socket = None
+                if is_last and verb in ("keep", "copy", "seal"):
+                    self._answers.put(f"no {e}")
 
     def _leave_cluster(self) -> None:
-        """After ray.shutdown() Ray's manager still has all metadata."""
+        """Ray's manager has all metadata also after ray.shutdown()."""
         if (cluster := _cluster()) != self._cluster:
             self._cluster = cluster
             self._holds.clear()
+            self._close()
+
+    def _close(self) -> None:
+        with suppress(OSError):
             if self._socket is not None:
                 self._socket.shutdown(socket.SHUT_RDWR)
-                self._socket = None
+        self._socket = None
 
-    def _open(self) -> socket.socket:
+    def _opened(self) -> socket.socket:
         if self._socket is None:
-            new = self._connect()
-            new.sendall("".join(f"hold {key}\n" for key in self._holds).encode())
-            threading.Thread(target=self._read, args=(new,), name="gpushm.ray", daemon=True).start()
-            self._socket = new
+            made = self._connect()
+            made.sendall("".join(f"hold {key}\n" for key in self._holds).encode())
+            threading.Thread(target=self._read, args=(made,), daemon=True).start()
+            self._socket = made
         return self._socket
 
     def _read(self, connection: socket.socket) -> None:
-        with suppress(OSError), connection.makefile("r") as lines:
+        with suppress(OSError), connection, connection.makefile("r") as lines:
             for line in lines:
                 verb, _, key = line.rstrip("\n").partition(" ")
                 if verb != "gone":
@@ -118,7 +115,6 @@ class Link:
             self._socket = None
             if self._asking.locked():
                 self._answers.put("no the holder of objects has ended")
-        connection.close()
 
 
 _links: dict[object, Link] = {}
@@ -131,22 +127,18 @@ def to(address: Address) -> Link:
     def connect() -> socket.socket:
         made = socket.create_connection(address[:2], timeout=10)
         made.settimeout(None)
-        _holder.kept_alive(made)
+        _holder.keep_alive(made)
         made.sendall(f"{address[2]}\n".encode())
         return made
 
     with _lock:
-        if address not in _links:
-            _links[address] = Link(connect)
-        return _links[address]
+        return _links.get(address) or _links.setdefault(address, Link(connect))
 
 
 def here(host: str, on_gone: Callable[[str], None]) -> Link:
     """The connection to the holder of this node, which is started where there is none."""
     with _lock:
-        if "here" not in _links:
-            _links["here"] = Link(lambda: _started(host), on_gone)
-        return _links["here"]
+        return _links.get("here") or _links.setdefault("here", Link(lambda: _started(host), on_gone))
 
 
 def _started(host: str) -> socket.socket:
@@ -157,26 +149,19 @@ def _started(host: str) -> socket.socket:
             made.connect(place)
         except ConnectionRefusedError:
             made.close()
-            if attempt == 49:
-                raise
-            # Of two that are started at once one returns before the other listens.
-            time.sleep(0.1 if attempt else 0)
+            time.sleep(0.1 if attempt else 0)  # Of two that are started at once one returns before the other listens.
             _start(host)
             continue
-        peer = made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _holder._PEER.size)
-        if _holder._PEER.unpack(peer)[1] != os.geteuid():
-            made.close()
-            raise PermissionError(f"{place[1:]} is another user's")
+        if not _holder.is_ours(made):
+            raise PermissionError(f"the socket {place[1:]} is another user's")
         return made
-    raise AssertionError
+    raise ConnectionRefusedError(f"{_holder.__name__} does not listen on {place[1:]}")
 
 
 def _start(host: str) -> None:
-    """Returns when it listens. It may not be limited to the GPUs of the actor that starts it."""
+    """It may not be limited to the GPUs of the actor that starts it."""
     env = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
-    env["PYTHONPATH"] = os.pathsep.join([str(Path(gpushm.__file__).parents[1]), env.get("PYTHONPATH", "")]).rstrip(":")
-    quiet = subprocess.DEVNULL
+    env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), env.get("PYTHONPATH", "")]).rstrip(":")
     words = [sys.executable, "-P", "-m", _holder.__name__, host]
-    done = subprocess.run(words, env=env, stdin=quiet, stdout=quiet, stderr=quiet, cwd="/", start_new_session=True)
-    if done.returncode != 0:
-        raise OSError(f"gpushm.ray: {' '.join(words)} fails with status {done.returncode}")
+    no = subprocess.DEVNULL
+    subprocess.run(words, env=env, stdin=no, stdout=no, stderr=no, cwd="/", start_new_session=True, check=False)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Where a process puts the tensors that it gives to others.
 
-Tensors that lie in a buffer already are passed on as they are: those made in empty(), in gpushm.torch.memory(), those of
-another object, of an attached module. Others are copied once. On a GPU that is a new sealed buffer. On the host fresh
-pages cost several times what the copy costs, so the process keeps its buffers, mapped, and puts one object after the
-other into them: they are published "shared", to be written by their maker alone, and only when no process reads them
-any more.
+Those that lie in a buffer already stay there: those of empty(), of gpushm.torch.memory(), of another object, of an
+attached module. Others are copied once. On a GPU and for weights() that is a new sealed buffer. On the host fresh pages
+cost several times what the copy costs. So a process keeps its buffers there, mapped, as slabs: they are published
+"shared", and it puts the next object into one when nobody reads the last one any more.
 """
 
 from __future__ import annotations
@@ -22,211 +21,203 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
-from gpushm import _copy, _core, _models
+from .. import _copy, _core, _models
 
-ALIGN = 256
-KEEP = 10.0  # seconds for which a buffer waits for the next object
+KEEP = 10.0  # seconds for which a slab waits for the next object
 BYTES = "bytes"  # the one array of a buffer that is made here
 
 
-class Piece(NamedTuple):
-    """A tensor's place: from an array's first byte, and its strides in bytes if it is not contiguous."""
-
-    array: str
-    offset: int
-    strides: tuple[int, ...] | None
-
-
 class Placed(NamedTuple):
-    """Tensors in a buffer. slab: that of the buffer, if it is one."""
+    """Tensors in a buffer: the array and the offset of each. lease: keeps the buffer open."""
 
     buffer: str
-    id: int
-    pieces: list[Piece]
-    slab: Slab | None
-    keep: object  # the buffer, open until the holder has it
+    pieces: list[tuple[str, int]]
+    lease: Slab | _core.Buffer
 
 
 class Slab:
     """A buffer of this process for one object after the other."""
 
     def __init__(self, nbytes: int) -> None:
-        self.name = f"ray/{uuid.uuid4().hex}"
         self.nbytes = nbytes
-        self.buffer = _core.create_many(
-            self.name, {BYTES: ((nbytes,), "uint8")}, pool=pool(None), transient=True, mode=mode()
-        )
+        self.buffer = created(uuid.uuid4().hex, nbytes, None)
         self.buffer.publish("shared")
-        self.loan: weakref.ref[Any] | None = None
-        self.since = time.monotonic()
+        self.name = self.buffer.name
         self.start: int = self.buffer.host_ptr or 0
+        self.objects: set[str] = set()
+        self.loan: weakref.ref[Any] | None = None  # an array of all bytes, which its views keep alive
+        self.since = time.monotonic()
 
-    def lend(self) -> _core.Array:
-        """An array of all bytes, which every view of it keeps alive."""
-        made = self.buffer.array((self.nbytes,), "uint8")
-        self.loan = weakref.ref(made)
-        return made
+    def is_used(self) -> bool:
+        return bool(self.objects) or (self.loan is not None and self.loan() is not None)
 
-    def take(self) -> bool:
-        """Makes it anew. False: somebody has it open."""
-        if self.loan is not None and self.loan() is not None:
+    def take(self, nbytes: int) -> bool:
+        """Makes it anew for that many bytes. False: it is too small or too large, or somebody has it open."""
+        if self.is_used() or not nbytes <= self.nbytes <= 2 * nbytes + (1 << 20):
             return False
         with suppress(_core.NotFound):  # of a daemon that has lost it
-            if _core.stat(self.name).readers:
-                return False
-            # Who still has the old name does not find the next object under it.
-            name = f"ray/{uuid.uuid4().hex}"
-            _core.rename(self.name, name)
-            self.name = name
-            return True
+            if not _core.stat(self.name).readers:
+                # Who still has the old name does not find the next object under it.
+                name = f"ray/{uuid.uuid4().hex}"
+                _core.rename(self.name, name)
+                self.name = name
+                return True
         return False
 
 
 def mode() -> int:
-    """Of new buffers: a relay that runs as another user must be able to read them."""
+    """Of new buffers."""
     return int(os.environ.get("GPUSHM_RAY_MODE", "0600"), 8)
 
 
 @cache
 def pool(gpu: int | None) -> str:
-    """The pool for objects of the GPU, or of the host."""
+    """That for objects of the GPU, or of the host."""
     if gpu is not None:
         return _models.pool_of(gpu)
     found = os.environ.get("GPUSHM_RAY_POOL")
     return found or next((p.name for p in _core.pools() if p.kind == "host" and p.allowed), "host")
 
 
+def created(key: str, nbytes: int, gpu: int | None) -> _core.Buffer:
+    """A new buffer."""
+    arrays = {BYTES: ((max(nbytes, 1),), "uint8")}
+    return _core.create_many(f"ray/{key}", arrays, pool=pool(gpu), transient=True, mode=mode(), device=gpu)
+
+
 class Store:
-    """The buffers of this process."""
+    """The slabs of this process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._free: list[Slab] = []
-        self._lent: list[Slab] = []
-        self._given: dict[str, Slab] = {}  # by object
+        self._lock = threading.RLock()
+        self._slabs: list[Slab] = []
 
-    # ---- slabs ----
+    def _slab(self, nbytes: int) -> Slab:
+        for found in sorted(self._slabs, key=lambda s: s.nbytes):
+            if found.take(nbytes):
+                return found
+        step = 1 << max(nbytes.bit_length() - 4, 12)
+        nbytes = max(-(-nbytes // step), 1) * step
+        try:
+            made = Slab(nbytes)
+        except _core.PoolFull:
+            self._slabs = [s for s in self._slabs if s.is_used()]
+            made = Slab(nbytes)
+        self._slabs.append(made)
+        return made
 
-    def slab(self, nbytes: int) -> Slab:
-        """One of at least that many bytes."""
-        nbytes = max(nbytes, 1)
+    def lend(self, nbytes: int) -> Any:
+        """Memory for tensors that are to be given away: an Array of at least that many bytes."""
         with self._lock:
-            self._free += [s for s in self._lent if s.loan is None or s.loan() is None]
-            self._lent = [s for s in self._lent if s not in self._free]
-            for found in sorted(self._free, key=lambda s: s.nbytes):
-                if nbytes <= found.nbytes <= 2 * nbytes + (1 << 20) and found.take():
-                    self._free.remove(found)
-                    return found
-            step = 1 << max(nbytes.bit_length() - 4, 12)
-            nbytes = -(-nbytes // step) * step
-            try:
-                return Slab(nbytes)
-            except _core.PoolFull:
-                if not self._free:
-                    raise
-                self._free.clear()
-                return Slab(nbytes)
-
-    def lend(self, nbytes: int) -> _core.Array:
-        """Memory for tensors that are to be given away."""
-        slab = self.slab(nbytes)
-        with self._lock:
-            self._lent.append(slab)
-            return slab.lend()
-
-    def given(self, key: str, slab: Slab) -> None:
-        """The slab is that object now."""
-        with self._lock:
-            self._given[key] = slab
+            slab = self._slab(nbytes)
+            made = slab.buffer.array((slab.nbytes,), "uint8")
+            slab.loan = weakref.ref(made)
+            return made
 
     def gone(self, key: str) -> None:
-        """The object has ended."""
+        """The object has ended. Its slab waits for another one."""
         with self._lock:
-            slab = self._given.pop(key, None)
-            if slab is None or slab in self._given.values():
-                return
-            slab.since = time.monotonic()
-            if slab not in self._lent:
-                self._free.append(slab)
+            for slab in self._slabs:
+                if key in slab.objects:
+                    slab.objects.discard(key)
+                    slab.since = time.monotonic()
         timer = threading.Timer(KEEP, self._tidy)
         timer.daemon = True
         timer.start()
 
     def _tidy(self) -> None:
-        """Frees what waits for nothing. What others read ends with them."""
-        old = time.monotonic() - KEEP
         with self._lock:
-            self._free = [s for s in self._free if s.since > old]
+            self._slabs = [s for s in self._slabs if s.is_used() or s.since > time.monotonic() - KEEP]
 
-    # ---- tensors ----
-
-    def place(self, tensors: Sequence[Any]) -> Placed:
-        """The tensors in a buffer that others can open."""
-        with suppress(_core.NotFound):
-            found = self._in_place(tensors)
-            if found is not None:
+    def place(self, key: str, tensors: Sequence[Any], sealed: bool = False) -> Placed:
+        """The tensors of that object in a buffer that others can open. sealed: in no slab."""
+        with self._lock, suppress(_core.NotFound):
+            if found := self._in_place(key, tensors, sealed):
                 return found
-        gpu = _gpu_of(tensors[0])
-        offsets, nbytes = [], 0
+        ends = [0]
         for tensor in tensors:
-            offsets.append(nbytes)
-            nbytes += -(-tensor.nbytes // ALIGN) * ALIGN
-        pieces = [Piece(BYTES, offset, None) for offset in offsets]
-        if gpu is None:
-            slab = self.slab(nbytes)
-            _fill(slab.buffer, tensors, offsets)
-            return Placed(slab.name, slab.buffer.id, pieces, slab, slab)
-        name = f"ray/{uuid.uuid4().hex}"
-        buffer = _core.create_many(
-            name, {BYTES: ((max(nbytes, 1),), "uint8")}, pool=pool(gpu), transient=True, mode=mode(), device=gpu
-        )
-        try:
-            _fill(buffer, tensors, offsets)
+            ends.append(ends[-1] + -(-tensor.nbytes // 256) * 256)
+        pieces = [(BYTES, offset) for offset in ends[:-1]]
+        device = getattr(tensors[0], "device", None)
+        gpu = int(device.index) if device is not None and str(device) != "cpu" else None
+        if gpu is None and not sealed:
+            with self._lock:
+                slab = self._slab(ends[-1])
+                slab.objects.add(key)
+            _fill(slab.buffer, tensors, ends)
+            return Placed(slab.name, pieces, slab)
+        with created(key, ends[-1], gpu) as buffer:
+            _fill(buffer, tensors, ends)
             buffer.publish()
-        except BaseException:
-            buffer.discard()
-            raise
-        return Placed(name, buffer.id, pieces, None, buffer)
+            return Placed(buffer.name, pieces, _core.open_many(buffer.name, device=gpu))
 
-    def _in_place(self, tensors: Sequence[Any]) -> Placed | None:
+    def _in_place(self, key: str, tensors: Sequence[Any], sealed: bool) -> Placed | None:
         first = _address(tensors[0])
-        with self._lock:
-            slabs = [*self._lent, *self._given.values()]
-        for slab in slabs:
+        for slab in self._slabs:
             if slab.start <= first < slab.start + slab.nbytes:
-                pieces = [_piece(t, {BYTES: (slab.start, slab.nbytes)}) for t in tensors]
-                return None if None in pieces else Placed(slab.name, slab.buffer.id, pieces, slab, slab)  # type: ignore[arg-type]
+                pieces = _pieces(tensors, {BYTES: (slab.start, slab.nbytes)})
+                if sealed or pieces is None:
+                    return None
+                slab.objects.add(key)
+                return Placed(slab.name, pieces, slab)
         for buffer in _core._opened():
             start = buffer.device_ptr or buffer.host_ptr or 0
-            if start <= first < start + buffer.nbytes and (buffer.access != "c"):
-                return self._in_buffer(buffer, start, tensors)
+            if start <= first < start + buffer.nbytes and buffer.access != "c":
+                return _in_buffer(buffer, start, tensors, sealed)
         return None
 
-    def _in_buffer(self, buffer: _core.Buffer, start: int, tensors: Sequence[Any]) -> Placed | None:
-        whole = (start, buffer.nbytes)
-        if any(_piece(t, {BYTES: whole}) is None for t in tensors):
+
+def _in_buffer(buffer: _core.Buffer, start: int, tensors: Sequence[Any], sealed: bool) -> Placed | None:
+    whole = {BYTES: (start, buffer.nbytes)}
+    if _pieces(tensors, whole) is None or _in_section(buffer) or (sealed and buffer.state == "shared"):
+        return None
+    if buffer.state == "filling":
+        if not len(buffer):
+            buffer.describe({BYTES: ((buffer.nbytes,), "uint8", None, 0)})
+        buffer.publish()
+    arrays = {n: (start + a.offset, a.nbytes) for n, a in buffer.items() if a.is_c_contiguous()}
+    pieces = _pieces(tensors, arrays)
+    if pieces is None or _core.stat(buffer.name).id != buffer.id:
+        return None
+    return Placed(buffer.name, pieces, buffer)
+
+
+def _in_section(buffer: _core.Buffer) -> bool:
+    """Whether PyTorch still allocates in it, as in a section of gpushm.torch.memory()."""
+    memory: Any = sys.modules.get("gpushm.torch._memory")
+    section = memory and getattr(memory._thread, "memory", None)
+    return bool(section) and section._space.buffer is buffer
+
+
+def _pieces(tensors: Sequence[Any], arrays: dict[str, tuple[int, int]]) -> list[tuple[str, int]] | None:
+    """The places of contiguous tensors in those arrays; None: one is in none of them."""
+    made = []
+    for tensor in tensors:
+        at = _address(tensor)
+        contiguous = tensor.is_contiguous() if hasattr(tensor, "data_ptr") else tensor.flags.c_contiguous
+        fits = (n for n, (start, size) in arrays.items() if start <= at and at + tensor.nbytes <= start + size)
+        name = next(fits, None) if contiguous else None
+        if name is None:
             return None
-        if buffer.state == "filling":
-            if _in_section(buffer):
-                return None
-            if not len(buffer):
-                buffer.describe({BYTES: ((buffer.nbytes,), "uint8", None, 0)})
-            buffer.publish()
-        if BYTES in buffer:
-            arrays = {BYTES: whole}
-        else:
-            arrays = {n: (start + a.offset, a.nbytes) for n, a in buffer.items() if a.is_c_contiguous()}
-        pieces = [_piece(t, arrays) for t in tensors]
-        if None in pieces or _core.stat(buffer.name).id != buffer.id:
-            return None
-        return Placed(buffer.name, buffer.id, pieces, None, buffer)  # type: ignore[arg-type]
+        made.append((name, at - arrays[name][0]))
+    return made
+
+
+def _fill(buffer: _core.Buffer, tensors: Sequence[Any], offsets: list[int]) -> None:
+    """Copies them, behind what the libraries' current streams have."""
+    todo = [(t, at) for t, at in zip(tensors, offsets, strict=False) if t.nbytes]
+    _copy.fill_many((f"{at}", buffer.array(tuple(t.shape), t.dtype, offset=at), t) for t, at in todo)
+
+
+def _address(tensor: Any) -> int:
+    return int(tensor.data_ptr() if hasattr(tensor, "data_ptr") else tensor.__array_interface__["data"][0])
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any) -> Any:
     """As gpushm.ray.empty()."""
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if hasattr(dtype, "is_floating_point"):  # of torch
-        from gpushm.torch._tensors import tensor_of
+        from ..torch._tensors import tensor_of
 
         nbytes = dtype.itemsize * math.prod(shape)
         return tensor_of(store.lend(nbytes))[:nbytes].view(dtype).view(shape)
@@ -234,61 +225,6 @@ def empty(shape: int | tuple[int, ...], dtype: Any) -> Any:
 
     nbytes = numpy.dtype(dtype).itemsize * math.prod(shape)
     return numpy.ndarray(shape, dtype, numpy.asarray(store.lend(nbytes)))
-
-
-def _fill(buffer: _core.Buffer, tensors: Sequence[Any], offsets: list[int]) -> None:
-    """Copies them, behind what the libraries' current streams have."""
-    todo = [(t, at) for t, at in zip(tensors, offsets, strict=True) if t.nbytes]
-    _copy.fill_many(
-        (f"{at}", buffer.array(tuple(t.shape), t.dtype, offset=at), t.detach() if hasattr(t, "detach") else t)
-        for t, at in todo
-    )
-
-
-def _in_section(buffer: _core.Buffer) -> bool:
-    """Whether PyTorch still allocates in it: gpushm.torch.memory() publishes at its section's end, at the earliest."""
-    memory = sys.modules.get("gpushm.torch._memory")
-    section = memory and getattr(memory._thread, "memory", None)
-    return bool(section) and section._space.buffer is buffer
-
-
-def _gpu_of(tensor: Any) -> int | None:
-    device = getattr(tensor, "device", None)
-    if getattr(device, "type", "cpu") == "cpu":
-        return None
-    return int(device.index)
-
-
-def _address(tensor: Any) -> int:
-    if hasattr(tensor, "data_ptr"):
-        return int(tensor.data_ptr())
-    return int(tensor.__array_interface__["data"][0])
-
-
-def _piece(tensor: Any, arrays: dict[str, tuple[int, int]]) -> Piece | None:
-    """Its place in one of the arrays; None: it is not in any."""
-    at = _address(tensor)
-    size, strides = _strides(tensor)
-    if any(s < 0 for s in strides):
-        return None
-    last = at + sum((n - 1) * s for n, s in zip(tensor.shape, strides, strict=True)) + size if tensor.nbytes else at
-    for name, (start, nbytes) in arrays.items():
-        if start <= at and last <= start + nbytes:
-            return Piece(name, at - start, None if _is_contiguous(tensor) else strides)
-    return None
-
-
-def _strides(tensor: Any) -> tuple[int, tuple[int, ...]]:
-    if hasattr(tensor, "data_ptr"):
-        size = tensor.element_size()
-        return size, tuple(size * s for s in tensor.stride())
-    return tensor.itemsize, tuple(tensor.strides)
-
-
-def _is_contiguous(tensor: Any) -> bool:
-    if hasattr(tensor, "data_ptr"):
-        return bool(tensor.is_contiguous())
-    return bool(tensor.flags.c_contiguous)
 
 
 store = Store()

@@ -1,26 +1,75 @@
 # SPDX-License-Identifier: MIT
-"""The two transports, as Ray Direct Transport calls them: in the source, in the owner, in each reader."""
+"""The two transports, as Ray Direct Transport calls them: in the source, in the owner, in each reader.
+
+Ray calls the source alone when an object ends. But it keeps the metadata in the process that owns the ObjectRef for
+exactly as long as the reference count is above zero: so the owner's copy of the metadata is its hold on the object. It
+tells the holder of the source's node when it is made, and when it ends. The source pickles the metadata once, for the
+owner, and forgets it; after ray.put() the source is the owner. What an owner pickles, for readers, holds nothing.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.experimental import TensorTransportManager
+from ray.experimental import TensorTransportManager, register_tensor_transport
 from ray.experimental.rdt.tensor_transport_manager import CommunicatorMetadata, TensorTransportMetadata
+from ray.experimental.rdt.util import transport_manager_info
 
-from gpushm import _core, _load
-
+from .. import _core, _load
 from . import _link, _store
-from ._meta import Metadata, described
 from ._store import store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from .._typing import Device
 
 RELAY_PORT = 19401
+
+
+class Hold:
+    """What this process holds; at its end the holder is told that word."""
+
+    def __init__(self, link: _link.Link, key: str, end: str) -> None:
+        self._link, self._key, self._end = link, key, end
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # at the end of the process its modules are gone
+            self._link.say(self._end, self._key)
+
+
+@dataclass
+class Metadata(TensorTransportMetadata):  # type: ignore[misc]
+    """Where an object is. buffer: empty for one without tensors."""
+
+    buffer: str = ""
+    key: str = ""
+    pieces: list[tuple[str, int]] = field(default_factory=list)
+    is_sealed: bool = True
+    on_gpu: bool = False
+    node: str = ""
+    address: _link.Address = ("", 0, "")
+    relay: str = ""
+    hold: Hold | None = field(default=None, repr=False, compare=False)
+    for_owner: bool = field(default=False, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {name: value for name, value in self.__dict__.items() if name not in ("hold", "for_owner")}
+        for_owner, self.for_owner = self.for_owner, False
+        return _revived, (fields, for_owner)
+
+
+def _revived(fields: dict[str, Any], is_owner: bool) -> Metadata:
+    made = Metadata(**fields)
+    if is_owner:
+        link = _link.to(made.address)
+        link.say("hold", made.key)
+        made.hold = Hold(link, made.key, "drop")
+    return made
 
 
 def node_address() -> str:
@@ -34,206 +83,167 @@ def local() -> _link.Link:
 
 
 def relay() -> str:
-    """How other nodes ask the relay of this one: HOST:PORT, or a URL."""
-    found = os.environ.get("GPUSHM_RAY_RELAY", "")
-    return found or f"{node_address()}:{RELAY_PORT}"
+    """How other nodes ask the relay of this one."""
+    return os.environ.get("GPUSHM_RAY_RELAY") or f"{node_address()}:{RELAY_PORT}"
 
 
-def pulled(relay: str, buffer: str, name: str, **options: Any) -> _core.Buffer:
-    """A buffer of another node, in this one's memory: of many processes that call this, one pulls it."""
-    separator = "/v1/buffers/" if "://" in relay else "/"
-    via = _load.Transport(via="nixl") if os.environ.get("GPUSHM_RAY_VIA") == "nixl" else None
+# ---- the source ----
+
+
+def published(tensors: list[Any], is_owner: bool, sealed: bool = False) -> Metadata:
+    """Places the tensors, and gives the buffer to the holder."""
+    kinds = {str(getattr(t, "device", "cpu")) for t in tensors}
+    if len(kinds) > 1:
+        raise ValueError(f"the tensors of one object are on one device, not on {', '.join(sorted(kinds))}")
+    device, key, link = kinds.pop().partition(":")[0], uuid.uuid4().hex, local()
+    placed = store.place(key, tensors, sealed)
     try:
-        return _core.pull(f"{relay}{separator}{buffer}", name, if_missing=True, transport=via, **options)
-    except ConnectionError as e:
-        raise ConnectionError(
-            e.errno or errno.ECONNREFUSED,
-            f"gpushm: the object is on another node, and its relay {relay} does not answer: start gpushm-relay(8) there, "
-            f"with offer=ray/* for this node; GPUSHM_RAY_RELAY says where it listens. See gpushm-fleets(7). ({e})",
-        ) from e
-
-
-class Transport(TensorTransportManager):  # type: ignore[misc]
-    """NumPy's arrays."""
-
-    NAME = "GPUSHM_NUMPY"
-
-    @property
-    def tensor_transport_backend(self) -> str:
-        return self.NAME
-
-    @staticmethod
-    def is_one_sided() -> bool:
-        return True
-
-    @staticmethod
-    def can_abort_transport() -> bool:
-        return True
-
-    def actor_has_tensor_transport(self, actor: Any) -> bool:
-        return True
-
-    def get_communicator_metadata(self, src: Any, dst: Any, backend: str | None = None) -> CommunicatorMetadata:
-        return CommunicatorMetadata()
-
-    def send_multiple_tensors(self, *args: Any) -> None:
-        raise NotImplementedError("readers open what the source has published")
-
-    def abort_transport(self, obj_id: str, communicator_metadata: CommunicatorMetadata) -> None:
-        """A reader waits for its daemon or a relay, with time limits of their own."""
-
-    # ---- the source ----
-
-    def extract_tensor_transport_metadata(self, obj_id: str, rdt_object: list[Any]) -> TensorTransportMetadata:
-        """Places the tensors, and gives them to the holder."""
-        if not rdt_object:
-            return Metadata(tensor_meta=[])
-        kinds = {str(getattr(t, "device", "cpu")) for t in rdt_object}
-        if len(kinds) > 1:
-            raise ValueError(f"the tensors of one object are on one device, not on {', '.join(sorted(kinds))}")
-        link = local()
-        placed = store.place(rdt_object)
-        made = described(placed, rdt_object, node=ray.get_runtime_context().get_node_id(), relay=relay())
-        if placed.slab is not None:
-            store.given(made.key, placed.slab)
-        try:
-            host, port, token = link.ask("keep", made.key, placed.buffer).split()
-        except BaseException:
-            store.gone(made.key)
-            raise
-        made.address = host, int(port), token
-        made.held(link, _is_put(obj_id))
-        return made
-
-    def garbage_collect(self, obj_id: str, tensor_transport_meta: Metadata, tensors: list[Any]) -> None:
-        """The owner's metadata ends as well; this is sooner."""
-        if tensor_transport_meta.buffer is not None:
-            local().say("end", tensor_transport_meta.key)
-
-    # ---- a reader ----
-
-    def recv_multiple_tensors(
-        self,
-        obj_id: str,
-        tensor_transport_metadata: Metadata,
-        communicator_metadata: CommunicatorMetadata,
-        target_buffers: list[Any] | None = None,
-    ) -> list[Any]:
-        """Tensors over the source's memory, or copies in the target's."""
-        meta = tensor_transport_metadata
-        if meta.buffer is None:
-            return []
-        found = self.views(self._opened(meta), meta)
-        if not target_buffers:
-            return found
-        for to, tensor in zip(target_buffers, found, strict=True):
-            self.copy(to, tensor)
-        return target_buffers
-
-    def _opened(self, meta: Metadata) -> _core.Buffer:
-        assert meta.buffer is not None
-        device = None if meta.gpu is None else "current"
-        for name in (meta.buffer, f"ray/{meta.key}"):
-            try:
-                return _core.open_many(name, self.ACCESS if device is None else "r", device=device)
-            except _core.NotFound:
-                pass
-        if meta.node == ray.get_runtime_context().get_node_id():
-            raise _core.NotFound(
-                errno.ENOENT, f"object {meta.key} is gone: its owner has died, or has let it go, or the daemon has lost it"
-            )
-        there = _link.to(meta.address).ask("seal", meta.key) if meta.is_slab else meta.buffer
-        gpu = None if meta.gpu is None else _core._current_device() or 0
-        name = f"ray/{meta.key}"
-        with pulled(
-            meta.relay, there, name, pool=_store.pool(gpu), transient=True, mode=_store.mode(), device=device
-        ):
-            local().ask("copy", meta.key, name, *map(str, meta.address), meta.key)
-            return _core.open_many(name, self.ACCESS if device is None else "r", device=device)
-
-    ACCESS: Any = "r"
-
-    def views(self, buffer: _core.Buffer, meta: Metadata) -> list[Any]:
-        """Arrays over the buffer's memory, which they keep open."""
-        import numpy
-
-        bases: dict[str, Any] = {}
-        made = []
-        for (shape, dtype), piece in zip(meta.tensor_meta, meta.pieces, strict=True):
-            if piece.array not in bases:
-                bases[piece.array] = numpy.asarray(_bytes_of(buffer, piece.array))
-            made.append(numpy.ndarray(shape, dtype, bases[piece.array], piece.offset, piece.strides))
-        return made
-
-    def copy(self, to: Any, tensor: Any) -> None:
-        to[...] = tensor
-
-
-class TorchTransport(Transport):
-    """PyTorch's tensors. Programs write to tensors on the CPU: they get pages of their own."""
-
-    NAME = "GPUSHM"
-    ACCESS = "c"
-
-    def views(self, buffer: _core.Buffer, meta: Metadata) -> list[Any]:
-        from gpushm.torch._tensors import tensor_of
-
-        bases: dict[str, Any] = {}
-        made = []
-        for (shape, dtype), piece in zip(meta.tensor_meta, meta.pieces, strict=True):
-            if piece.array not in bases:
-                bases[piece.array] = tensor_of(_bytes_of(buffer, piece.array))
-            made.append(_tensor(bases[piece.array], shape, dtype, piece))
-        return made
-
-    def copy(self, to: Any, tensor: Any) -> None:
-        to.copy_(tensor)
-
-
-class NumpyAsDefault(Transport):
-    """As "gpushm" where there is no PyTorch."""
-
-    NAME = "GPUSHM"
-
-
-def _tensor(base: Any, shape: Any, dtype: Any, piece: _store.Piece) -> Any:
-    size = dtype.itemsize
-    if piece.strides is None:
-        return base[piece.offset : piece.offset + size * shape.numel()].view(dtype).view(shape)
-    rest = base[piece.offset :]
-    return rest[: len(rest) // size * size].view(dtype).as_strided(shape, [s // size for s in piece.strides])
-
-
-def _bytes_of(buffer: _core.Buffer, name: str) -> _core.Array:
-    array = buffer[name]
-    if array.dtype_name == "uint8" and array.ndim == 1:
-        return array
-    return buffer.array((array.nbytes,), "uint8", offset=array.offset)
+        host, port, token = link.ask("keep", key, placed.buffer).split()
+    except BaseException:
+        store.gone(key)
+        raise
+    return Metadata(
+        tensor_meta=[(t.shape, t.dtype) for t in tensors], tensor_device=device, buffer=placed.buffer, key=key,
+        pieces=placed.pieces, is_sealed=not isinstance(placed.lease, _store.Slab), on_gpu=device != "cpu",
+        node=ray.get_runtime_context().get_node_id(), address=(host, int(port), token), relay=relay(),
+        hold=Hold(link, key, "end" if is_owner else "spent"), for_owner=not is_owner,
+    )  # fmt: skip
 
 
 def _is_put(obj_id: str) -> bool:
-    """Whether this process owns the object: a driver makes none for others, and a task's result is its object 1. A put
-    of another thread may look like a result; it is right, too, but a process that it was sent to first may hold it.
+    """Whether this process owns the object: a driver makes none for others, and a task's result is its object 1. The
+    first put of another thread of an actor looks like a result: then the first process that it is sent to holds it, too.
     """
-    if ray.get_runtime_context().worker.mode != ray.WORKER_MODE:
-        return True
-    return int.from_bytes(bytes.fromhex(obj_id)[24:28], "little") > 1
+    is_driver = ray.get_runtime_context().worker.mode != ray.WORKER_MODE
+    return is_driver or int.from_bytes(bytes.fromhex(obj_id)[24:28], "little") > 1
+
+
+# ---- a reader ----
+
+
+def opened(meta: Metadata, copy_on_write: bool = False) -> _core.Buffer:
+    """The object's buffer, from another node if this one does not have it."""
+    device: Device | None = "current" if meta.on_gpu else None
+    copy = f"ray/{meta.key}"
+    for name in meta.buffer, copy:
+        with suppress(_core.NotFound):
+            return _core.open_many(name, "c" if copy_on_write and not meta.on_gpu else "r", device=device)
+    if meta.node == ray.get_runtime_context().get_node_id():
+        text = f"object {meta.key} is gone: its owner let it go or died, or the daemon has lost it"
+        raise _core.NotFound(errno.ENOENT, text)
+    with _pulled(meta, copy, device):
+        local().ask("copy", meta.key, copy, *map(str, meta.address))
+        return opened(meta, copy_on_write)
+
+
+def _pulled(meta: Metadata, copy: str, device: Device | None) -> _core.Buffer:
+    name = meta.buffer if meta.is_sealed else _link.to(meta.address).ask("seal", meta.key)
+    pool = _store.pool((_core._current_device() or 0) if meta.on_gpu else None)
+    transport = _load.Transport(via="nixl") if os.environ.get("GPUSHM_RAY_VIA") == "nixl" else None
+    source = f"{meta.relay}/v1/buffers/{name}" if "://" in meta.relay else f"{meta.relay}/{name}"
+    options: dict[str, Any] = {"pool": pool, "mode": _store.mode(), "device": device, "transport": transport}
+    try:
+        return _core.pull(source, copy, transient=True, if_missing=True, **options)
+    except OSError as e:
+        if e.errno not in (errno.EHOSTUNREACH, errno.ECONNREFUSED):
+            raise
+        raise ConnectionError(
+            errno.ECONNREFUSED,
+            f"the object is on node {meta.node[:8]}, whose relay {meta.relay} does not answer: start gpushm-relay(8) "
+            f"there, with offer=ray/* for this node; GPUSHM_RAY_RELAY is how others reach it. gpushm-fleets(7). ({e})",
+        ) from e
+
+
+def arrays(meta: Metadata) -> list[Any]:
+    """NumPy's, over the buffer's memory, which they keep open, read-only."""
+    import numpy
+
+    buffer = opened(meta)
+    bases = {name: numpy.asarray(_bytes_of(buffer, name)) for name in {name for name, _ in meta.pieces}}
+    described = zip(meta.tensor_meta, meta.pieces, strict=True)
+    return [numpy.ndarray(shape, dtype, bases[name], offset) for (shape, dtype), (name, offset) in described]
+
+
+def tensors(meta: Metadata, copy_on_write: bool = True) -> list[Any]:
+    """PyTorch's. Programs write to those on the CPU: they get pages of their own then."""
+    from ..torch._tensors import tensor_of
+
+    buffer = opened(meta, copy_on_write)
+    bases = {name: tensor_of(_bytes_of(buffer, name)) for name in {name for name, _ in meta.pieces}}
+    described = zip(meta.tensor_meta, meta.pieces, strict=True)
+    return [
+        bases[name][at : at + shape.numel() * dtype.itemsize].view(dtype).view(shape)
+        for (shape, dtype), (name, at) in described
+    ]
+
+
+def _bytes_of(buffer: _core.Buffer, name: str) -> Any:
+    array = buffer[name]
+    return buffer.array((array.nbytes,), "uint8", offset=array.offset)
+
+
+# ---- what Ray calls ----
+
+
+def _yes(*_: Any) -> bool:
+    return True
+
+
+def _nothing(*_: Any) -> None:
+    """Readers open what the source has published; what they wait for, a daemon or a relay, has time limits."""
+
+
+class NumpyTransport(TensorTransportManager):  # type: ignore[misc]
+    """NumPy's arrays."""
+
+    tensor_transport_backend, views = "GPUSHM_NUMPY", staticmethod(arrays)
+    is_one_sided = can_abort_transport = staticmethod(_yes)
+    actor_has_tensor_transport = _yes
+    abort_transport = send_multiple_tensors = _nothing
+
+    def get_communicator_metadata(self, src_actor: Any, dst_actor: Any, backend: Any = None) -> CommunicatorMetadata:
+        return CommunicatorMetadata()
+
+    def extract_tensor_transport_metadata(self, obj_id: str, rdt_object: list[Any]) -> Metadata:
+        return published(rdt_object, _is_put(obj_id)) if rdt_object else Metadata(tensor_meta=[])
+
+    def recv_multiple_tensors(
+        self, obj_id: str, tensor_transport_metadata: Metadata, communicator_metadata: Any, target_buffers: Any = None
+    ) -> Any:
+        found = self.views(tensor_transport_metadata) if tensor_transport_metadata.buffer else []
+        for to, tensor in zip(target_buffers or [], found, strict=bool(target_buffers)):
+            to[...] = tensor
+        return target_buffers or found
+
+    def garbage_collect(self, obj_id: str, tensor_transport_meta: Metadata, tensors: list[Any]) -> None:
+        """The owner's metadata ends as well; this may be sooner."""
+        if tensor_transport_meta.buffer:
+            local().say("end", tensor_transport_meta.key)
+
+
+class TorchTransport(NumpyTransport):
+    """PyTorch's tensors."""
+
+    tensor_transport_backend, views = "GPUSHM", staticmethod(tensors)
+
+
+class DefaultTransport(NumpyTransport):
+    """NumPy's arrays, where there is no PyTorch."""
+
+    tensor_transport_backend = "GPUSHM"
 
 
 def register() -> None:
-    """Of each process, once or more often."""
-    from ray.experimental import register_tensor_transport
-    from ray.experimental.rdt.util import transport_manager_info
-
+    """As gpushm.ray.register()."""
     import numpy
 
-    todo: Sequence[tuple[type[Transport], list[str], type]] = [(Transport, ["cpu"], numpy.ndarray)]
+    todo: list[tuple[type[NumpyTransport], list[str], Any]] = [(NumpyTransport, ["cpu"], numpy.ndarray)]
     try:
         import torch
 
-        todo = [*todo, (TorchTransport, ["cpu", "cuda"], torch.Tensor)]
+        todo.append((TorchTransport, ["cpu", "cuda"], torch.Tensor))
     except ImportError:
-        todo = [*todo, (NumpyAsDefault, ["cpu"], numpy.ndarray)]
+        todo.append((DefaultTransport, ["cpu"], numpy.ndarray))
     for transport, devices, kind in todo:
-        if transport.NAME not in transport_manager_info:
-            register_tensor_transport(transport.NAME, devices, transport, kind)
+        if transport.tensor_transport_backend not in transport_manager_info:
+            register_tensor_transport(transport.tensor_transport_backend, devices, transport, kind)

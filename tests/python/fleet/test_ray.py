@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: MIT
+"""gpushm.ray: objects of Ray's actors in buffers, on one node and between two."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ray")
+
+import ray
+from nodes import Nodes, until
+
+import gpushm
+import gpushm.ray
+
+N = 1 << 18
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    with Nodes(tmp_path_factory.mktemp("nodes")) as made:
+        made.add()
+        yield made
+
+
+class Actor:
+    """Makes objects, and reads them."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    @ray.method(tensor_transport="gpushm_numpy")
+    def make(self, value: float, n: int = N) -> np.ndarray:
+        return np.full(n, value, "f4")
+
+    @ray.method(tensor_transport="gpushm_numpy")
+    def make_in_place(self, value: float) -> np.ndarray:
+        made = gpushm.ray.empty((4, N // 4), "f4")
+        made[...] = value
+        return made
+
+    @ray.method(tensor_transport="gpushm_numpy")
+    def make_many(self, n: int) -> dict[str, list[np.ndarray]]:
+        return {"all": [np.arange(i, dtype="i8") for i in range(n)], "two": [np.zeros((2, 3)), np.ones((), "u1")]}
+
+    @ray.method(tensor_transport="gpushm_numpy")
+    def forward(self, a: np.ndarray) -> np.ndarray:
+        return a[N // 2 :]
+
+    @ray.method(tensor_transport="gpushm_numpy")
+    def nothing(self) -> str:
+        return "no tensor"
+
+    @ray.method(tensor_transport="gpushm")
+    def make_default(self, value: float) -> Any:
+        try:
+            import torch
+
+            return torch.full((N,), value)
+        except ImportError:
+            return np.full(N, value, "f4")
+
+    def total(self, a: Any) -> float:
+        return float(a.sum())
+
+    def write(self, a: Any) -> float:
+        a[0] += 1
+        return float(a[0])
+
+    def totals(self, d: dict[str, list[np.ndarray]]) -> list[float]:
+        return [float(a.sum()) for key in d for a in d[key]]
+
+    def keep(self, a: Any) -> None:
+        self.kept.append(a)
+
+    def drop(self) -> float:
+        return float(self.kept.pop().sum())
+
+    def borrow(self, refs: list[Any]) -> float:
+        self.kept = refs
+        return float(ray.get(refs[0]).sum())
+
+    def own(self, other: Any) -> float:
+        gpushm.ray.register()
+        self.kept.append(other.make.remote(5.0))
+        return float(ray.get(self.kept[0]).sum())
+
+    def put(self, value: float) -> Any:
+        gpushm.ray.register()
+        return [ray.put(np.full(N, value, "f4"), _tensor_transport="gpushm_numpy")]
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def opens(self, a: np.ndarray) -> int:
+        return len(gpushm._core._opened())
+
+
+def kill(actor: Any) -> None:
+    os.kill(ray.get(actor.pid.remote()), signal.SIGKILL)
+
+
+def empty(nodes: Nodes, seconds: float = 30) -> None:
+    until(lambda: not nodes.buffers(0) and not nodes.buffers(1), seconds)
+
+
+def test_readers_of_a_node_map_an_object_and_it_is_freed_when_nobody_refers_to_it(nodes: Nodes) -> None:
+    source, one, two = (nodes.on(Actor, 0) for _ in range(3))
+    ref = source.make.remote(2.0)
+    assert ray.get([one.total.remote(ref), two.total.remote(ref)]) == [2.0 * N] * 2
+    assert len(nodes.buffers()) == 1
+    with pytest.raises(ValueError, match="read-only"):
+        ray.get(one.write.remote(ref))
+    del ref
+    empty(nodes)
+
+
+def test_a_list_of_any_length_is_one_buffer_and_one_open(nodes: Nodes) -> None:
+    source, reader = nodes.on(Actor, 0), nodes.on(Actor, 0)
+    ref = source.make_many.remote(300)
+    assert ray.get(reader.totals.remote(ref)) == [i * (i - 1) / 2 for i in range(300)] + [0.0, 1.0]
+    assert len(nodes.buffers()) == 1 and ray.get(reader.opens.remote(ref)) == 1
+    del ref
+    empty(nodes)
+
+
+def test_an_object_outlives_its_actor_until_nobody_refers_to_it(nodes: Nodes) -> None:
+    source, old = nodes.on(Actor, 0), nodes.on(Actor, 0)
+    ref = source.make.remote(3.0)
+    ray.get(old.keep.remote(ref))
+    kill(source)
+    new = nodes.on(Actor, 0)
+    assert ray.get([new.total.remote(ref), old.total.remote(ref), old.drop.remote()]) == [3.0 * N] * 3
+    far = nodes.on(Actor, 1)
+    assert ray.get(far.total.remote(ref)) == 3.0 * N
+    del ref
+    empty(nodes)
+
+
+def test_memory_is_used_again_when_its_readers_have_let_go(nodes: Nodes) -> None:
+    source, reader = nodes.on(Actor, 0), nodes.on(Actor, 0)
+    ref = source.make.remote(1.0)
+    ray.get(reader.keep.remote(ref))
+    first = nodes.buffers()
+    del ref
+    # A reader still has it: the next object is elsewhere.
+    ref = source.make.remote(2.0)
+    assert ray.get(reader.total.remote(ref)) == 2.0 * N and len(nodes.buffers()) == 2
+    assert ray.get(reader.drop.remote()) == 1.0 * N
+    del ref
+    for value in range(4):
+        ref = source.make.remote(float(value))
+        assert ray.get(reader.total.remote(ref)) == value * N
+        del ref
+    assert len(nodes.buffers()) <= 2 and first
+    empty(nodes)
+
+
+def test_tensors_that_lie_in_a_buffer_are_not_copied(nodes: Nodes) -> None:
+    source, middle, reader = (nodes.on(Actor, 0) for _ in range(3))
+    ref = source.make_in_place.remote(2.0)
+    assert ray.get(reader.total.remote(ref)) == 2.0 * N and len(nodes.buffers()) == 1
+    first = source.make.remote(4.0)
+    part = middle.forward.remote(first)
+    assert ray.get(reader.total.remote(part)) == 2.0 * N
+    assert len(nodes.buffers()) == 2, "the part is in the whole one's buffer"
+    del first
+    kill(source)
+    assert ray.get(reader.total.remote(part)) == 2.0 * N
+    del ref, part
+    empty(nodes)
+
+
+def test_an_object_of_another_node_comes_once_by_its_relay(nodes: Nodes) -> None:
+    source, readers = nodes.on(Actor, 0), [nodes.on(Actor, 1) for _ in range(3)]
+    ref = source.make.remote(1.5)
+    assert ray.get([r.total.remote(ref) for r in readers]) == [1.5 * N] * 3
+    assert len(nodes.buffers(1)) == 1
+    with gpushm.connect(nodes.daemons[1].socket) as daemon:
+        assert daemon.stat(nodes.buffers(1)[0]).attrs["gpushm.etag"]
+    assert ray.get([r.total.remote(ref) for r in readers]) == [1.5 * N] * 3
+    del ref
+    empty(nodes)
+
+
+def test_the_owner_may_be_on_another_node_than_the_source(nodes: Nodes) -> None:
+    source, owner = nodes.on(Actor, 1), nodes.on(Actor, 0)
+    assert ray.get(owner.own.remote(source)) == 5.0 * N
+    kill(source)
+    time.sleep(1)
+    assert nodes.buffers(1)
+    kill(owner)
+    empty(nodes)
+
+
+def test_an_object_ends_with_its_owner_though_the_source_lives(nodes: Nodes) -> None:
+    source, owner = nodes.on(Actor, 0), nodes.on(Actor, 0)
+    assert ray.get(owner.own.remote(source)) == 5.0 * N
+    kill(owner)
+    empty(nodes)
+    assert ray.get(source.pid.remote())
+
+
+@pytest.mark.parametrize("where", ["driver", "actor"])
+def test_what_is_put_is_freed_and_borrowers_keep_nothing(nodes: Nodes, where: str) -> None:
+    reader, putter = nodes.on(Actor, 0), nodes.on(Actor, 0)
+    if where == "driver":
+        refs = [ray.put(np.full(N, 6.0, "f4"), _tensor_transport="gpushm_numpy")]
+    else:
+        refs = ray.get(putter.put.remote(6.0))
+    assert ray.get(reader.borrow.remote(refs)) == 6.0 * N
+    assert ray.get(reader.total.remote(refs[0])) == 6.0 * N
+    assert len(nodes.buffers()) == 1
+    ray.get(reader.keep.remote(0))
+    ray.kill(reader)
+    del refs
+    empty(nodes)
+
+
+def test_results_without_tensors_have_no_buffer(nodes: Nodes) -> None:
+    source, reader = nodes.on(Actor, 0), nodes.on(Actor, 0)
+    assert ray.get(reader.pid.remote()) and ray.get(source.nothing.remote()) == "no tensor"
+    assert nodes.buffers() == []
+
+
+def test_the_default_transport_has_torchs_tensors_where_there_is_torch(nodes: Nodes) -> None:
+    source, one, two = (nodes.on(Actor, 0) for _ in range(3))
+    ref = source.make_default.remote(2.0)
+    assert ray.get([one.total.remote(ref), two.total.remote(ref)]) == [2.0 * N] * 2
+    try:
+        import torch
+    except ImportError:
+        return
+    assert torch and ray.get([one.write.remote(ref), two.write.remote(ref)]) == [3.0, 3.0]
+    assert ray.get(one.total.remote(ref)) == 2.0 * N, "what a reader writes nobody else sees"
+
+
+def test_a_reader_whose_source_node_has_no_relay_is_told_what_to_start(nodes: Nodes) -> None:
+    nodes.relays[0].end(signal.SIGKILL)
+    source, reader = nodes.on(Actor, 0), nodes.on(Actor, 1)
+    ref = source.make.remote(1.0)
+    address = os.environ["GPUSHM_RAY_RELAY"]
+    with pytest.raises(Exception, match="start gpushm-relay") as raised:
+        ray.get(reader.total.remote(ref))
+    assert address in str(raised.value)
+    nodes.relay(0, nodes.ports[0])
+    assert ray.get(reader.total.remote(ref)) == N
