@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -94,6 +95,17 @@ class Nodes:
         """The names of a node's objects."""
         with gpushm.connect(self.daemons[i].socket) as daemon:
             return [b.name for b in daemon.ls("ray/")]
+
+    def left(self) -> list[str]:
+        """All objects, with the processes that have them open, also on stdout."""
+        found = []
+        for daemon in self.daemons:
+            with gpushm.connect(daemon.socket) as connection:
+                found += [f"{b.name}: {b.holders}" for b in connection.ls("ray/", holders=True)]
+        gc.collect()  # of tracebacks that have references
+        known = ray._private.worker.global_worker.rdt_manager._managed_rdt_metadata
+        print(*found, "known:", [(k, m.tensor_transport_meta and m.tensor_transport_meta.buffer) for k, m in known.items()])
+        return found
 
     def __enter__(self) -> Nodes:
         return self

@@ -150,7 +150,7 @@ def test_kills_at_random_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
                 del storm.objects[chance.choice([*storm.objects])]
             storm.check()
         storm.objects.clear()
-        until(lambda: not storm.patiently(lambda: nodes.buffers(0) + nodes.buffers(1)), 60)
+        until(lambda: not storm.patiently(nodes.left), 60)
 
 
 def test_where_driver_raylets_and_head_are_killed_no_buffer_is_left(tmp_path: Path) -> None:

@@ -122,7 +122,6 @@ def test_replicas_of_serve_share_one_copy(nodes: Nodes, tmp_path: Path) -> None:
         max_ongoing_requests=2,
         autoscaling_config={
             "min_replicas": 1, "max_replicas": 3, "target_ongoing_requests": 1, "upscale_delay_s": 0.5,
-            "look_back_period_s": 1,
         },
     )  # fmt: skip
     class Model:

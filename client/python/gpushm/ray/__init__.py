@@ -10,19 +10,14 @@
 
         def __init__(self): self.weights = gpushm.ray.weights("llama", load)
 
-An object of Ray Direct Transport is tensors in a buffer of the node's gpushmd(8). Readers on the node map it: none of them
-copies, and on another GPU they read it by peer access. The source copies once, or not at all where the tensors lie in a
-buffer already: empty(), gpushm.torch.memory(), the tensors of another object. GPU work is in order, since publishing
-waits for what the source has queued. Readers of other nodes get it from a relay of the source's node, once a node.
+An object of Ray Direct Transport is tensors in a buffer of the node's gpushmd(8), which readers map. The source copies
+them once, or not at all where they lie in a buffer: empty(), gpushm.torch.memory(), another object's. GPU work is in
+order, because publishing waits for what the source has queued. Other nodes get an object by relays, once a node.
 
-An object lives until Ray's reference count of it is zero, whatever became of the actor that made it. A small process of
-each node, the holder, has a lease of each object for the process that owns its ObjectRef. The owner's copy of the
-object's metadata, which Ray drops at zero, is what tells the holder; where the owner dies, or the cluster, its connection
-ends, and the memory is freed. gpushm.ray._holder has the details.
-
-In the environment of each node: GPUSHM_RAY_RELAY, how other nodes ask its relay: HOST:PORT or a URL, the node's address
-and port 19401 without it. GPUSHM_RAY_MODE, of new buffers: 0600, or 0644 where the relay runs as another user.
-GPUSHM_RAY_POOL, for memory of the host. GPUSHM_RAY_PORT, at which the holder listens. GPUSHM_RAY_VIA: "nixl".
+An object lives until Ray's reference count of it is zero, whatever became of its actor. A small process of each node,
+the holder, has a lease of it for the process that owns its ObjectRef. That process's copy of the metadata, which Ray
+drops at zero, is what tells the holder; where the owner or the cluster dies, its connection ends, and the memory is
+freed. gpushm.ray._holder has the details; gpushm-fleets(7) has the environment variables.
 
 `import gpushm` does not import this module, and so does not import Ray.
 """

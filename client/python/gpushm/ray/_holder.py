@@ -6,8 +6,8 @@
 The first process of the node that makes an object starts it, in a session of its own. It knows nothing of Ray, and ends
 half a minute after the last object and the last connection. It takes lines from processes of its user on this node by
 an abstract socket, and at ADDRESS from owners on other nodes, who have its token from the object's metadata. What a
-process holds it lets go when it says so, or with its connection: the kernel closes that when the process ends, and TCP's
-keepalive when the node vanishes. Until the owner holds an object for the first time, its maker does.
+process holds it lets go when it says so, or with its connection: the kernel closes that when the process ends, and
+TCP's keepalive when the node vanishes. Until the owner holds an object for the first time, its maker does.
 
     keep KEY BUFFER      take a lease -> "ok HOST PORT TOKEN" of the holder, for the metadata; or "no" and the error
     spent KEY            from the maker, when it has passed the metadata on

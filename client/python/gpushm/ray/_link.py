@@ -63,14 +63,16 @@ class Link:
     def _run(self) -> None:
         while True:
             try:
-                self._send(self._lines.get(timeout=TICK if self._holds else None))
+                line = self._lines.get(timeout=TICK)
             except queue.Empty:
-                self._leave_cluster()
+                line = ""
+            self._leave_cluster()
+            if line:
+                self._send(line)
 
     def _send(self, line: str) -> None:
         verb, _, key = line.partition(" ")
         if verb == "hold":
-            self._leave_cluster()
             self._holds.add(key)
         elif verb == "drop":
             self._holds.discard(key)
@@ -83,7 +85,7 @@ class Link:
                     self._answers.put(f"no {e}")
 
     def _leave_cluster(self) -> None:
-        """Ray's manager has all metadata also after ray.shutdown()."""
+        """Ray's manager has all metadata also after ray.shutdown(): the end of the connection ends what they hold."""
         if (cluster := _cluster()) != self._cluster:
             self._cluster = cluster
             self._holds.clear()

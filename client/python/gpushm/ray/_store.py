@@ -144,7 +144,11 @@ class Store:
             with self._lock:
                 slab = self._slab(ends[-1])
                 slab.objects.add(key)
-            _fill(slab.buffer, tensors, ends)
+            try:
+                _fill(slab.buffer, tensors, ends)
+            except BaseException:
+                self.gone(key)
+                raise
             return Placed(slab.name, pieces, slab)
         with created(key, ends[-1], gpu) as buffer:
             _fill(buffer, tensors, ends)
@@ -185,7 +189,7 @@ def _in_buffer(buffer: _core.Buffer, start: int, tensors: Sequence[Any], sealed:
 def _in_section(buffer: _core.Buffer) -> bool:
     """Whether PyTorch still allocates in it, as in a section of gpushm.torch.memory()."""
     memory: Any = sys.modules.get("gpushm.torch._memory")
-    section = memory and getattr(memory._thread, "memory", None)
+    section: Any = memory and getattr(memory._thread, "memory", None)
     return bool(section) and section._space.buffer is buffer
 
 

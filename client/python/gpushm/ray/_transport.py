@@ -54,6 +54,7 @@ class Metadata(TensorTransportMetadata):  # type: ignore[misc]
     node: str = ""
     address: _link.Address = ("", 0, "")
     relay: str = ""
+    names: list[str] = field(default_factory=list)  # of weights
     hold: Hold | None = field(default=None, repr=False, compare=False)
     for_owner: bool = field(default=False, repr=False, compare=False)
 
@@ -102,17 +103,19 @@ def published(tensors: list[Any], is_owner: bool, sealed: bool = False) -> Metad
     except BaseException:
         store.gone(key)
         raise
+    if is_owner:
+        link.say("hold", key)
     return Metadata(
         tensor_meta=[(t.shape, t.dtype) for t in tensors], tensor_device=device, buffer=placed.buffer, key=key,
         pieces=placed.pieces, is_sealed=not isinstance(placed.lease, _store.Slab), on_gpu=device != "cpu",
         node=ray.get_runtime_context().get_node_id(), address=(host, int(port), token), relay=relay(),
-        hold=Hold(link, key, "end" if is_owner else "spent"), for_owner=not is_owner,
+        hold=Hold(link, key, "drop" if is_owner else "spent"), for_owner=not is_owner,
     )  # fmt: skip
 
 
 def _is_put(obj_id: str) -> bool:
     """Whether this process owns the object: a driver makes none for others, and a task's result is its object 1. The
-    first put of another thread of an actor looks like a result: then the first process that it is sent to holds it, too.
+    first put of another thread looks like a result: then the first process that it is sent to holds it, too.
     """
     is_driver = ray.get_runtime_context().worker.mode != ray.WORKER_MODE
     return is_driver or int.from_bytes(bytes.fromhex(obj_id)[24:28], "little") > 1

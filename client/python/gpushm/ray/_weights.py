@@ -10,10 +10,10 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace as changed
-from typing import Any, NamedTuple
+from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -27,82 +27,53 @@ BEAT = 2.0  # seconds between the signs of life of one that loads or pulls
 DEAD = 15.0
 
 
-class Weights(NamedTuple):
-    """A generation: an object, and its tensors' names."""
-
-    number: int
-    meta: Metadata
-    names: list[str]
-    is_torch: bool
-
-
-class Job:
-    """One that loads, or pulls from a node's relay."""
-
-    def __init__(self, node: str, source: str) -> None:
-        self.node, self.source, self.seen = node, source, time.monotonic()
-
-
 class Directory:
     """The actor."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._now: Weights | None = None
+        self._now: Metadata | None = None
         self._nodes: dict[str, str] = {}  # that have it, with their relays
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, list[Any]] = {}  # node, the node that it pulls from, time of the last sign of life
         self._count = 0
 
-    async def ask(self, node: str) -> tuple[int, Weights | None]:
-        """The number of a job, and the weights to attach to; None: load them. Returns when the node can have them."""
+    async def ask(self, node: str) -> tuple[int, Metadata | None]:
+        """The number of a job, 0 for none, and what to open; None: load it. Returns when the node can have it."""
         while True:
-            for number in [n for n, j in self._jobs.items() if time.monotonic() - j.seen > DEAD]:
-                del self._jobs[number]
-            if (found := self._job(node)) is not None:
-                return found
+            self._jobs = {n: job for n, job in self._jobs.items() if time.monotonic() - job[2] < DEAD}
+            if self._now and node in self._nodes:
+                return 0, self._now
+            busy = Counter(source for _, source, _ in self._jobs.values())
+            source = min(self._nodes, key=busy.__getitem__, default="")
+            if busy[source] < (FAN_OUT if source else 1) and node not in {there for there, *_ in self._jobs.values()}:
+                self._count += 1
+                self._jobs[self._count] = [node, source, time.monotonic()]
+                return self._count, self._from(source)
             await asyncio.sleep(0.02)
 
-    def _job(self, node: str) -> tuple[int, Weights | None] | None:
-        if self._now and node in self._nodes:
-            return 0, self._now
-        busy = Counter(job.source for job in self._jobs.values())
-        source = min(self._nodes, key=lambda n: busy[n], default="")
-        if any(job.node == node for job in self._jobs.values()) or busy[source] >= (FAN_OUT if source else 1):
-            return None
-        self._count += 1
-        self._jobs[self._count] = Job(node, source)
+    def _from(self, source: str) -> Metadata | None:
         if self._now is None or not source:
-            return self._count, None
-        meta = changed(self._now.meta, relay=self._nodes[source], hold=None)
-        if source != meta.node:
-            meta.buffer = f"ray/{meta.key}"
-        return self._count, self._now._replace(meta=meta)
+            return None
+        name = self._now.buffer if source == self._now.node else f"ray/{self._now.key}"
+        return changed(self._now, relay=self._nodes[source], buffer=name, hold=None)
 
-    async def alive(self, number: int) -> None:
+    async def alive(self, job: int) -> None:
         """A sign of life."""
-        if number in self._jobs:
-            self._jobs[number].seen = time.monotonic()
+        if job in self._jobs:
+            self._jobs[job][2] = time.monotonic()
 
-    async def done(self, job: int, node: str, relay: str) -> None:
-        """The node has them."""
-        if self._jobs.pop(job, None) or not job:
+    async def done(self, job: int, node: str, relay: str, is_gone: bool) -> None:
+        """The node has it, if it says its relay. is_gone: where it looked it is no more."""
+        _, source, _ = self._jobs.pop(job, [node, node, 0])
+        if is_gone:
+            self._nodes.pop(source, None)
+        elif relay and source != node:
             self._nodes[node] = relay
 
-    async def failed(self, job: int, has_no_source: bool) -> None:
-        """Somebody else is to do it."""
-        gone = self._jobs.pop(job, None)
-        if gone and has_no_source:
-            self._nodes.pop(gone.source, None)
-
-    async def lost(self, node: str) -> None:
-        """The node's daemon has them no more."""
-        self._nodes.pop(node, None)
-
-    async def loaded(self, meta: Metadata, names: list[str], is_torch: bool, job: int) -> None:
-        """A new generation. The nodes that have the one before get it; that is freed where nobody uses it."""
+    async def loaded(self, job: int, meta: Metadata) -> None:
+        """A new generation. The nodes that have the last one get it; that is freed where nobody uses it."""
         others = self._nodes.keys() - {meta.node}
-        self._now = Weights((self._now.number if self._now else 0) + 1, meta, names, is_torch)
-        self._nodes, self._jobs = {meta.node: meta.relay}, {}
+        self._now, self._nodes, self._jobs = meta, {meta.node: meta.relay}, {}
         for node in others:
             where = NodeAffinitySchedulingStrategy(node, soft=False)
             ray.remote(num_cpus=0)(_fetch).options(scheduling_strategy=where).remote(self._name)
@@ -110,46 +81,48 @@ class Directory:
 
 def weights(name: str, load: Callable[[], Mapping[str, Any]], *, replace: bool = False) -> Mapping[str, Any]:
     """As gpushm.ray.weights()."""
-    make = ray.remote(num_cpus=0, max_concurrency=10000)(Directory)
     title: dict[str, Any] = {"name": f"gpushm weights {name}", "namespace": "gpushm", "lifetime": "detached"}
+    make = ray.remote(num_cpus=0, max_concurrency=10000)(Directory)
     directory = make.options(**title, get_if_exists=True).remote(name)
-    return _loaded(directory, load, 0) if replace else _attached(directory, load)
-
-
-def _attached(directory: Any, load: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     node = ray.get_runtime_context().get_node_id()
     while True:
-        job, found = ray.get(directory.ask.remote(node))
-        with _signs_of_life(directory, job):
-            try:
-                if found is None:
-                    return _loaded(directory, load, job)
-                made = _views(found)
-                if job:
-                    ray.get(directory.done.remote(job, node, _transport.relay()))
-                return made
-            except (_core.NotFound, ConnectionError):
-                ray.get(directory.failed.remote(job, True) if job else directory.lost.remote(node))
-                if found is None:
-                    raise
-            except BaseException:
-                ray.get(directory.failed.remote(job, False))
+        job, meta = (0, None) if replace else ray.get(directory.ask.remote(node))
+        done = threading.Event()
+        if job:
+            threading.Thread(target=_beat, args=(directory, job, done), daemon=True).start()
+        relay, is_gone = "", False
+        try:
+            made = _views(meta) if meta else _loaded(directory, job, load)
+            relay = _transport.relay()
+            return made
+        except (_core.NotFound, ConnectionError):
+            is_gone = meta is not None
+            if not is_gone:
                 raise
+        finally:
+            done.set()
+            if job or is_gone:
+                ray.get(directory.done.remote(job, node, relay, is_gone))
 
 
-def _loaded(directory: Any, load: Callable[[], Mapping[str, Any]], job: int) -> Mapping[str, Any]:
+def _loaded(directory: Any, job: int, load: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     found = load()
-    values = [*found.values()]
-    meta = _transport.published(values, is_owner=False, sealed=True)
-    is_torch = hasattr(values[0], "data_ptr")
-    made = _views(Weights(0, meta, [*found], is_torch))
-    ray.get(directory.loaded.remote(meta, [*found], is_torch, job))
+    meta = _transport.published([*found.values()], is_owner=False, sealed=True)
+    meta.names = [*found]
+    made = _views(meta)
+    ray.get(directory.loaded.remote(job, meta))
     return made
 
 
-def _views(found: Weights) -> Mapping[str, Any]:
-    views = _transport.tensors(found.meta, False) if found.is_torch else _transport.arrays(found.meta)
-    return dict(zip(found.names, views, strict=True))
+def _views(meta: Metadata) -> Mapping[str, Any]:
+    is_torch = type(meta.tensor_meta[0][1]).__module__ == "torch"
+    views = _transport.tensors(meta, copy_on_write=False) if is_torch else _transport.arrays(meta)
+    return dict(zip(meta.names, views, strict=True))
+
+
+def _beat(directory: Any, job: int, done: threading.Event) -> None:
+    while not done.wait(BEAT):
+        directory.alive.remote(job)
 
 
 def _fetch(name: str) -> None:
@@ -165,19 +138,3 @@ def forget(name: str) -> None:
     """As gpushm.ray.forget()."""
     with suppress(ValueError):
         ray.kill(ray.get_actor(f"gpushm weights {name}", "gpushm"))
-
-
-@contextmanager
-def _signs_of_life(directory: Any, job: int) -> Iterator[None]:
-    done = threading.Event()
-
-    def run() -> None:
-        while not done.wait(BEAT):
-            directory.alive.remote(job)
-
-    if job:
-        threading.Thread(target=run, daemon=True).start()
-    try:
-        yield
-    finally:
-        done.set()
