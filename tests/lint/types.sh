@@ -28,7 +28,7 @@ snippets client/python/RULES.md rules.py
 snippets client/lib/stream/README.md streams.py
 cp client/python/examples/*.py tests/python/types/*.py "$folder"
 # Without Ray nobody knows what its decorators make of a function or a class.
-rm "$folder/ray_fleet.py"
+rm "$folder"/ray_*.py
 
 cat >"$folder/mypy.ini" <<'EOF'
 [mypy]

@@ -16,13 +16,13 @@ from typing import Any
 os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
 os.environ |= {f"RAY_SERVE_{who}_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "0.5" for who in ("REPLICA", "HANDLE")}
 
+import gpushm
+import gpushm.ray
 import ray
 from conftest import BUILD, Program
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-import gpushm
-import gpushm.ray
 from daemon import Daemon
 
 gpushm.ray.register()
@@ -104,7 +104,7 @@ class Nodes:
                 found += [f"{b.name}: {b.holders}" for b in connection.ls("ray/", holders=True)]
         gc.collect()  # of tracebacks that have references
         known = ray._private.worker.global_worker.rdt_manager._managed_rdt_metadata
-        print(*found, "known:", [(k, m.tensor_transport_meta and m.tensor_transport_meta.buffer) for k, m in known.items()])
+        print(*found, "known:", *known)
         return found
 
     def __enter__(self) -> Nodes:

@@ -116,3 +116,14 @@ def test_workers_of_dask_load_a_model_once_on_each_machine(machines: list[Daemon
     assert any("4 workers on 2 machines, 600 answers" in line for line in said), said
     assert sum("has fleet/digits" in line for line in said) == 2, said
     each_has_one_copy(machines)
+
+
+def test_the_example_of_objects_goes_on_after_its_samplers_death(machines: list[Daemon], tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "PYTHONWARNINGS": "ignore"}
+    said = run("ray_objects.py", log=tmp_path / "said", GPUSHM_SOCKET=machines[0].socket, **quiet)
+    assert any("after the sampler's death: [63.0, 69.0, 75.0, 81.0]" in line for line in said), said
+    end = time.monotonic() + 30
+    while json.loads(ctl(machines[0], "ls", "--json=short")):
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -7,7 +7,6 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,10 @@ import pytest
 
 pytest.importorskip("ray")
 
-import ray
-from nodes import Nodes, until
-
 import gpushm
 import gpushm.ray
+import ray
+from nodes import Nodes, until
 
 N = 1 << 18
 

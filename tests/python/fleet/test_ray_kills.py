@@ -20,11 +20,10 @@ import pytest
 
 pytest.importorskip("ray")
 
+import gpushm
 import ray
 from conftest import Program
 from nodes import Nodes, until
-
-import gpushm
 
 N = 1 << 16
 KILLS = int(os.environ.get("RAY_KILLS", "14"))
@@ -156,8 +155,7 @@ def test_kills_at_random_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
 def test_where_driver_raylets_and_head_are_killed_no_buffer_is_left(tmp_path: Path) -> None:
     script = tmp_path / "cluster.py"
     script.write_text(
-        "import sys; sys.path[:0] = [%r, %r]\n" % (str(Path(__file__).parent), str(Path(__file__).parents[1]))
-        + "from ray.cluster_utils import Cluster\nc = Cluster(initialize_head=True, head_node_args={'num_cpus': 4,"
+        "import sys\nfrom ray.cluster_utils import Cluster\nc = Cluster(initialize_head=True, head_node_args={'num_cpus': 4,"
         " 'object_store_memory': 90 << 20, 'include_dashboard': False})\nsys.argv[1:] = [c.address]\n" + DRIVER
     )
     daemon = gpushm_daemon()

@@ -15,11 +15,10 @@ import pytest
 
 pytest.importorskip("ray")
 
-import ray
-from nodes import Nodes, until
-
 import gpushm
 import gpushm.ray
+import ray
+from nodes import Nodes, until
 
 N = 1 << 18
 
@@ -100,7 +99,9 @@ def test_where_the_one_that_loads_fails_or_dies_another_one_does(nodes: Nodes, t
     assert ray.get(waits, timeout=60) == 2.0
     with pytest.raises(ray.exceptions.RayActorError):
         ray.get(slow)
+    ray.kill(two)
     gpushm.ray.forget("c")
+    until(lambda: copies(nodes) == [0, 0], 30)
 
 
 def test_a_node_that_joins_pulls(nodes: Nodes, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ cost several times what the copy costs. So a process keeps its buffers there, ma
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import sys
@@ -17,6 +18,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
@@ -24,6 +26,7 @@ from typing import Any, NamedTuple
 from .. import _copy, _core, _models
 
 KEEP = 10.0  # seconds for which a slab waits for the next object
+BLOCK = 8 << 20  # bytes that a thread copies at a time
 BYTES = "bytes"  # the one array of a buffer that is made here
 
 
@@ -198,19 +201,35 @@ def _pieces(tensors: Sequence[Any], arrays: dict[str, tuple[int, int]]) -> list[
     made = []
     for tensor in tensors:
         at = _address(tensor)
-        contiguous = tensor.is_contiguous() if hasattr(tensor, "data_ptr") else tensor.flags.c_contiguous
         fits = (n for n, (start, size) in arrays.items() if start <= at and at + tensor.nbytes <= start + size)
-        name = next(fits, None) if contiguous else None
+        name = next(fits, None) if _is_contiguous(tensor) else None
         if name is None:
             return None
         made.append((name, at - arrays[name][0]))
     return made
 
 
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(4, "gpushm.ray")
+
+
 def _fill(buffer: _core.Buffer, tensors: Sequence[Any], offsets: list[int]) -> None:
-    """Copies them, behind what the libraries' current streams have."""
+    """Copies them, behind what the libraries' current streams have. On the host by several threads, in blocks."""
     todo = [(t, at) for t, at in zip(tensors, offsets, strict=False) if t.nbytes]
+    start = buffer.host_ptr
+    blocks = []
+    if start and buffer.kind == "host":
+        for t, at in (one for one in todo if one[0].nbytes > BLOCK and _is_contiguous(one[0])):
+            blocks += [(start + at + i, _address(t) + i, min(BLOCK, t.nbytes - i)) for i in range(0, t.nbytes, BLOCK)]
+        todo = [one for one in todo if one[0].nbytes <= BLOCK or not _is_contiguous(one[0])]
+    for copied in [_threads().submit(ctypes.memmove, *block) for block in blocks]:
+        copied.result()
     _copy.fill_many((f"{at}", buffer.array(tuple(t.shape), t.dtype, offset=at), t) for t, at in todo)
+
+
+def _is_contiguous(tensor: Any) -> bool:
+    return bool(tensor.is_contiguous() if hasattr(tensor, "data_ptr") else tensor.flags.c_contiguous)
 
 
 def _address(tensor: Any) -> int:

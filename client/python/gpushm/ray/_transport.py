@@ -80,7 +80,12 @@ def node_address() -> str:
 
 def local() -> _link.Link:
     """The connection to the holder of this node."""
-    return _link.here(node_address(), store.gone)
+    return _link.here(node_address(), _gone)
+
+
+def _gone(key: str) -> None:
+    store.gone(key)
+    _mapped.pop(key, None)
 
 
 def relay() -> str:
@@ -123,14 +128,23 @@ def _is_put(obj_id: str) -> bool:
 
 # ---- a reader ----
 
+# What this process has read, until the object ends: its pages are mapped already when it comes again.
+_mapped: dict[str, _core.Buffer] = {}
+
 
 def opened(meta: Metadata, copy_on_write: bool = False) -> _core.Buffer:
     """The object's buffer, from another node if this one does not have it."""
+    if not copy_on_write and (found := _mapped.get(meta.key)):
+        return found
     device: Device | None = "current" if meta.on_gpu else None
     copy = f"ray/{meta.key}"
     for name in meta.buffer, copy:
         with suppress(_core.NotFound):
-            return _core.open_many(name, "c" if copy_on_write and not meta.on_gpu else "r", device=device)
+            found = _core.open_many(name, "c" if copy_on_write and not meta.on_gpu else "r", device=device)
+            if not copy_on_write:
+                _mapped[meta.key] = found
+                local().say("watch", meta.key)
+            return found
     if meta.node == ray.get_runtime_context().get_node_id():
         text = f"object {meta.key} is gone: its owner let it go or died, or the daemon has lost it"
         raise _core.NotFound(errno.ENOENT, text)
