@@ -155,7 +155,8 @@ def test_kills_at_random_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
 def test_where_driver_raylets_and_head_are_killed_no_buffer_is_left(tmp_path: Path) -> None:
     script = tmp_path / "cluster.py"
     script.write_text(
-        "import sys\nfrom ray.cluster_utils import Cluster\nc = Cluster(initialize_head=True, head_node_args={'num_cpus': 4,"
+        "import sys\nfrom ray.cluster_utils import Cluster\n"
+        "c = Cluster(initialize_head=True, head_node_args={'num_cpus': 4,"
         " 'object_store_memory': 90 << 20, 'include_dashboard': False})\nsys.argv[1:] = [c.address]\n" + DRIVER
     )
     daemon = gpushm_daemon()

@@ -72,7 +72,7 @@ def test_one_loads_and_each_node_has_one_copy(nodes: Nodes, tmp_path: Path) -> N
     until(lambda: copies(nodes) == [0, 0], 30)
 
 
-def test_a_new_generation_reaches_all_nodes_and_the_old_one_stays_with_its_users(nodes: Nodes, tmp_path: Path) -> None:
+def test_a_new_generation_reaches_all_nodes_and_users_keep_the_old(nodes: Nodes, tmp_path: Path) -> None:
     log = tmp_path / "log"
     old, new = nodes.on(Worker, 0), nodes.on(Worker, 1)
     assert ray.get([old.load.remote("b", 1.0, str(log)), new.load.remote("b", 1.0, str(log))]) == [1.0, 1.0]
