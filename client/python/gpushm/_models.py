@@ -6,6 +6,9 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,6 +64,37 @@ def reopened(name: str, id: int, access: Access, gpu: int | None) -> Buffer | No
         return found
     found.close()
     return None
+
+
+def published(name: str) -> int | None:
+    """The id of the published buffer of that name; None: there is none."""
+    try:
+        found = _core.stat(name)
+    except _core.NotFound:
+        return None
+    return None if found.state == "filling" else found.id
+
+
+@contextmanager
+def turn(name: str, end: float | None) -> Iterator[None]:
+    """One process of the machine at a time is in this block of that name. If it dies there, it is another one's turn.
+    end: the time of the monotonic clock until which this waits, None for ever.
+    """
+    pools = [pool for pool in _core.pools() if pool.kind == "host" and not pool.failed]
+    try:
+        # Nobody publishes it, so that it ends with the process.
+        lock = _core.open_or_create(
+            f"{name}.loading",
+            1,
+            pool=pools[0].name if pools else None,
+            timeout=None if end is None else max(0.0, end - time.monotonic()),
+        )
+    except _core.Timeout as error:
+        raise _core.Timeout(errno.ETIMEDOUT, f'another process still loads "{name}"') from error
+    try:
+        yield
+    finally:
+        lock.discard()
 
 
 def access_to(kind: str) -> Access:

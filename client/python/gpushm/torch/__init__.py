@@ -5,6 +5,8 @@
 
     model = gpushm.torch.attach("llama", lambda: Llama(config), timeout=60)  # any other: no copy
 
+    model = gpushm.torch.share("llama", build)                # any of N equal workers: one of them builds it
+
 A published buffer is sealed: nobody writes to it any more. PyTorch does not know that memory is read-only. A write to
 an attached tensor ends the process with SIGSEGV on the host; on a GPU it is an illegal memory access, after which that
 process can't use the GPU any more. Other processes never see it. attach(writable=[...]) makes copies of what a module
@@ -31,6 +33,7 @@ from .._yields import yields
 from . import _attach, _fingerprint, _layout
 from ._attach import attach
 from ._memory import Memory, memory
+from ._share import share
 from ._suspend import resume, suspend, suspended
 from ._tensors import Tensors, open_buffer
 
@@ -42,8 +45,8 @@ if _TYPE_CHECKING:
     from .._typing import Attrs, Device
 
 __all__ = [
-    "Memory", "Tensors", "attach", "load_file", "memory", "open", "publish", "resume", "suspend", "suspended",
-    "yields",
+    "Memory", "Tensors", "attach", "load_file", "memory", "open", "publish", "resume", "share", "suspend",
+    "suspended", "yields",
 ]
 
 

@@ -21,8 +21,17 @@ from ._tensors import METADATA, dtype_of, open_buffer
 if TYPE_CHECKING:
     from .._typing import Array, Buffer, Device
 
+    class _Mode:
+        def __enter__(self) -> Any: ...
+        def __exit__(self, *raised: object) -> None: ...
+
+else:
+    from torch.overrides import TorchFunctionMode as _Mode
+
 Module = TypeVar("Module", bound="torch.nn.Module")
 
+_TYPES = (torch.Tensor.half, torch.Tensor.bfloat16, torch.Tensor.float, torch.Tensor.double)
+_MOVES = (torch.Tensor.to, torch.Tensor.cpu, torch.Tensor.cuda, *_TYPES)
 _SHOWN = 8  # mismatches that a message lists
 
 
@@ -109,12 +118,31 @@ def attach(
     return module
 
 
+class _StaysOnMeta(_Mode):
+    """Constructors move what they have made to a device, which a tensor without memory can't be; and they convert what
+    they have read from a file, of which nobody needs the values.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func not in _MOVES:
+            return func(*args, **kwargs)
+        tensor = args[0] if args[0].is_meta else torch.Tensor.to(args[0], "meta")
+        if func in _TYPES:
+            return func(tensor)
+        dtype = torch._C._nn._parse_to(*args[1:], **kwargs)[1] if func is torch.Tensor.to else None
+        return tensor if dtype is None else func(tensor, dtype)
+
+
 def _built(source: Any) -> Any:
     if isinstance(source, torch.nn.Module):
         return source
     if not callable(source):
         raise TypeError(f"a torch.nn.Module or a function that makes one is wanted, not a {type(source).__name__}")
-    with torch.device("meta"):
+    with torch.device("meta"), _StaysOnMeta(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*which is a no-op.*")  # load_state_dict()
         module = source()
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"the function made a {type(module).__name__}, not a torch.nn.Module")

@@ -7,7 +7,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,11 @@ import torch
 from .. import _core, _models
 from .. import torch as gpushm_torch
 from ..safetensors import _header
-from ..torch import _layout
 from ..torch._tensors import dtype_of, tensors_of
 from . import _fingerprint, _hook
 
 if TYPE_CHECKING:
-    from .._typing import Array, Buffer
+    from .._typing import Buffer
 
 _TURN = 0.2  # seconds between two looks whether the process that loads still lives
 _ONLY_MAX = 2000  # names that load(only=) compares with every tensor's
@@ -29,6 +28,8 @@ _ONLY_MAX = 2000  # names that load(only=) compares with every tensor's
 
 class Share:
     """The weights of one model under one name."""
+
+    is_frozen: bool = True  # parameters require no gradient
 
     def __init__(self, name: str, timeout: float | None, replace: bool, options: dict[str, Any]) -> None:
         """replace: another model that has the name loses it. options: those of gpushm.create()."""
@@ -40,19 +41,15 @@ class Share:
         self._files: list[str] = []
         self._loading: Callable[[], dict[str, Any] | None] = lambda: None  # _loadable() of this model
         self._fingerprint: dict[str, Any] = {}
-        self._lock: Array | None = None  # held by the process that loads by transformers
+        self._turn: ExitStack = ExitStack()  # _models.turn() of the process that loads by transformers
+        self._is_turn: bool = False
         self._loaded: bool = False
 
     def __enter__(self) -> Share:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._unlock()
-
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.discard()
-            self._lock = None
+        self._turn.close()
 
     # ---- called by transformers ----
 
@@ -75,14 +72,14 @@ class Share:
         buffer = self._attached()
         if buffer is None:
             return original()
-        missing = _assign(model, buffer, wanted)
+        missing = _assign(model, buffer, wanted, self.is_frozen)
         return _hook.loading_info(missing), None
 
     def finish(self, model: Any) -> None:
         """Publishes what transformers has loaded, and gives the model the shared weights instead."""
         if not self._loaded:
             raise _hook.unknown(f"{type(model).__name__} was not loaded by _load_pretrained_model()")
-        if self._lock is None:
+        if not self._is_turn:
             return
         tensors = _plain_state_dict(model)
         options = self._options | {"pool": self._options["pool"] or _models.pool_of(self._gpu)}
@@ -93,24 +90,27 @@ class Share:
                 buffer = self._open()
         except _core.Exists:
             buffer = self._open_other()
-        self._unlock()
-        _assign(model, buffer, tensors)
+        self._turn.close()
+        _assign(model, buffer, tensors, self.is_frozen)
         model.tie_weights()
 
     # ---- the buffer ----
 
     def _attached(self) -> Buffer | None:
-        """The buffer; None: transformers must load the model, and this process has the lock."""
-        while True:
-            found = self._found()
-            if found is not None:
-                return found
-            self._check_pool()
-            if self._loading() is not None:
-                return self._load()
-            if self._take_lock():
-                return self._found_and_unlocked()
-            self._wait()
+        """The buffer; None: transformers must load the model, and it is this process's turn."""
+        found = self._found()
+        if found is not None:
+            return found
+        self._check_pool()
+        if self._loading() is not None:
+            return self._load()
+        self._turn.enter_context(_models.turn(self._name, self._end))
+        found = self._found()
+        if found is None:
+            self._is_turn = True
+        else:
+            self._turn.close()
+        return found
 
     def _found(self) -> Buffer | None:
         """The buffer; None: the name has no buffer yet, or this call replaces it."""
@@ -160,11 +160,15 @@ class Share:
         )
 
     def _open_other(self) -> Buffer:
-        """What a process made meanwhile that did not need the lock: most likely with other arguments."""
+        """What a process made meanwhile that did not wait for its turn: most likely with other arguments."""
         while True:
             with suppress(_core.NotPublished):
                 return self._open()
-            self._wait()
+            left = self._left()
+            with suppress(_core.Timeout):
+                _core.wait(self._name, _TURN if left is None else min(left, _TURN))
+            if left == 0:
+                raise _core.Timeout(errno.ETIMEDOUT, f'another process still loads "{self._name}"')
 
     def _check_pool(self) -> None:
         """Before a buffer is made that this process could not use."""
@@ -189,36 +193,8 @@ class Share:
             # It is of these files and of another configuration.
             options["if_missing"] = not self._replace
 
-    # ---- one process loads by transformers ----
-
     def _left(self) -> float | None:
         return None if self._end is None else max(0.0, self._end - time.monotonic())
-
-    def _take_lock(self) -> bool:
-        """The lock is a buffer that this process creates, and never publishes: it ends with the process."""
-        try:
-            # Of host memory, if the daemon has a pool of it, whatever that is called.
-            self._lock = _core.create(f"{self._name}.loading", 1, pool=_layout.pool_of([]))
-        except _core.Exists:
-            return False
-        return True
-
-    def _found_and_unlocked(self) -> Buffer | None:
-        found = self._found()
-        if found is not None:
-            self._unlock()
-        return found
-
-    def _wait(self) -> None:
-        left = self._left()
-        if left == 0:
-            raise _core.Timeout(errno.ETIMEDOUT, f'another process still loads "{self._name}"')
-        turn = _TURN if left is None else min(left, _TURN)
-        if self._replace:
-            time.sleep(turn)  # the name has a buffer, the old one
-            return
-        with suppress(_core.Timeout):
-            _core.wait(self._name, turn)
 
 
 # ---- models ----
@@ -300,7 +276,7 @@ def _plain_state_dict(model: Any) -> dict[str, torch.Tensor]:
     return {name: tensor.detach() for name, tensor in found.items()}
 
 
-def _assign(model: Any, buffer: Buffer, wanted: Mapping[str, torch.Tensor]) -> set[str]:
+def _assign(model: Any, buffer: Buffer, wanted: Mapping[str, torch.Tensor], is_frozen: bool) -> set[str]:
     """Gives the model the tensors of a buffer, and returns the names of those that are not there, which are tied to
     others.
     """
@@ -318,13 +294,13 @@ def _assign(model: Any, buffer: Buffer, wanted: Mapping[str, torch.Tensor]) -> s
                 f'"{buffer.name}"',
             )
     for path, module in model.named_modules(remove_duplicate=False):
-        _fill(module, path + "." if path else "", tensors)
+        _fill(module, path + "." if path else "", tensors, is_frozen)
     for name in tensors:
         raise _core.NotSupported(errno.ENOTSUP, f"{name!r} is neither a parameter nor a buffer of a module")
     return missing
 
 
-def _fill(module: torch.nn.Module, prefix: str, tensors: dict[str, torch.Tensor]) -> None:
+def _fill(module: torch.nn.Module, prefix: str, tensors: dict[str, torch.Tensor], is_frozen: bool) -> None:
     """Takes a module's own tensors out of those, and sets them. What is marked transformers does not initialise: it
     would ask each module, and each tensor of the others.
     """
@@ -332,7 +308,8 @@ def _fill(module: torch.nn.Module, prefix: str, tensors: dict[str, torch.Tensor]
     for key, old in module._parameters.items():
         tensor = tensors.pop(prefix + key, None)
         if tensor is not None:
-            parameter = module._parameters[key] = torch.nn.Parameter(tensor, requires_grad=False)
+            gradient = old is not None and old.requires_grad and not is_frozen
+            parameter = module._parameters[key] = torch.nn.Parameter(tensor, requires_grad=gradient)
             parameter._is_hf_initialized = True
         elif old is not None:
             is_whole = False

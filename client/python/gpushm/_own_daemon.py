@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""A daemon of this user, which a program starts where none runs. It needs no session, and outlives the program."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from . import _core
+
+_READY = 60.0  # seconds until a daemon that starts must reply: a GPU's driver takes some
+# What the program's supervisor tells the program, and not its children.
+_SUPERVISOR = ("NOTIFY_", "WATCHDOG_", "LISTEN_", "FDSTORE")
+
+
+def ensure() -> None:
+    """Starts gpushmd, where clients look for a daemon of this user, unless a daemon replies. Says so on stderr. Of
+    several processes that call this at once one starts it.
+
+    DaemonGone: there is no gpushmd, or it does not start.
+    """
+    if _gone() is None:
+        return
+    with _log() as log:
+        gone = _gone()
+        if gone is None:
+            return
+        pid = _start(gone, log)
+        _wait(pid, log)
+    print(
+        f"gpushm: no daemon ran: started gpushmd, pid {pid}, log {log}. It stays, with what is published: kill {pid} "
+        "ends it",
+        file=sys.stderr,
+    )
+
+
+def _gone() -> _core.DaemonGone | None:
+    """The error of a request; None: a daemon replies."""
+    try:
+        _core.status()
+    except _core.DaemonGone as error:
+        return error
+    return None
+
+
+@contextmanager
+def _log() -> Iterator[str]:
+    """The path of the log, in a folder that is there without a session. Its lock is held in the block."""
+    path = f"/tmp/gpushmd-{os.geteuid()}.log"
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        if os.fstat(lock).st_uid != os.geteuid():
+            raise PermissionError(f"{path} is another user's: start gpushmd yourself")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield path
+    finally:
+        os.close(lock)
+
+
+def _start(gone: _core.DaemonGone, log: str) -> int:
+    """The process of a keeper and its daemon, which belongs to init, and not to this program."""
+    # In a wheel it is beside the interpreter; from the build's folder it is beside the package.
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    folders = [sysconfig.get_path("scripts"), here, os.environ.get("PATH", os.defpath), "/usr/local/bin:/usr/bin"]
+    program = shutil.which("gpushmd", path=os.pathsep.join(folders))
+    if program is None:
+        gone.add_note("There is no gpushmd to start: it is in the wheel, and in the Debian package gpushmd.")
+        raise gone
+    socket = os.environ.get("GPUSHM_SOCKET")
+    words = [program, "--socket", socket] if socket else [program]
+    with open(log, "a") as output:
+        done = subprocess.run(
+            ["/bin/sh", "-c", '"$@" </dev/null >&2 & echo $!', "sh", *words],
+            env={key: value for key, value in os.environ.items() if not key.startswith(_SUPERVISOR)},
+            cwd="/",
+            stdout=subprocess.PIPE,
+            stderr=output,
+            start_new_session=True,
+            check=True,
+        )
+    return int(done.stdout)
+
+
+def _wait(pid: int, log: str) -> None:
+    end = time.monotonic() + _READY
+    while (gone := _gone()) is not None:
+        if not os.path.exists(f"/proc/{pid}") or time.monotonic() > end:
+            with open(log, errors="replace") as file:
+                said = [line.strip() for line in file if ": error: " in line]
+            gone.add_note(f"gpushmd, which was started, does not reply: {'; '.join(said[-2:])} ({log})")
+            raise gone
+        time.sleep(0.01)
