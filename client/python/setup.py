@@ -146,7 +146,10 @@ check_python()
 WORK.mkdir(parents=True, exist_ok=True)
 setup(
     version=version(),
-    packages=["gpushm", "gpushm.numba", "gpushm.ray", "gpushm.safetensors", "gpushm.torch", "gpushm.transformers"],
+    packages=[
+        "gpushm", "gpushm.numba", "gpushm.ray", "gpushm.safetensors", "gpushm.share", "gpushm.torch",
+        "gpushm.transformers",
+    ],
     package_dir={"": relative(SOURCE)},
     package_data={"gpushm": ["py.typed", "*.pyi"]},
     scripts=[relative(SOURCE / "programs" / "gpushmctl")],

@@ -139,6 +139,19 @@ ROWS: dict[str, tuple[tuple[str, ...], str, str]] = {
         "cupy.cuda.set_allocator(gpushm.cupy.Allocator())\narray = cupy.arange(12.0)\n",
         READS + OTHER,
     ),
+    'model = gpushm.torch.share("llama", build)': (
+        ("torch",),
+        "import gpushm.torch\nimport torch\nbuild = lambda: torch.nn.Linear(4, 4).eval()\n",
+        "assert model(torch.ones(4)).equal(gpushm.torch.share('llama', build)(torch.ones(4)))\n"
+        "gpushm.unlink('llama')\n",
+    ),
+    "python -m gpushm.share -- python program.py": (
+        ("torch", "safetensors"),
+        "",
+        "import torch\nfrom safetensors.torch import load_model, save_model\nfrom pathlib import Path\n"
+        "save_model(torch.nn.Linear(4, 4), 'a')\nmodel = torch.nn.Linear(4, 4)\nload_model(model, 'a')\n"
+        "import gpushm\nassert [b.name.startswith('~0/share/Linear') for b in gpushm.ls()] == [True]\n",
+    ),
     'gpushm.torch.publish("batch", {"x": tensor})': (
         ("torch",),
         "import gpushm.torch\nimport torch\ntensor = torch.arange(12.0)\n",

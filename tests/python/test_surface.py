@@ -21,7 +21,7 @@ PUBLIC = {f"{module.__name__}.{name}": getattr(module, name)
 CLASSES = [name for name, found in PUBLIC.items() if isinstance(found, type)]
 FUNCTIONS = [name for name in PUBLIC if name not in CLASSES]
 # Modules of the package that other tests may have imported: dir() does not have them.
-SUBMODULES = {"cuda_core", "cupy", "ray", "safetensors", "torch", "transformers"}
+SUBMODULES = {"cuda_core", "cupy", "ray", "safetensors", "share", "torch", "transformers"}
 FIRST = {"create", "open", "Array", "unlink", "ls", "wait", "stream", "follow", "load", "Error"}
 # Python's own exceptions have them without a docstring.
 INHERITED = set(dir(OSError)) | set(dir(RuntimeWarning))

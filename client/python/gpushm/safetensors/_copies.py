@@ -15,7 +15,8 @@ class FallbackWarning(RuntimeWarning):
 
 
 _ASSIGN = "model.load_state_dict(load_file(path), assign=True) shares them"
-_INSTEAD = {
+# gpushm.share empties it.
+INSTEAD = {
     ("safetensors", "load_model"): _ASSIGN,
     ("accelerate", "load_checkpoint_in_model"): "a model on the meta device, device_map= and no dtype= share them",
     ("transformers", "_materialize_copy"): "gpushm.transformers.from_pretrained() shares them in any dtype",
@@ -25,9 +26,11 @@ _DEPTH = 12  # frames from the package to such a function
 
 def say(package: str, function: str, level: int = 1) -> None:
     """Warns once in a process of the `level`-th frame above the caller."""
+    if (package, function) not in INSTEAD:
+        return
     text = f"{function}() of {package} copies tensors of the file, which no other process shares then: "
     key = (package, function)
-    _libraries.say(key, text + _INSTEAD[key] + ".", FallbackWarning, level + 1)
+    _libraries.say(key, text + INSTEAD[key] + ".", FallbackWarning, level + 1)
 
 
 def look(tensor: Any) -> None:
@@ -37,7 +40,7 @@ def look(tensor: Any) -> None:
         if frame is None:
             return
         key = (_libraries.package_of(frame), frame.f_code.co_name)
-        if key in _INSTEAD and _copies(frame, key[0], tensor):
+        if key in INSTEAD and _copies(frame, key[0], tensor):
             say(*key, level + 1)
             return
         frame = frame.f_back

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _ENVIRONMENT = "GPUSHM_SAFETENSORS_"
 _PATH_MAX = 1024  # of a path, in an attribute
+original: Any = None  # safetensors' own safe_open, where gpushm.share has put this package's in its place
 
 
 class Options(NamedTuple):
@@ -139,7 +140,8 @@ class File:
         )
         device = self._place.other or ("cpu" if self._place.gpu is None else f"cuda:{self._place.gpu}")
         framework = {"pt": "pt", "np": "np", "jax": "flax"}[self._framework]
-        self._original = safetensors.safe_open(self._path, framework, device=device, backend=self._backend)
+        safe_open = original or safetensors.safe_open
+        self._original = safe_open(self._path, framework, device=device, backend=self._backend)
 
 
 def _array(buffer: Buffer, name: str) -> Any:

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""share(): equal parameters of modules of many processes get the same memory.
+
+It is called when a module has been loaded, and its parameters are in the process's own memory. The first process
+publishes them, under a name that follows from their names, shapes, dtypes and some of their bytes. The others compare
+theirs with those, bit by bit, and take the shared memory for what is equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import _core, _libraries, _models
+from .. import torch as gpushm_torch
+from ..safetensors import FallbackWarning, _file
+from ..torch._attach import slots_of
+from ..torch._tensors import tensors_of
+
+if TYPE_CHECKING:
+    from .._typing import Buffer
+
+_SAMPLES = 32  # bytes of a tensor that are a part of the name
+
+
+def prefix() -> str:
+    """Of the names of buffers."""
+    return os.environ.get("GPUSHM_SHARE_NAME") or "~/share"
+
+
+def options() -> dict[str, Any]:
+    """Of buffers on the host."""
+    how = _file.options()
+    return {"pool": None, "mode": how.mode, "gid": None, "transient": not how.keep}
+
+
+def has_shared(module: torch.nn.Module) -> bool:
+    """Whether a parameter of the module is in memory that others share."""
+    ours = _ranges()
+    return any(_is_in(ours, tensor) or _is_mapped(tensor) for tensor in module.parameters())
+
+
+def share(module: torch.nn.Module) -> None:
+    """Gives the module's parameters shared memory. Warns once if some can't have it."""
+    ours = _ranges()
+    places: dict[torch.device, dict[str, torch.nn.Parameter]] = {}
+    seen = set()
+    for slot in slots_of(module):
+        tensor = slot.tensor
+        if not slot.is_parameter or id(tensor) in seen or not _is_own(tensor, ours):
+            continue
+        seen.add(id(tensor))
+        if type(tensor) is not torch.nn.Parameter or type(tensor.data) is not torch.Tensor:
+            kind = type(tensor if type(tensor) is not torch.nn.Parameter else tensor.data).__name__
+            _say(module, slot.name, f"it is a {kind}, and what shares is a plain tensor: load it without quantisation")
+        elif tensor.device.type not in ("cpu", "cuda"):
+            _say(module, slot.name, f"gpushm has no memory on {tensor.device}: the CPU and GPUs of CUDA share")
+        else:
+            places.setdefault(tensor.device, {})[slot.name] = tensor
+    for device, parameters in places.items():
+        try:
+            _share(module, device, parameters)
+        except (_core.Error, TypeError) as error:
+            _say(module, next(iter(parameters)), f"{error}")
+
+
+def _say(module: torch.nn.Module, name: str, why: str) -> None:
+    what = f"{name!r} of {type(module).__name__}"
+    _libraries.say(("share", what), f"{what} is not shared with other processes: {why}.", FallbackWarning, 2)
+
+
+# ---- where a tensor is ----
+
+
+def _ranges() -> list[tuple[int, int]]:
+    """The memory of the buffers that this process has open."""
+    return [(at, at + buffer.nbytes) for buffer in _core._opened() for at in buffer._starts if at]
+
+
+def _is_in(ranges: list[tuple[int, int]], tensor: torch.Tensor) -> bool:
+    if tensor.is_meta or tensor.layout != torch.strided:
+        return False
+    at = tensor.data_ptr()
+    return any(start <= at < end for start, end in ranges)
+
+
+def _is_mapped(tensor: torch.Tensor) -> bool:
+    """Whether it is in a file that torch.load(mmap=True) has mapped, and so in the page cache."""
+    return tensor.device.type == "cpu" and tensor.layout == torch.strided and bool(tensor.untyped_storage().filename)
+
+
+def _is_own(tensor: torch.Tensor, ours: list[tuple[int, int]]) -> bool:
+    """Whether it has memory that no other process has."""
+    if tensor.is_meta or tensor.numel() == 0 or _is_in(ours, tensor) or _is_mapped(tensor):
+        return False
+    # What share_memory() has moved may be written to by other processes.
+    return not (tensor.device.type == "cpu" and tensor.is_shared())
+
+
+# ---- the buffer ----
+
+
+def _share(module: torch.nn.Module, device: torch.device, parameters: dict[str, torch.nn.Parameter]) -> None:
+    gpu = device.index if device.type == "cuda" else None
+    name = f"{prefix()}/{type(module).__name__}-{_key(parameters)}"
+    buffer = _buffer(name, {key: parameter.detach() for key, parameter in parameters.items()}, gpu)
+    for (key, parameter), shared in zip(parameters.items(), tensors_of(buffer, list(parameters)), strict=True):
+        if shared.shape == parameter.shape and torch.equal(_bits(shared), _bits(parameter.detach())):
+            parameter.data = shared
+        else:
+            _say(module, key, f"another process has other values under {buffer.name}: they are random, or were changed")
+    if gpu is not None:
+        torch.cuda.empty_cache()  # else PyTorch keeps the memory that has become free
+
+
+def _key(parameters: dict[str, torch.nn.Parameter]) -> str:
+    found = hashlib.sha256()
+    for name, parameter in parameters.items():
+        bits = _bits(parameter.detach())
+        sample = bits[:: max(1, bits.numel() // _SAMPLES)]
+        found.update(repr((name, parameter.dtype, parameter.shape, parameter.stride(), sample.tolist())).encode())
+    return found.hexdigest()[:16]
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Numbers that are equal only if all bits are: NaN is not equal to itself."""
+    return tensor.contiguous().view(-1).view(torch.uint8)
+
+
+def _buffer(name: str, tensors: dict[str, torch.Tensor], gpu: int | None) -> Buffer:
+    """The buffer of that name, which has those tensors if no process has published it."""
+    while True:
+        id = _models.published(name)
+        found = None if id is None else _models.reopened(name, id, "c" if gpu is None else "r", gpu)
+        if found is not None:
+            return found
+        with _models.turn(name, None):
+            if _models.published(name) is None:
+                pool = _models.pool_of(gpu, _file.options().pool)
+                with gpushm_torch.publish(name, tensors, digest=False, **options() | {"pool": pool}) as made:
+                    found = _models.reopened(name, made.buffer.id, "c" if gpu is None else "r", gpu)
+        if found is not None:
+            return found
