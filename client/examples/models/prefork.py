@@ -3,8 +3,8 @@
 
 python prefork.py  forks eight workers itself, asks them 200 times, and stops them. With gunicorn, in this folder:
 
-    python -c 'import prefork; prefork.publish()'
     gunicorn --workers 8 'prefork:app()'             # then: curl 'http://127.0.0.1:8000/?1'
+    gunicorn --workers 8 --preload 'prefork:app()'   # on the CPU: CUDA does not survive a fork
 """
 
 import json
@@ -17,16 +17,13 @@ import torch
 
 
 def build():
-    return torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(16)]).eval()
-
-
-def publish():
-    gpushm.torch.publish("prefork", build().to("cuda" if torch.cuda.is_available() else "cpu"))
+    made = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(16)]).eval()
+    return made.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def app():
-    """A WSGI application. Each worker makes one after the fork, which CUDA does not survive."""
-    model = gpushm.torch.attach("prefork", build, timeout=60)
+    """A WSGI application. One worker builds the model, the others attach."""
+    model = gpushm.torch.share("prefork", build)
 
     def answer(environ, start_response):
         x = torch.full((1, 512), float(environ["QUERY_STRING"]), device=model[0].weight.device)
@@ -46,8 +43,8 @@ def serve(listener):  # the least of a server: a question is a number
 
 if __name__ == "__main__":
     fork, listener, answers = mp.get_context("fork"), socket.create_server(("127.0.0.1", 0)), []
-    for run in ((publish,), *[(serve, listener)] * 8):
-        fork.Process(target=run[0], args=run[1:], daemon=True).start()  # ends before this process does
+    for _ in range(8):
+        fork.Process(target=serve, args=(listener,), daemon=True).start()  # ends before this process does
     for _ in range(200):
         with socket.create_connection(listener.getsockname(), timeout=120) as asked:
             asked.sendall(b"1")

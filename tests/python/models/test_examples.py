@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing as mp
 import os
 import re
+import runpy
 import signal
 import socket
 import subprocess
@@ -13,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import gpushm
@@ -23,7 +26,8 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "client/examples/models"
 SAID = {
     "prefork.py": ["workers answered", "share 16 MiB"],
     "swap.py": ["version 2: 500 answers", "version 4: 500 answers"],
-    "backend.py": ["2 instances give the answer"],
+    "asgi.py": ["status 200: ["],
+    "dataloader.py": ["4 workers made 64 items with one model of 16 MiB"],
     "generate.py": ["processes share", "making the module and attaching took"],
     "follow.py": ["generation 1: 4 followers", "generation 5: 4 followers"],
 }
@@ -106,19 +110,25 @@ def test_an_example_works_and_leaves_nothing(example: str, tmp_path: Path) -> No
 
 
 @pytest.fixture
-def gunicorn(tmp_path: Path) -> Iterator[Program]:
-    """As prefork.py says it, with two workers and a socket."""
-    pytest.importorskip("gunicorn")
-    made = Program([sys.executable, "-B", "-c", "import prefork; prefork.publish()"], tmp_path)
-    assert made.process.wait(200) == 0, made.said()
-    words = re.findall(r"^    gunicorn --workers 8 '(.*)' ", (EXAMPLES / "prefork.py").read_text(), re.MULTILINE)
-    path = tmp_path / "s"
-    command = [sys.executable, "-B", "-m", "gunicorn", "--timeout", "200", "--workers", "2", "--bind", f"unix:{path}"]
-    program = Program([*command, *words], tmp_path)
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Program]:
+    """A program as its page says it, with two workers and a socket."""
+    example, module, options = request.param
+    pytest.importorskip(module)
+    line = rf"^    {module} --workers \d {re.escape(options)}'?(\w[^ ']*)'? "
+    (words,) = re.findall(line, (EXAMPLES / example).read_text(), re.MULTILINE)
+    bind = ["--timeout", "200", "--bind", "unix:"] if module == "gunicorn" else ["--uds", ""]
+    bind[-1] += str(tmp_path / "s")
+    command = [sys.executable, "-B", "-m", module, *bind, "--workers", "2", *options.split()]
+    program = Program([*command, words], tmp_path)
     yield program
     program.end()
-    gpushm.unlink("prefork")
+    gpushm.unlink(example.removesuffix(".py"))
     wait_for_no_buffer()
+
+
+def is_listening(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as asked:
+        return asked.connect_ex(str(path)) == 0
 
 
 def ask(path: Path) -> str:
@@ -129,11 +139,70 @@ def ask(path: Path) -> str:
         return asked.makefile().read()
 
 
-def test_prefork_answers_under_gunicorn(gunicorn: Program, tmp_path: Path) -> None:
+SERVERS = [
+    ("prefork.py", "gunicorn", ""),
+    ("prefork.py", "gunicorn", "--preload "),
+    ("asgi.py", "uvicorn", "--factory "),
+]
+
+
+@pytest.mark.parametrize("server", SERVERS, indirect=True, ids=["gunicorn", "gunicorn --preload", "uvicorn"])
+def test_an_example_answers_under_a_server(server: Program, tmp_path: Path) -> None:
     end = time.monotonic() + 200
-    while not (tmp_path / "s").exists():
-        assert gunicorn.process.poll() is None and time.monotonic() < end, gunicorn.said()
+    while not is_listening(tmp_path / "s"):
+        assert server.process.poll() is None and time.monotonic() < end, server.said()
         time.sleep(0.05)
-    answers = [ask(tmp_path / "s") for _ in range(4)]
-    assert all(" 200 OK" in answer for answer in answers), gunicorn.said()
+    answers = [ask(tmp_path / "s") for _ in range(8)]
+    assert all(" 200 OK" in answer for answer in answers), server.said()
     assert len({answer.rpartition(",")[2] for answer in answers}) == 1, answers
+    (model,) = gpushm.ls()
+    assert model.nbytes < 17 << 20
+
+
+# ---- Triton ----
+
+# What Triton gives to a model: a stand-in for its module, which exists in its processes only.
+BACKEND_UTILS = """
+import collections
+class Tensor(collections.namedtuple("Tensor", "name array")):
+    def as_numpy(self): return self.array
+InferenceResponse = collections.namedtuple("InferenceResponse", "output_tensors")
+def get_input_tensor_by_name(request, name): return next(t for t in request if t.name == name)
+"""
+
+
+def instance(pipe: Connection, folder: str) -> None:
+    """What Triton's stub does for an instance: initialize(), then execute() of lists of requests."""
+    sys.path.insert(0, folder)
+    import triton_python_backend_utils as pb_utils
+
+    model = runpy.run_path(str(EXAMPLES / "triton/1/model.py"))["TritonPythonModel"]()
+    model.initialize({"model_name": "small", "model_version": "1", "model_instance_kind": "CPU", "model_config": "{}"})
+    for arrays in iter(pipe.recv, None):
+        responses = model.execute([[pb_utils.Tensor("X", array)] for array in arrays])
+        pipe.send([response.output_tensors[0].as_numpy().tolist() for response in responses])
+
+
+def test_four_instances_of_triton_answer_with_one_copy(tmp_path: Path) -> None:
+    """The class is called as Triton's stub calls it; Triton itself is not here."""
+    import numpy as np
+
+    (tmp_path / "triton_python_backend_utils.py").write_text(BACKEND_UTILS)
+    (count,) = re.findall(r"instance_group \[{ count: (\d)", (EXAMPLES / "triton/config.pbtxt").read_text())
+    pipes, processes = [], []
+    for _ in range(int(count)):
+        ours, theirs = mp.Pipe()
+        processes.append(mp.get_context("spawn").Process(target=instance, args=(theirs, str(tmp_path))))
+        processes[-1].start()
+        theirs.close()
+        pipes.append(ours)
+    for pipe in pipes:
+        pipe.send([np.eye(8, 256, dtype=np.float32), np.ones((1, 256), np.float32)])
+    answers = [pipe.recv() for pipe in pipes]
+    assert len(answers) == 4 and answers == [answers[0]] * 4 and len(answers[0][0]) == 8
+    assert [(b.name, b.readers) for b in gpushm.ls()] == [("triton/small/1", 4)]
+    for pipe, process in zip(pipes, processes, strict=True):
+        pipe.send(None)
+        process.join()
+    gpushm.unlink("triton/small/1")
+    wait_for_no_buffer()
