@@ -27,7 +27,10 @@ def _options() -> argparse.Namespace:
 
 def main() -> None:
     """Becomes the program."""
-    options = _options()
+    try:
+        options = _options()
+    except _core.Error as error:
+        sys.exit(f"gpushm.share: {error.strerror} {' '.join(getattr(error, '__notes__', []))}".rstrip())
     here = os.path.dirname(os.path.abspath(__file__))
     env = {"GPUSHM_SAFETENSORS_FALLBACK": "1"} | os.environ | {"GPUSHM_SHARE_NAME": options.name.rstrip("/")}
     env["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -40,7 +43,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except _core.Error as error:
-        sys.exit(f"gpushm.share: {error.strerror} {' '.join(getattr(error, '__notes__', []))}".rstrip())
+    main()
