@@ -89,7 +89,6 @@ static uint64_t left_of(const struct gpushm_buffer *b, uint64_t deadline)
 	return deadline == UINT64_MAX || !b->suspended ? 0 : ms + (ms == 0);
 }
 
-/* An open's time is for what it waits for, and not for the daemon's replies. */
 static int ask_back(struct gpushm_buffer *b, uint64_t deadline, struct resumption *r)
 {
 	Gpushm__Proto__Resume resume = GPUSHM__PROTO__RESUME__INIT;
