@@ -113,7 +113,7 @@ def test_every_answer_arrives_although_a_worker_is_killed() -> None:
 
 def test_six_models_in_room_for_two_answer_all_requests() -> None:
     pools = "[pool models]\nkind=host\nsize=2M\npending-max-age=0\n[pool twins]\nkind=host\nsize=16M\n"
-    small = Daemon("[daemon]\nyield-timeout=0\n" + pools)  # a worker asks again itself
+    small = Daemon(pools)
     done = run(str(EXAMPLES / "six_models.py"), "models", "twins", "400", GPUSHM_SOCKET=small.socket)
     with gpushm.connect(small.socket) as c:
         evicted = sum(e.buffer > 0 for e in gpushm.events("evicted", since=None, connection=c)._found)

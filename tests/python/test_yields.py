@@ -89,6 +89,20 @@ def test_an_evicted_buffer_comes_back_with_its_bytes(small: gpushm.types.Connect
         assert is_right(b, 0) and small.stat("m0").residence == "resident"
 
 
+def test_an_open_waits_until_its_buffer_has_room(small: gpushm.types.Connection) -> None:
+    make(small, 0).close()
+    small.evict("m0")
+    full = [small.create(f"full{n}", NBYTES, pool="models") for n in range(2)]
+    with pytest.raises(gpushm.errors.PoolFull):
+        small.open_many("m0", timeout=0.3)
+    timer = threading.Timer(0.3, full[0].buffer.discard)
+    timer.start()
+    with small.open_many("m0", timeout=60) as b:
+        assert is_right(b, 0)
+    timer.join()
+    full[1].buffer.discard()
+
+
 def test_what_cannot_be_evicted_says_why(small: gpushm.types.Connection) -> None:
     with make(small, 0, twin=False) as b:
         with pytest.raises(gpushm.errors.StateError, match="twin"):

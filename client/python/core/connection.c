@@ -164,12 +164,17 @@ int connection_try(struct connection *self, struct ask *a)
 	}
 }
 
-/* A create() that waits ends its turn with ENOSPC. Without a reply from the daemon there is no next
- * turn. */
+bool connection_is_turns_end(int r)
+{
+	const char *code = gpushm_error_code();
+
+	return r == -ENOSPC || (r == -ETIMEDOUT && strcmp(code, "TIMED_OUT") == 0) ||
+	       (r == -ENODATA && strcmp(code, "EVICTED") == 0);
+}
+
 static bool is_turns_end(const struct ask *a, int r)
 {
-	return r == -ENOSPC ||
-	       (r == -ETIMEDOUT && (a->is_over || !strcmp(gpushm_error_code(), "TIMED_OUT")));
+	return connection_is_turns_end(r) || (r == -ETIMEDOUT && a->is_over);
 }
 
 /* Repeats the request in turns until a turn ends with another reply than its timeout. -EINTR: an

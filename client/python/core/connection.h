@@ -76,5 +76,9 @@ void connection_put_spare(struct connection *self, struct gpushm *c);
 int connection_try_when(struct connection *self, struct ask *a, const char *name,
 			const struct deadline *d);
 
+/* Whether a request that waits has ended with its time: a create, or an evicted buffer, found no
+ * room; the name is not published; or no process of the owner has brought the memory back. */
+bool connection_is_turns_end(int r);
+
 /* Waits until a name is published. Returns as connection_try(). */
 int connection_try_wait(struct connection *self, const char *name, const struct deadline *d);

@@ -24,17 +24,25 @@ static int run_open(struct gpushm *c, struct ask *ask)
 	return gpushm_open(c, a->name, a->access, ask->timeout_ms, a->options, &a->ret);
 }
 
-/* Waiting until a buffer is clean means opening it: it is published already. */
+/* What ends by itself. */
+static bool is_worth_a_wait(int r)
+{
+	return r == -ENOENT || r == -EAGAIN || r == -EUCLEAN || connection_is_turns_end(r);
+}
+
+/* One that is published is waited for by opens: until it is clean, or its memory is back. */
 static int open_in_time(struct connection *c, struct open_ask *a, const struct deadline *d)
 {
-	int r;
+	int r = connection_try(c, &a->ask);
 
-	if (!(a->options->flags & GPUSHM_REFUSE_DIRTY))
-		return connection_try_when(c, &a->ask, a->name, d);
-	r = connection_try(c, &a->ask);
-	if ((r == -ENOENT || r == -EAGAIN || r == -EUCLEAN) && deadline_waits(d))
-		r = connection_try_apart(c, &a->ask, d);
-	return r;
+	if ((r == -ENOENT || r == -EAGAIN) && !(a->options->flags & GPUSHM_REFUSE_DIRTY) &&
+	    deadline_waits(d)) {
+		r = connection_try_wait(c, a->name, d);
+		if (r < 0)
+			return r;
+		r = connection_try(c, &a->ask);
+	}
+	return is_worth_a_wait(r) && deadline_waits(d) ? connection_try_apart(c, &a->ask, d) : r;
 }
 
 static struct buffer *attach(PyObject *self, struct open_ask *a, const struct deadline *d)

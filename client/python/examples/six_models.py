@@ -19,7 +19,6 @@ import socket
 import sys
 import threading
 import traceback
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import ClassVar
 
@@ -47,11 +46,10 @@ class Answer(BaseHTTPRequestHandler):
 def work(listener: socket.socket) -> None:
     """In a child, which opens the models itself. An open brings a model back, which is not needed yet."""
     try:
-        while (n := len(Answer.models)) < MODELS:
-            with suppress(gpushm.errors.PoolFull):
-                Answer.models.append(gpushm.open_many(f"~/six/{n}", timeout=60))
-                Answer.models[n].suspend()
-                gpushm.yields(Answer.models[n], after=0.05)
+        for n in range(MODELS):
+            Answer.models.append(gpushm.open_many(f"~/six/{n}", timeout=60))
+            Answer.models[n].suspend()
+            gpushm.yields(Answer.models[n], after=0.05)
         server = HTTPServer(("", 0), Answer, bind_and_activate=False)
         server.socket.close()
         server.socket = listener
