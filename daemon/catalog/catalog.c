@@ -661,7 +661,8 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 {
 	struct pool *pool = NULL;
 	struct buffer *b = NULL;
-	uint64_t wait_ms;
+	uint64_t wait_ms = spec->wait_ms;
+	bool asks;
 	int r = catalog_lookup_pool(c, spec->pool, &pool, f);
 
 	if (r < 0)
@@ -672,8 +673,10 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 		return fault(f, CODE_EXISTS,
 			     "name \"%s\" is taken: unlink it first, or choose another", spec->key);
 	catalog_look_at_retained(c, RETAINED_LOOKS);
-	wait_ms = catalog_make_room(c, p, pool, spec->bytes);
+	asks = catalog_make_room(c, p, pool, spec->bytes, &wait_ms);
 	r = buffer_new(&c->accounts, p, pool, spec, &b, f);
+	if (r < 0 && asks)
+		catalog_want_nothing(c, pool);
 	if (r < 0)
 		return r;
 	b->id = b->memory = c->next_buffer++;
@@ -683,9 +686,8 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 	b->making->buffer = b;
 	b->making->catalog = c;
 	b->making->request.on_done = on_allocated;
-	b->making->request.wait_ms = spec->wait_ms > wait_ms ? spec->wait_ms : wait_ms;
-	b->making->asks = wait_ms > 0;
-	c->n_asking[pool->index] += wait_ms > 0;
+	b->making->request.wait_ms = wait_ms;
+	b->making->asks = asks;
 	r = pool_alloc(pool, &b->making->request, spec->bytes, p->uid, f);
 	if (r == -EINPROGRESS) {
 		*ret_buffer = b;

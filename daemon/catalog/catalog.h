@@ -312,9 +312,10 @@ int catalog_keep(struct catalog *c, const struct process *p, const char *key, ui
 
 /* The process wants that many bytes of the pool. If they are not free, evicts buffers of the same
  * user that no process uses, the longest unused first. Where that is not enough, asks the processes
- * that use others: returns for how many ms to wait for them; else 0. */
-uint64_t catalog_make_room(struct catalog *c, const struct process *p, struct pool *pool,
-			   uint64_t bytes);
+ * that use others, if *wait_ms, for which the request waits, or yield-timeout is not 0; *wait_ms is
+ * the longer of the two then. Whether it has asked: then catalog_want_nothing() must follow. */
+bool catalog_make_room(struct catalog *c, const struct process *p, struct pool *pool,
+		       uint64_t bytes, uint64_t *wait_ms);
 /* A process has suspended or closed the buffer: if it is wanted, or a request waits for memory of
  * the pool, its memory goes. */
 void catalog_yield(struct catalog *c, struct buffer *b);

@@ -223,17 +223,21 @@ static bool ask(struct catalog *c, const struct process *p, const struct pool *p
 	return asked >= bytes;
 }
 
-uint64_t catalog_make_room(struct catalog *c, const struct process *p, struct pool *pool,
-			   uint64_t bytes)
+bool catalog_make_room(struct catalog *c, const struct process *p, struct pool *pool,
+		       uint64_t bytes, uint64_t *wait_ms)
 {
+	uint64_t yield_ms = c->accounts.config->yield_timeout * 1000ull;
 	uint64_t lack =
 		list_empty(&c->cached) || pool_trouble(pool) ? 0 : lacking(c, p, pool, bytes);
 
 	for (enum use use = UNUSED; lack > 0 && use <= AWAY; use++)
 		lack = over(lack, evict_some(c, p, pool, lack, use));
-	if (lack == 0 || !ask(c, p, pool, lack))
-		return 0;
-	return c->accounts.config->yield_timeout * 1000ull;
+	if (lack == 0 || (*wait_ms == 0 && yield_ms == 0) || !ask(c, p, pool, lack))
+		return false;
+	c->n_asking[pool->index]++;
+	if (*wait_ms < yield_ms)
+		*wait_ms = yield_ms;
+	return true;
 }
 
 void catalog_yield(struct catalog *c, struct buffer *b)

@@ -253,7 +253,8 @@ static void let_go(struct stormer *s, struct own_buffer *x)
 		return;
 	if (x->sealed && choose(s, 2)) {
 		r = gpushm_make_twin(s->c, x->name, "host");
-		must(s, "twin", x->name, r == -ENOTSUP ? 0 : r, -EEXIST);
+		/* EAGAIN: another process brings it back just now. */
+		must(s, "twin", x->name, r == -ENOTSUP || r == -EAGAIN ? 0 : r, -EEXIST);
 		must(s, "keep", x->name, gpushm_set_keep(s->c, x->name, 0, 0), -EBUSY);
 	}
 	r = gpushm_suspend(x->b, choose(s, 2) ? GPUSHM_IDLE : 0);

@@ -253,6 +253,7 @@ void model_disconnect(struct model *m, struct model_session *s)
 	s->waits = MODEL_IDLE;
 	s->creating = NULL;
 	s->connected = false;
+	model_want_less(m);
 	if (b) {
 		model_drop_name(m, b);
 		model_maybe_free(m, b);

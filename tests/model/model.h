@@ -147,6 +147,7 @@ struct model_session {
 	enum model_access access;
 	bool refuses_dirty, while_filling, away;
 	struct model_buffer *creating;
+	bool asks;	/* its create waits for processes that were asked */
 	int connection; /* its index in struct play; -1: none */
 };
 
@@ -261,10 +262,12 @@ int model_look(struct model *m, const struct model_process *p, const char *key,
 /* The name was published or cleaned, or is another buffer's, or that has memory again. */
 void model_wake(struct model *m, const char *key);
 void model_touch(struct model *m, struct model_buffer *b);
-void model_make_room(struct model *m, const struct model_process *p, struct model_pool *pool,
-		     uint64_t bytes);
+/* waits: for those that can be asked. Whether it does. */
+bool model_make_room(struct model *m, const struct model_process *p, struct model_pool *pool,
+		     uint64_t bytes, bool waits);
 void model_yield(struct model *m, struct model_buffer *b);
-void model_want_nothing(struct model *m, const struct model_pool *pool);
+/* Nothing is wanted in pools where no create waits for it. */
+void model_want_less(struct model *m);
 void model_end_twin(struct model *m, struct model_buffer *b);
 /* Returns CODE_OK if the buffer has its memory, otherwise CODE_POOL_FULL ... */
 int model_allocate(struct model *m, struct model_buffer *b);

@@ -37,13 +37,12 @@ bool model_in_use(const struct model_buffer *b)
 
 void model_set_away(struct model *m, struct model_session *s, struct model_lease *l, bool away)
 {
-	int code = !l || l->session != s ? CODE_NO_LEASE
+	int code = !l || (l->session != s && !(away && l->session->process == s->process))
+			   ? CODE_NO_LEASE
 		   : l->away != away || l->buffer->state == MODEL_FILLING
 			   ? check_suspendable(l->buffer)
 			   : CODE_OK;
 
-	if (code == CODE_OK && !away && l->buffer->hollow)
-		code = CODE_EVICTED;
 	if (code != CODE_OK) {
 		model_refuse(s, code);
 		return;
@@ -52,7 +51,7 @@ void model_set_away(struct model *m, struct model_session *s, struct model_lease
 	s->reply.lease = l;
 	s->reply.buffer = l->buffer;
 	s->reply.again = true;
-	if (l->away == away)
+	if (l->away == away || l->buffer->hollow)
 		return;
 	l->away = away;
 	model_touch(m, l->buffer);
@@ -150,9 +149,12 @@ static int check_evictable(const struct model_buffer *b)
 {
 	int code = check_suspendable(b);
 
-	if (code == CODE_OK && (b->state != MODEL_SEALED || !b->twin || model_in_use(b)))
-		code = CODE_STATE;
-	return code;
+	if (code != CODE_OK)
+		return code;
+	return b->state != MODEL_SEALED ? CODE_STATE
+	       : !b->twin		? CODE_NO_COPY
+	       : model_in_use(b)	? CODE_STATE
+					: CODE_OK;
 }
 
 static void evict(struct model *m, struct model_buffer *b)
@@ -206,6 +208,10 @@ void model_restore(struct model *m, struct model_session *s, struct model_lease 
 	b->inherited = b->hollow = false;
 	from->allocated = from->memory = 0;
 	from->hollow = true;
+	if (l->away) {
+		l->away = false;
+		model_touch(m, b);
+	}
 	model_drop_name(m, from);
 	s->reply.what = MODEL_PUBLISHED;
 	s->reply.buffer = from;
@@ -224,8 +230,8 @@ void model_keep(struct model *m, struct model_session *s, const char *name, uint
 		code = model_look(m, s->process, key, &b);
 	if (code == CODE_OK && !model_owns(s->process, b))
 		code = CODE_ACCESS;
-	if (code == CODE_OK && !b->cached)
-		code = CODE_STATE;
+	if (code == CODE_OK && !b->twin)
+		code = CODE_NO_COPY;
 	s->reply.what = MODEL_DONE;
 	if (code != CODE_OK) {
 		model_refuse(s, code);
@@ -309,7 +315,7 @@ static struct model_buffer *next_to_ask(const struct model *m, uid_t uid,
 	return found;
 }
 
-static void ask(struct model *m, uid_t uid, const struct model_pool *pool, uint64_t bytes)
+static bool ask(struct model *m, uid_t uid, const struct model_pool *pool, uint64_t bytes)
 {
 	struct model_buffer *b;
 	uint64_t asked = 0, all = 0;
@@ -319,16 +325,17 @@ static void ask(struct model *m, uid_t uid, const struct model_pool *pool, uint6
 		all += may_go(b, uid, pool) && model_in_use(b) && !b->wanted ? b->allocated : 0;
 	}
 	if (asked + all < bytes)
-		return;
+		return false;
 	while (asked < bytes && (b = next_to_ask(m, uid, pool))) {
 		asked += b->allocated;
 		b->wanted = true;
 		m->asked++;
 	}
+	return asked >= bytes;
 }
 
-void model_make_room(struct model *m, const struct model_process *p, struct model_pool *pool,
-		     uint64_t bytes)
+bool model_make_room(struct model *m, const struct model_process *p, struct model_pool *pool,
+		     uint64_t bytes, bool waits)
 {
 	uint64_t lack = lacking(m, p, pool, bytes);
 	struct model_buffer *b;
@@ -338,23 +345,44 @@ void model_make_room(struct model *m, const struct model_process *p, struct mode
 			lack = over(lack, b->allocated);
 			evict(m, b);
 		}
-	if (lack > 0)
-		ask(m, p->uid, pool, lack);
+	return lack > 0 && waits && ask(m, p->uid, pool, lack);
+}
+
+/* Whether creates of the user wait for more than the pool has. */
+static bool is_short_of(const struct model *m, const struct model_pool *pool, uid_t uid)
+{
+	uint64_t wanted = model_used(m, pool), waiting = 0;
+	const struct model_buffer *b;
+
+	list_foreach (b, &m->buffers, link)
+		if (b->pool == pool && b->uid == uid && !b->allocated && !b->hollow)
+			waiting += model_round(pool, b->bytes);
+	return waiting > 0 && wanted + waiting > pool->size;
 }
 
 void model_yield(struct model *m, struct model_buffer *b)
 {
-	if (!b->wanted || model_in_use(b))
+	if (model_in_use(b) || (!b->wanted && (b->keep_ms > 0 || !is_short_of(m, b->pool, b->uid))))
 		return;
 	b->wanted = false;
 	if (check_evictable(b) == CODE_OK && !b->hollow)
 		evict(m, b);
 }
 
-void model_want_nothing(struct model *m, const struct model_pool *pool)
+static bool is_asking(const struct model_pool *pool)
+{
+	const struct model_session *s;
+
+	list_foreach (s, &pool->waiting, wait_link)
+		if (s->asks)
+			return true;
+	return false;
+}
+
+void model_want_less(struct model *m)
 {
 	struct model_buffer *b;
 
 	list_foreach (b, &m->buffers, link)
-		b->wanted = b->wanted && b->pool != pool;
+		b->wanted = b->wanted && is_asking(b->pool);
 }

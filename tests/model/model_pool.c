@@ -143,7 +143,6 @@ int model_allocate(struct model *m, struct model_buffer *b)
 	if (!b->reused && !fits(m, pool, bytes))
 		return CODE_POOL_FULL;
 	b->allocated = bytes;
-	model_want_nothing(m, pool);
 	return CODE_OK;
 }
 
@@ -188,6 +187,7 @@ static void try_again(struct model *m, struct model_session *s)
 	list_drop(&s->wait_link);
 	s->waits = MODEL_IDLE;
 	s->creating = NULL;
+	model_want_less(m);
 	if (code == CODE_OK)
 		code = model_grant(m, s, b, MODEL_WRITE);
 	if (code == CODE_OK)

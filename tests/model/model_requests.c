@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static int check_create(struct model *m, const struct model_session *s,
-			const struct model_spec *spec, char key[MODEL_NAME_MAX])
+static int check_create(struct model *m, struct model_session *s, const struct model_spec *spec,
+			char key[MODEL_NAME_MAX])
 {
 	const struct model_process *p = s->process;
 	const struct model_pool *pool = model_pool_by_name(m, spec->pool);
@@ -26,7 +26,8 @@ static int check_create(struct model *m, const struct model_session *s,
 		return CODE_ACCESS;
 	if (model_buffer_by_key(m, key))
 		return CODE_EXISTS;
-	model_make_room(m, p, model_pool_by_name(m, spec->pool), spec->bytes);
+	s->asks = model_make_room(m, p, model_pool_by_name(m, spec->pool), spec->bytes,
+				  spec->patience == MODEL_FOR_EVER);
 	if (model_buffers(m, p->uid) >= MODEL_BUFFERS_MAX ||
 	    model_bytes(m, p->uid) + spec->bytes > MODEL_BYTES_MAX)
 		return CODE_LIMIT;
@@ -63,6 +64,7 @@ void model_create(struct model *m, struct model_session *s, const struct model_s
 	int code = check_create(m, s, spec, key);
 
 	if (code != CODE_OK) {
+		model_want_less(m);
 		model_refuse(s, code);
 		return;
 	}
@@ -74,6 +76,7 @@ void model_create(struct model *m, struct model_session *s, const struct model_s
 		list_insert(&b->pool->waiting, &s->wait_link);
 		return;
 	}
+	model_want_less(m);
 	if (code == CODE_OK)
 		code = model_grant(m, s, b, MODEL_WRITE);
 	if (code != CODE_OK) {

@@ -137,7 +137,7 @@ static void await_verification(struct play *p)
 
 	if (pool->fails || model_room_is_vague(&p->model, p->self, pool, 1))
 		return;
-	model_make_room(&p->model, p->self, pool, 1);
+	model_make_room(&p->model, p->self, pool, 1, false);
 	code = raw_call(&p->eye, REQUEST(CREATE, Create, create, BYTES(name, "audit"),
 					 BYTES(pool, "gpu0"), SET(size_bytes, 1)));
 	if (code == 0)

@@ -17,6 +17,7 @@
 #include "proto/base/own.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 
 static int tell_away(struct gpushm *c, uint64_t lease)
@@ -322,12 +323,15 @@ static int wait_for_owner(struct gpushm_buffer *b, uint64_t deadline)
 		       : r;
 }
 
-/* -ENOENT: it has no name any more. */
+/* -ENOENT: it has no name any more. -EAGAIN: another process restores it, or fills what has its
+ * name now. */
 static int restore_by_open(struct gpushm_buffer *b, uint64_t deadline)
 {
 	struct gpushm_buffer *there = NULL;
-	int r = gpushm_open(b->connection, b->name, GPUSHM_READ, turn_of(deadline), NULL, &there);
+	int r = gpushm_open(b->connection, b->name, GPUSHM_READ, 0, NULL, &there);
 
+	if (r == -ENOSPC)
+		poll(NULL, 0, (int)turn_of(deadline)); /* for which other threads may suspend */
 	if (r == 0)
 		buffer_end(there);
 	return r;
@@ -341,14 +345,17 @@ static int restore(struct gpushm_buffer *b, uint64_t deadline)
 
 	if (b->uid != b->own_uid)
 		return wait_for_owner(b, deadline);
-	r = has_its_table(b) ? -ENOENT : restore_by_open(b, deadline);
-	if (r != -ENOENT)
-		return r;
 	snprintf(name, sizeof(name), "~/.restore-%" PRIu64, b->id);
-	r = copy(b, name, b->pool->name, turn_of(deadline), TO_RESTORE);
-	if (r != -EEXIST)
+	r = has_its_table(b) ? -ENOENT : restore_by_open(b, deadline);
+	if (r == -ENOENT)
+		r = copy(b, name, b->pool->name, turn_of(deadline), TO_RESTORE);
+	if (r != -EEXIST && r != -EAGAIN)
 		return r;
 	r = wait_for(b, name, deadline, &id);
+	if (r == -EAGAIN)
+		return buffer_error(b, EAGAIN,
+				    "it is evicted, and another process brings it back: wait for "
+				    "it with a timeout");
 	return r == -ENOENT || r == -EACCES ? 0 : r;
 }
 
@@ -357,13 +364,21 @@ int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_
 {
 	struct resumption back = { b, allocated_bytes, to, ret_fd };
 	uint64_t deadline = clock_deadline(timeout_ms);
+	bool restored = false;
+	struct error why;
 	int r;
 
 	while ((r = ask_back(b, deadline, &back)) == 0 && *ret_fd < 0) {
 		r = restore(b, deadline);
+		restored |= r == 0;
 		if (r < 0 && !((r == -ENOSPC || r == -ETIMEDOUT) && clock_left_ms(deadline) > 0))
-			return r;
+			break;
 	}
+	if (r == 0 || !restored)
+		return r;
+	error_keep(&why);
+	buffer_tell_away(b); /* it is mapped, for the daemon, since it was restored */
+	error_put_back(&why);
 	return r;
 }
 

@@ -379,7 +379,8 @@ START_TEST(stat_of_a_model_makes_no_driver_call)
 	shell_expect(
 		&sh, 0,
 		"$ctl load -q --pool=gpu0 m.safetensors m\n"
-		"FAKECUDA_LOG=$PWD/opened $ctl stat -a m > /dev/null && [[ -s opened ]] || exit 7\n"
+		"FAKECUDA_LOG=$PWD/opened $ctl verify -q m && [[ -s opened ]] || exit 7\n"
+		"FAKECUDA_LOG=$PWD/calls $ctl stat -a m > /dev/null && [[ ! -s calls ]] || exit 8\n"
 		"FAKECUDA_LOG=$PWD/calls $ctl stat m && [[ ! -s calls ]]");
 	says("types       bfloat16: 1 tensor, 41.0 KiB\n");
 }
