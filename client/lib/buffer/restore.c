@@ -325,19 +325,17 @@ static int wait_for_owner(struct gpushm_buffer *b, uint64_t deadline)
 
 /* -ENOENT: it has no name any more. -EAGAIN: another process restores it, or fills what has its
  * name now. */
-static int restore_by_open(struct gpushm_buffer *b, uint64_t deadline)
+static int restore_by_open(struct gpushm_buffer *b, uint64_t deadline, struct gpushm_buffer **ret)
 {
-	struct gpushm_buffer *there = NULL;
-	int r = gpushm_open(b->connection, b->name, GPUSHM_READ, 0, NULL, &there);
+	int r = gpushm_open(b->connection, b->name, GPUSHM_READ, 0, NULL, ret);
 
 	if (r == -ENOSPC)
 		poll(NULL, 0, (int)turn_of(deadline)); /* for which other threads may suspend */
-	if (r == 0)
-		buffer_end(there);
 	return r;
 }
 
-static int restore(struct gpushm_buffer *b, uint64_t deadline)
+/* *ret: keeps the memory until the lease has it; or NULL. */
+static int restore(struct gpushm_buffer *b, uint64_t deadline, struct gpushm_buffer **ret)
 {
 	char name[64];
 	uint64_t id;
@@ -346,7 +344,7 @@ static int restore(struct gpushm_buffer *b, uint64_t deadline)
 	if (b->uid != b->own_uid)
 		return wait_for_owner(b, deadline);
 	snprintf(name, sizeof(name), "~/.restore-%" PRIu64, b->id);
-	r = has_its_table(b) ? -ENOENT : restore_by_open(b, deadline);
+	r = has_its_table(b) ? -ENOENT : restore_by_open(b, deadline, ret);
 	if (r == -ENOENT)
 		r = copy(b, name, b->pool->name, turn_of(deadline), TO_RESTORE);
 	if (r != -EEXIST && r != -EAGAIN)
@@ -364,20 +362,24 @@ int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_
 {
 	struct resumption back = { b, allocated_bytes, to, ret_fd };
 	uint64_t deadline = clock_deadline(timeout_ms);
+	struct gpushm_buffer *there = NULL;
 	bool restored = false;
 	struct error why;
 	int r;
 
 	while ((r = ask_back(b, deadline, &back)) == 0 && *ret_fd < 0) {
-		r = restore(b, deadline);
+		if (there)
+			buffer_end(take_ptr(there));
+		r = restore(b, deadline, &there);
 		restored |= r == 0;
 		if (r < 0 && !((r == -ENOSPC || r == -ETIMEDOUT) && clock_left_ms(deadline) > 0))
 			break;
 	}
-	if (r == 0 || !restored)
-		return r;
 	error_keep(&why);
-	buffer_tell_away(b); /* it is mapped, for the daemon, since it was restored */
+	if (there)
+		buffer_end(there);
+	if (r < 0 && restored)
+		buffer_tell_away(b); /* it is mapped, for the daemon, since it was restored */
 	error_put_back(&why);
 	return r;
 }
