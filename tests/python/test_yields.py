@@ -24,7 +24,7 @@ _yields._thread.wake()  # makes its eventfd, which stays
 
 NBYTES = 1 << 20
 CONFIG = (
-    "[daemon]\nyield-timeout=20\n"
+    "[daemon]\nyield-timeout=60\n"
     "[pool models]\nkind=host\nsize=2M\npending-max-age=0\n[pool twins]\nkind=host\nsize=64M\n"
 )
 
@@ -340,7 +340,7 @@ def test_threads_of_one_process_share_a_pool_that_is_too_small(small: gpushm.typ
     for t in threads:
         t.join()
     assert not wrong
-    assert time.monotonic() - started < 20  # nobody waits until the daemon gives up
+    assert time.monotonic() - started < 60  # nobody waits until the daemon gives up
     for b in buffers:
         b.close()
 

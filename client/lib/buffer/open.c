@@ -256,8 +256,11 @@ static int map(struct gpushm_buffer *b, const struct map_request *m)
 	return r == -ENOMEM && defer_flush_for_space() ? map_acquire(m, &b->map, &b->device) : r;
 }
 
+/* Does nothing the second time. */
 static int open_table(struct gpushm_buffer *b, struct attach *a)
 {
+	if (image_is(&b->table))
+		return 0;
 	b->table_id = b->id;
 	return a->table_fd < 0 ? 0
 			       : image_open(&a->table_fd, a->table_bytes, b->bytes,

@@ -10,7 +10,6 @@
 #include "client/gpushm_memory.h"
 #include "client/gpushm_private.h"
 #include "client/lib/base/error.h"
-#include "client/lib/base/locks.h"
 #include "client/lib/buffer/buffer.h"
 #include "client/lib/link/request.h"
 #include "proto/base/clock.h"
@@ -20,28 +19,23 @@
 #include <poll.h>
 #include <stdio.h>
 
-static int tell_away(struct gpushm *c, uint64_t lease)
-{
-	Gpushm__Proto__Suspend suspend = GPUSHM__PROTO__SUSPEND__INIT;
-
-	suspend.has_lease = true;
-	suspend.lease = lease;
-	return request_ack(c, request_with(SUSPEND, suspend, &suspend));
-}
-
 /* Another thread's request may wait on the connection, for the memory that this gives back: then
  * another connection says it. */
 int buffer_tell_away(struct gpushm_buffer *b)
 {
+	Gpushm__Proto__Suspend suspend = GPUSHM__PROTO__SUSPEND__INIT;
 	struct gpushm *c = b->connection, *other = NULL;
-	int r = -EBUSY;
+	int r;
 
-	if (lock_try(&c->lock, LOCK_CONNECTION))
-		lock_drop(&c->lock);
-	else if (gpushm_connect(c->path, &other) == 0)
-		r = tell_away(other, b->lease.id);
+	suspend.has_lease = true;
+	suspend.lease = b->lease.id;
+	r = request_ack_unless_busy(c, request_with(SUSPEND, suspend, &suspend));
+	if (r != -EBUSY)
+		return r;
+	if (gpushm_connect(c->path, &other) == 0)
+		r = request_ack(other, request_with(SUSPEND, suspend, &suspend));
 	gpushm_disconnect(other);
-	return r == 0 ? 0 : tell_away(c, b->lease.id);
+	return r == 0 ? 0 : request_ack(c, request_with(SUSPEND, suspend, &suspend));
 }
 
 struct resumption {

@@ -51,6 +51,19 @@ static int call(struct gpushm *c, const Gpushm__Proto__Request *request, uint64_
 	return r;
 }
 
+static int call_locked(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Request *request,
+		       uint64_t since, Gpushm__Proto__Reply **ret, unsigned *ret_sends)
+{
+	int r;
+
+	c->most_ms = ms;
+	r = call(c, request, since, ret, ret_sends);
+	c->most_ms = 0;
+	if (r < 0)
+		request_done(c);
+	return r;
+}
+
 /* ms: waits for the reply no longer than that; 0: without that limit. */
 static int call_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Request *request,
 		       Gpushm__Proto__Reply **ret, unsigned *ret_sends)
@@ -61,11 +74,7 @@ static int call_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Reque
 
 	if (r == 0) {
 		lock_take(&c->lock, LOCK_CONNECTION);
-		c->most_ms = ms;
-		r = call(c, request, since, ret, &sends);
-		c->most_ms = 0;
-		if (r < 0)
-			request_done(c);
+		r = call_locked(c, ms, request, since, ret, &sends);
 	}
 	if (ret_sends)
 		*ret_sends = sends;
@@ -145,6 +154,22 @@ int request_ack_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Reque
 int request_ack(struct gpushm *c, const Gpushm__Proto__Request *request)
 {
 	return request_ack_within(c, 0, request);
+}
+
+int request_ack_unless_busy(struct gpushm *c, const Gpushm__Proto__Request *request)
+{
+	Gpushm__Proto__Reply *reply;
+	unsigned sends = 0;
+	int r = connection_check(c);
+
+	if (r < 0)
+		return r;
+	if (!lock_try(&c->lock, LOCK_CONNECTION))
+		return -EBUSY;
+	r = call_locked(c, 0, request, clock_monotonic_ns(), &reply, &sends);
+	if (r == 0)
+		request_done(c);
+	return r;
 }
 
 int request_send_restart(struct gpushm *c, const Gpushm__Proto__Request *request)

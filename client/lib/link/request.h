@@ -46,6 +46,8 @@ int request_read_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Requ
 /* A request whose reply says nothing but success. */
 int request_ack(struct gpushm *c, const Gpushm__Proto__Request *request);
 int request_ack_within(struct gpushm *c, uint64_t ms, const Gpushm__Proto__Request *request);
+/* -EBUSY, at once: another thread's request is under way. */
+int request_ack_unless_busy(struct gpushm *c, const Gpushm__Proto__Request *request);
 
 /* RESTART: the daemon refuses, or hangs up; then this reconnects to its successor. */
 int request_send_restart(struct gpushm *c, const Gpushm__Proto__Request *request);

@@ -333,7 +333,7 @@ static void *comes_and_goes(void *arg)
 		int r;
 
 		ck_works(gpushm_suspend(arg, GPUSHM_IDLE));
-		r = gpushm_resume(arg, 10000);
+		r = gpushm_resume(arg, 30000);
 		ck_assert_msg(r >= 0, "%s", gpushm_error());
 		ck_assert_int_ge(value_of(arg), 0);
 	}
@@ -348,6 +348,7 @@ static void *evicts(void *unused)
 	while (!over) {
 		gpushm_make_twin(own, "~/b", "host");
 		gpushm_evict(own, "~/b");
+		poll(NULL, 0, 1);
 	}
 	gpushm_disconnect(own);
 	return NULL;
