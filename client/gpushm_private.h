@@ -71,7 +71,8 @@ struct gpushm_private_loader {
 };
 /* loader: static. */
 void gpushm_private_set_loader(const struct gpushm_private_loader *loader);
-/* find: called when a loader is needed and there is none; it may load the library that sets it. */
+/* The library calls find() when it needs a loader and has none: it may load the one that sets it.
+ */
 void gpushm_private_set_loader_finder(void (*find)(void));
 
 /* What the bytes of a handle say. Must not move: its texts and spec point into it. */

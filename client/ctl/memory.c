@@ -260,7 +260,7 @@ const struct command command_suspend = {
 	.name = "suspend",
 	.synopsis = "[-t TIME] NAME...",
 	.about = "ask all processes to suspend buffers",
-	.more = "Waits until they have, and says who has not: nobody is forced. The buffers keep\n"
+	.more = "Waits until they have, and says who has not. Nobody is forced. The buffers keep\n"
 		"their memory. They stay asked until `resume`, or until the daemon is started "
 		"again.",
 	.args = ARGS({ "timeout", ARG_TIME, 't', "TIME",

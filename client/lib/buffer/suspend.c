@@ -18,7 +18,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
-#define USE_MS 1000u /* between two that are told; the daemon needs no finer order */
+#define USE_MS 1000u /* the daemon is told of one use in this time, and needs no finer order */
 
 int buffer_check_mapped(const struct gpushm_buffer *b)
 {

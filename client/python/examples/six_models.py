@@ -60,7 +60,7 @@ def work(listener: socket.socket) -> None:
 
 
 def ask(port: int, n: int, x: int) -> int:
-    """Returns who has answered. A worker that dies breaks its connections: another one answers."""
+    """Asks another worker if one dies, which breaks its connections. Returns the pid of the one that answered."""
     while True:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         try:

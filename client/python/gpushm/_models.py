@@ -67,7 +67,7 @@ def reopened(name: str, id: int, access: Access, gpu: int | None) -> Buffer | No
 
 
 def published(name: str) -> int | None:
-    """The id of the published buffer of that name; None: there is none."""
+    """Returns the id of the published buffer of that name, or None."""
     try:
         found = _core.stat(name)
     except _core.NotFound:

@@ -67,7 +67,7 @@ def weights(
     calls it. Other nodes get them from a node that has them, by relays and in a tree; a process that comes later
     attaches. An error of load() is raised where it was called, and another process that waits tries its own.
 
-    replace: load a new generation. Nodes that have the one before get it, and whoever calls weights() from then on;
+    replace: load a new generation. The nodes that have the old one get it, and so do later calls of weights();
     those who use the old one keep it.
 
     The copies stay until forget(), or until the cluster ends.

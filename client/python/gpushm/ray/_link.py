@@ -138,7 +138,7 @@ def to(address: Address) -> Link:
 
 
 def here(host: str, on_gone: Callable[[str], None]) -> Link:
-    """The connection to the holder of this node, which is started where there is none."""
+    """Returns the connection to the holder of this node. Starts a holder where none runs."""
     with _lock:
         return _links.get("here") or _links.setdefault("here", Link(lambda: _started(host), on_gone))
 
