@@ -7,14 +7,14 @@
 # A program is a word of the command line and may have arguments in it. Programs start in the order
 # in which they are given, and each must have its own sockets, files and daemons. What a program
 # prints is shown when it has failed, or always with V=1. A part gets one line when its last program
-# ends; a program that takes longer than SLOW seconds gets one, too. Counts are appended to FILE;
-# --sum adds them up, and fails if a test failed.
+# ends; a program that takes longer than SLOW seconds gets one, too. Counts are appended to FILE,
+# with the first failure; --sum adds them up, says which program failed why, and then fails.
 set -u -m
 SLOW=${SLOW:-10}
 
 sum() {
 	awk '{ p += $2; f += $3; s += $4 }
-	     $3 > 0 { print "failed: " $1 }
+	     $3 > 0 { print "failed: " $1; for (i = 7; i <= NF; i++) printf "%s%s", i == 7 ? "   " : " ", $i; if (NF > 6) print "" }
 	     END { printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0 || p == 0 }' "$1"
 }
 
@@ -108,7 +108,7 @@ start() {
 
 # ended I STATUS: counts, and tells.
 ended() {
-	local out=$folder/$1 part=${part_of[$1]} name took checks failures skips
+	local out=$folder/$1 part=${part_of[$1]} name took checks failures skips why=
 	name=$(name_of "$1") took=$(($(now) - started[$1]))
 	# "66%: Checks: 3, Failures: 1, Errors: 0"; a test that can't run here prints "skipped: why".
 	read -r checks failures < <(awk -F'[:,] *' '/^[0-9]+%: Checks: / { c += $3; f += $5 + $7 } END { print c + 0, f + 0 }' "$out")
@@ -122,7 +122,8 @@ ended() {
 	# A skipped check is one that Check counted, or a program that ran none.
 	checks=$((checks - failures - skips))
 	if [ "$checks" -lt 0 ]; then checks=0; fi
-	echo "$name $checks $failures $skips $(seconds $took)" >>"$results"
+	if [ "$failures" -ne 0 ]; then why=$(grep -m 1 -E '^[^ ]+:[0-9]+:[FE]:|^FAILED |^E  ' "$out"); fi
+	echo "$name $checks $failures $skips $(seconds $took) $why" >>"$results"
 	passed[$part]=$((passed[$part] + checks))
 	failed[$part]=$((failed[$part] + failures))
 	skipped[$part]=$((skipped[$part] + skips))
