@@ -7,7 +7,7 @@
  */
 #include "tests/fuzz/replies.h"
 
-#include "daemon/catalog/buffer.h"
+#include "daemon/catalog/catalog.h"
 #include "proto/base/arena.h"
 
 #include "proto/base/own.h"
@@ -50,17 +50,19 @@ static void check_table(int fd, const Gpushm__Proto__Attach *m)
 	munmap(image, m->table_bytes);
 }
 
-/* RESUME brings no lease, and no table; OPEN of what is evicted no memory. */
-static void check_attach(const struct reply *a, const Gpushm__Proto__Attach *m, int request)
+/* RESUME brings no new lease, and no table; without memory it is evicted, and the lease away. */
+static void check_attach(const struct catalog *c, const struct reply *a,
+			 const Gpushm__Proto__Attach *m, int request)
 {
 	bool again = request == GPUSHM__PROTO__REQUEST__VERB_RESUME;
-	bool evicted = request == GPUSHM__PROTO__REQUEST__VERB_OPEN && a->lease->buffer->evicted;
+	const struct lease *l = catalog_lease_by_id(c, m->lease);
+	bool evicted = l && l->buffer->evicted;
 	struct stat st;
 
-	require(again ? !a->lease && !m->table_fd : a->lease && a->lease->id == m->lease);
+	require(l && a->lease == (again ? NULL : l) && !(again && m->table_fd));
 	require(m->fds == a->n_fds && m->memory_fd == !evicted && !m->pool_fd);
 	require(a->n_fds == (unsigned)m->memory_fd + (unsigned)m->table_fd);
-	require(evicted ? a->lease->away
+	require(evicted ? l->away
 			: fstat(a->fds[0], &st) == 0 && (uint64_t)st.st_size == m->allocated_bytes);
 	require(m->size_bytes > 0 && m->size_bytes <= m->allocated_bytes);
 	require(m->state != GPUSHM__PROTO__STATE__STATE_SEALED ||
@@ -79,7 +81,7 @@ static void check_page(const struct reply *a, const Gpushm__Proto__PageReply *m)
 	require((fcntl(a->fds[0], F_GETFL) & O_ACCMODE) == (m->writable ? O_RDWR : O_RDONLY));
 }
 
-void replies_check(const struct reply *a, int request)
+void replies_check(const struct catalog *c, const struct reply *a, int request)
 {
 	static uint8_t frame[FRAME_MAX];
 	size_t size = gpushm__proto__reply__get_packed_size(&a->message);
@@ -92,7 +94,7 @@ void replies_check(const struct reply *a, int request)
 	reply = gpushm__proto__reply__unpack(&arena.allocator, size, frame);
 	require(reply && reply->result_case);
 	if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_ATTACH)
-		check_attach(a, reply->attach, request);
+		check_attach(c, a, reply->attach, request);
 	else if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_HELLO)
 		require(a->n_fds == (size_t)reply->hello->board_fd && !a->lease);
 	else if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_PAGE)

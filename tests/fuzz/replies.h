@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "daemon/catalog/catalog.h"
 #include "daemon/ipc/reply.h"
 
 #define require(x) ((x) ? (void)0 : abort())
@@ -11,7 +12,7 @@
 void replies_init(void);
 
 /* request: the case of Request that it replies to; 0 for none. Counts the reply. */
-void replies_check(const struct reply *a, int request);
+void replies_check(const struct catalog *c, const struct reply *a, int request);
 
 /* The case of Request in a frame; 0 for none. */
 int replies_request_of(const uint8_t *frame, size_t len);

@@ -201,7 +201,7 @@ void world_die(unsigned who)
 
 static void deliver(struct client *c, const struct reply *a)
 {
-	replies_check(a, c->request);
+	replies_check(&world.service.catalog, a, c->request);
 	c->session.pools_lent |= a->pool_bit;
 	if (!c->deaf)
 		return;
