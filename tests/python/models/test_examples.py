@@ -114,6 +114,8 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Program]:
     """A program as its page says it, with two workers and a socket."""
     example, module, options = request.param
     pytest.importorskip(module)
+    if "--preload" in options and pytest.importorskip("torch").cuda.is_available():
+        pytest.skip("CUDA does not survive a fork")
     line = rf"^    {module} --workers \d {re.escape(options)}'?(\w[^ ']*)'? "
     (words,) = re.findall(line, (EXAMPLES / example).read_text(), re.MULTILINE)
     bind = ["--timeout", "200", "--bind", "unix:"] if module == "gunicorn" else ["--uds", ""]
