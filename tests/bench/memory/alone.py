@@ -70,7 +70,7 @@ def turns(rounds, **ways):
 
 
 def row(what, times, wanted):
-    common.row(what, f"{times['alone']:.3f}", f"{times['ours']:.3f}, {times['ours'] / times['alone']:.2f} x", wanted, **times)
+    common.row(what, f"{times['alone']:.3f}", f"{times['ours']:.3f}, {times['ours'] / times['alone']:.2f} x", wanted, times=times)
 
 
 def run(args):

@@ -111,13 +111,13 @@ def text(it):
 def run(args):
     size = int(args.gib * 2**30)
     with common.pools(1, 1, size):
-        ways = [measure(Ours, PROCESSES, size, args)]
+        ways = [measure(Ours, processes, size, args) for processes in (PROCESSES, args.peers)]
         for peer in (Torch, Saver, Cumem) if common.GPU else ():
             if importlib.util.find_spec(peer.needs):
                 ways.append(measure(peer, args.peers, size, args))
             else:
                 print(f"no {peer.needs} here: its row is left out", flush=True)
-    for other in ways[1:] or [None]:
-        common.row(f"{PROCESSES} processes, {args.gib:g} GiB: first sleep, sleep, wake, memory asleep",
-                   f"{other['way']}: {text(other)}" if other else "not measured", text(ways[0]), ">= 100 x, 0 bytes",
-                   asleep=ways)
+    for other in ways[2:] or [None]:
+        common.row(f"{PROCESSES} processes (and {args.peers}, as beside), {args.gib:g} GiB: first sleep, sleep, wake, memory asleep",
+                   f"{other['way']}, {args.peers}: {text(other)}" if other else "not measured",
+                   f"{text(ways[0])} ({text(ways[1])})", ">= 100 x, 0 bytes", asleep=ways)
