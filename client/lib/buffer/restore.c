@@ -14,10 +14,12 @@
 #include "client/lib/link/request.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/code.h"
 
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Another thread's request may wait on the connection, for the memory that this gives back: then
  * another connection says it. */
@@ -344,11 +346,21 @@ static int restore(struct gpushm_buffer *b, uint64_t deadline, struct gpushm_buf
 	if (r != -EEXIST && r != -EAGAIN)
 		return r;
 	r = wait_for(b, name, deadline, &id);
-	if (r == -EAGAIN)
+	return r == -ENOENT || r == -EACCES ? 0 : r;
+}
+
+/* Another process has brought nothing back until then. */
+static int is_late(const struct gpushm_buffer *b, uint64_t timeout_ms)
+{
+	char text[512];
+
+	if (timeout_ms == 0)
 		return buffer_error(b, EAGAIN,
 				    "it is evicted, and another process brings it back: wait for "
 				    "it with a timeout");
-	return r == -ENOENT || r == -EACCES ? 0 : r;
+	snprintf(text, sizeof(text), "buffer \"%s\": another process did not bring it back in time",
+		 b->name);
+	return error_set_remote(CODE_TIMED_OUT, text, strlen(text));
 }
 
 int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_t to,
@@ -369,6 +381,8 @@ int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_
 		if (r < 0 && !((r == -ENOSPC || r == -ETIMEDOUT) && clock_left_ms(deadline) > 0))
 			break;
 	}
+	if (r == -EAGAIN)
+		r = is_late(b, timeout_ms);
 	error_keep(&why);
 	if (there)
 		buffer_end(there);

@@ -138,7 +138,7 @@ static int map_again(struct gpushm_buffer *b, int fd)
 	return r == -ENOMEM && defer_flush_for_space() ? map_resume(b->map, &m) : r;
 }
 
-/* to: as for buffer_bring_back(). The lease is away again after an error. -EAGAIN: the open that
+/* to: as for buffer_bring_back(). The lease is away again after an error. -ERESTART: the open that
  * had `to` has ended, or another one has come. */
 static int map_back(struct gpushm_buffer *b, uint64_t to, uint64_t timeout_ms)
 {
@@ -147,7 +147,7 @@ static int map_back(struct gpushm_buffer *b, uint64_t to, uint64_t timeout_ms)
 	int r = buffer_bring_back(b, map_bytes(b->map), to, timeout_ms, &fd);
 
 	if (r < 0)
-		return r == -ENOENT && to ? -EAGAIN : r;
+		return r == -ENOENT && to ? -ERESTART : r;
 	r = map_again(b, fd);
 	if (r == 0) {
 		b->suspended = false;
@@ -156,7 +156,7 @@ static int map_back(struct gpushm_buffer *b, uint64_t to, uint64_t timeout_ms)
 	error_keep(&why);
 	buffer_tell_away(b);
 	error_put_back(&why);
-	return r == -EAGAIN ? r : error_set_about(-r, "buffer", b->name);
+	return r == -EAGAIN ? -ERESTART : error_set_about(-r, "buffer", b->name);
 }
 
 /* What another open of this process has at the addresses decides which generation it is. */
@@ -167,7 +167,7 @@ static int come_back(struct gpushm_buffer *b, uint64_t timeout_ms)
 
 	do
 		r = map_back(b, map_buffer(b->map), clock_left_ms(deadline));
-	while (r == -EAGAIN);
+	while (r == -ERESTART);
 	if (r < 0)
 		return r;
 	r = b->id != b->had_id	       ? GPUSHM_OTHER_GENERATION

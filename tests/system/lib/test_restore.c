@@ -16,6 +16,7 @@
 #include "tests/lib/suite.h"
 
 #include <check.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -241,6 +242,28 @@ START_TEST(a_restore_of_an_unlinked_buffer_works)
 	ck_assert(bytes_are_right(b));
 	ck_works(gpushm_close(b));
 	client_await(client_used_bytes() == 0);
+}
+END_TEST
+
+/* This process seems to be one that restores and takes long. */
+START_TEST(who_waits_for_another_restore_waits_no_longer_than_it_said)
+{
+	struct gpushm_buffer *b = make_evicted("~/b"), *other, *never = NULL;
+	struct gpushm_create_options o = { .struct_size = sizeof(o),
+					   .pool = pool,
+					   .flags = GPUSHM_TRANSIENT };
+	char name[64];
+
+	snprintf(name, sizeof(name), "~/.restore-%" PRIu64, gpushm_buffer_id(b));
+	other = client_create(name, BYTES, &o);
+	ck_assert_int_eq(gpushm_resume(b, 0), -EAGAIN);
+	ck_assert_int_eq(gpushm_resume(b, 250), -ETIMEDOUT);
+	ck_assert_str_eq(gpushm_error_code(), "TIMED_OUT");
+	ck_assert_int_eq(gpushm_open(c, "~/b", GPUSHM_READ, 0, NULL, &never), -EAGAIN);
+	ck_assert_int_eq(gpushm_open(c, "~/b", GPUSHM_READ, 250, NULL, &never), -ETIMEDOUT);
+	ck_assert_str_eq(gpushm_error_code(), "TIMED_OUT");
+	ck_works(gpushm_discard(other));
+	is_right_and_ends(b, "~/b");
 }
 END_TEST
 
@@ -485,6 +508,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, processes_resume_what_is_evicted_and_renamed);
 	tcase_add_test(t, processes_resume_what_was_unlinked_or_replaced);
 	tcase_add_test(t, a_restore_of_an_unlinked_buffer_works);
+	tcase_add_test(t, who_waits_for_another_restore_waits_no_longer_than_it_said);
 	tcase_add_test(t, the_end_of_an_evicted_buffer_is_an_event);
 	tcase_add_test(t, a_forked_child_leaves_its_parents_buffers_as_they_are);
 	tcase_add_test(t, a_process_may_die_at_each_of_its_system_calls);
