@@ -8,7 +8,6 @@
  */
 #include "proto/name.h"
 
-#include "proto/base/own.h"
 #include "proto/base/utf8.h"
 #include "proto/limits.h"
 

@@ -6,7 +6,6 @@
  */
 #include "client/ctl/ctl.h"
 #include "client/ctl/help.h"
-#include "client/ctl/transfer.h"
 #include "proto/base/own.h"
 
 #include <fcntl.h>

@@ -7,7 +7,6 @@
  */
 #include "client/ctl/new_buffer.h"
 
-#include "client/ctl/transfer.h"
 #include "proto/base/number.h"
 #include "proto/base/own.h"
 #include "proto/words.h"

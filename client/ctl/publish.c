@@ -13,7 +13,6 @@
  * plus one and a text.
  */
 #include "client/ctl/ctl.h"
-#include "client/ctl/transfer.h"
 
 #include "proto/base/fnv.h"
 #include "proto/base/own.h"

@@ -9,7 +9,6 @@
 #include "client/ctl/model/model.h"
 #include "client/ctl/record_json.h"
 #include "client/ctl/stream/stream_view.h"
-#include "proto/base/own.h"
 #include "proto/base/utf8.h"
 #include "proto/words.h"
 

@@ -8,8 +8,6 @@
 #include "client/models/pulled.h"
 
 #include "client/models/fail.h"
-#include "client/models/files/arrays.h"
-#include "client/models/files/file.h"
 #include "client/models/nixl/nixl_file.h"
 #include "client/models/web/remote.h"
 #include "proto/base/own.h"

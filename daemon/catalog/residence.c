@@ -10,7 +10,6 @@
 #include "daemon/catalog/catalog.h"
 
 #include "proto/base/clock.h"
-#include "proto/base/own.h"
 
 #include <inttypes.h>
 

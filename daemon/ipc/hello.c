@@ -7,7 +7,6 @@
  */
 #include "daemon/ipc/request.h"
 #include "daemon/ipc/service.h"
-#include "proto/base/own.h"
 
 #include <unistd.h>
 

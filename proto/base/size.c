@@ -8,7 +8,6 @@
  */
 #include "proto/base/size.h"
 
-#include "proto/base/own.h"
 
 #include <ctype.h>
 #include <math.h>

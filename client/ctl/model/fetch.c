@@ -4,7 +4,6 @@
  */
 #include "client/ctl/model/model.h"
 
-#include "client/ctl/transfer.h"
 #include "proto/words.h"
 
 #include <string.h>

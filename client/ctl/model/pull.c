@@ -5,7 +5,6 @@
  * the daemon's absence: what is wrong is said once, and tried again.
  */
 #include "client/ctl/model/model.h"
-#include "client/ctl/transfer.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 

@@ -5,7 +5,6 @@
  * written; the library does both.
  */
 #include "client/ctl/model/model.h"
-#include "client/ctl/transfer.h"
 #include "proto/base/own.h"
 
 #include <string.h>

@@ -8,7 +8,6 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/stream/cbor.h"
 #include "client/ctl/stream/frame_file.h"
-#include "client/ctl/stream/stream_view.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/base/utf8.h"

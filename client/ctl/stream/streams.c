@@ -6,7 +6,6 @@
  */
 #include "client/ctl/record_json.h"
 #include "client/ctl/stream/stream_view.h"
-#include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/words.h"
 

@@ -14,7 +14,6 @@
 #include "client/lib/array/array.h"
 
 #include "client/lib/base/error.h"
-#include "proto/table.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -6,7 +6,6 @@
 #include "client/lib/base/error.h"
 #include "client/lib/link/records.h"
 #include "client/lib/link/request.h"
-#include "proto/base/own.h"
 #include "proto/base/sized.h"
 #include "proto/words.h"
 

@@ -5,7 +5,6 @@
  * or unlinked it. Then this process creates it. The daemon gives a name to one creator only; the
  * others get EEXIST and open again.
  */
-#include "client/lib/base/error.h"
 #include "client/lib/buffer/buffer.h"
 #include "proto/base/clock.h"
 

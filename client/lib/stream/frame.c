@@ -6,7 +6,6 @@
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
 #include "client/lib/stream/stream.h"
-#include "proto/base/own.h"
 #include "proto/stream_atomic.h"
 
 #include <string.h>

@@ -7,7 +7,6 @@
  */
 #include "client/lib/stream/wait.h"
 
-#include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
 #include "client/lib/buffer/buffer.h"
 #include "client/lib/link/hello.h"

@@ -15,7 +15,6 @@
 #include "proto/base/own.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -20,7 +20,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #define LOOK_AGAIN_MS 100
 #define BUFFER_BYTES (256L << 10) /* of libcurl, for each connection */

@@ -6,7 +6,6 @@
  */
 #include "client/models/web/remote.h"
 
-#include "client/gpushm_load_private.h"
 #include "client/gpushm_private.h"
 #include "client/models/fail.h"
 #include "client/models/web/remote_internal.h"

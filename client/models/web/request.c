@@ -2,7 +2,6 @@
  *
  * Small resources, read as a whole: an index, a manifest, an exchange of a few KiB.
  */
-#include "client/gpushm_load_private.h"
 #include "client/models/fail.h"
 #include "client/models/web/remote.h"
 #include "client/models/web/remote_internal.h"

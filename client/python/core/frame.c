@@ -11,7 +11,6 @@
  */
 #include "client/python/core/frame.h"
 
-#include "client/python/core/array.h"
 #include "client/python/core/module.h"
 #include "proto/kind.h"
 

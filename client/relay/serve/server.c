@@ -15,7 +15,6 @@
 #include "proto/base/own.h"
 #include "proto/base/uri.h"
 
-#include <arpa/inet.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
