@@ -28,21 +28,6 @@ def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_pipeline_finds_its_squares_and_leaves_nothing() -> None:
-    done = run(str(EXAMPLES / "pipeline.py"), "9")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("a square at") == 2 and "frame 8" in done.stdout and "####" in done.stdout
-    assert gpushm.ls() == []
-
-
-def test_the_stages_start_in_any_order() -> None:
-    started = [
-        subprocess.Popen([sys.executable, EXAMPLES / "pipeline.py", stage, "6"], stdout=subprocess.DEVNULL)
-        for stage in ("draw", "infer", "decode")
-    ]
-    assert [p.wait(200) for p in started] == [0, 0, 0]
-
-
 def test_the_round_trip_is_verified(pool: str) -> None:
     done = run(str(EXAMPLES / "roundtrip.py"), pool)
     assert done.returncode == 0, done.stderr
