@@ -115,6 +115,21 @@ void exposition_seconds(struct exposition *e, uint64_t ns)
 	fputc('\n', e->out);
 }
 
+void exposition_sample(struct exposition *e, const char *suffix, const char *label,
+		       const char *value, uint64_t number)
+{
+	exposition_begin(e, suffix);
+	exposition_label(e, label, value);
+	exposition_number(e, number);
+}
+
+void exposition_words(struct exposition *e, const char *suffix, const char *label,
+		      const char *const *words, const uint64_t *numbers, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		exposition_sample(e, suffix, label, words[i], numbers[i]);
+}
+
 void exposition_one(struct exposition *e, enum exposition_type type, const char *name,
 		    const char *unit, const char *help, uint64_t value)
 {

@@ -45,6 +45,14 @@ void exposition_label(struct exposition *e, const char *name, const char *value)
 void exposition_number(struct exposition *e, uint64_t value);
 void exposition_seconds(struct exposition *e, uint64_t ns);
 
+/* A whole sample with one label. */
+void exposition_sample(struct exposition *e, const char *suffix, const char *label,
+		       const char *value, uint64_t number);
+
+/* A sample for each word, which is the label's value. */
+void exposition_words(struct exposition *e, const char *suffix, const char *label,
+		      const char *const *words, const uint64_t *numbers, size_t n);
+
 /* A family of one sample without labels. */
 void exposition_one(struct exposition *e, enum exposition_type type, const char *name,
 		    const char *unit, const char *help, uint64_t value);

@@ -135,9 +135,9 @@ static void write_refusals(struct exposition *e, const struct gpushm_status *s)
 	exposition_family(e, EXPOSITION_COUNTER, "gpushm_refusals", NULL,
 			  "Requests that were refused, by cause, over restarts of the daemon.");
 	for (int code = CODE_OK + 1; code <= CODE_COUNT; code++) {
-		exposition_begin(e, "_total");
-		exposition_label(e, "code", code_name(code)); /* the last: UNKNOWN */
-		exposition_number(e, count_of(s, code_name(code)));
+		const char *name = code_name(code); /* the last: UNKNOWN */
+
+		exposition_sample(e, "_total", "code", name, count_of(s, name));
 	}
 }
 
@@ -226,6 +226,16 @@ static void write_requests(struct exposition *e, const struct gpushm_metrics *m)
 	}
 }
 
+/* The _count and _sum of a histogram, or of a summary without quantiles. */
+static void write_summary(struct exposition *e, const char *label, const char *value,
+			  uint64_t count, uint64_t ns)
+{
+	exposition_sample(e, "_count", label, value, count);
+	exposition_begin(e, "_sum");
+	exposition_label(e, label, value);
+	exposition_seconds(e, ns);
+}
+
 static void write_times_of(struct exposition *e, const struct gpushm_metrics *m,
 			   const struct gpushm_verb_metrics *v)
 {
@@ -238,24 +248,7 @@ static void write_times_of(struct exposition *e, const struct gpushm_metrics *m,
 		exposition_bound(e, i < m->n_bounds_ns ? m->bounds_ns[i] : UINT64_MAX);
 		exposition_number(e, sum);
 	}
-	exposition_begin(e, "_count");
-	exposition_label(e, "verb", v->verb);
-	exposition_number(e, sum);
-	exposition_begin(e, "_sum");
-	exposition_label(e, "verb", v->verb);
-	exposition_seconds(e, v->ns);
-}
-
-/* The _count and _sum of a summary without quantiles. */
-static void write_summary(struct exposition *e, const char *label, const char *value,
-			  uint64_t count, uint64_t ns)
-{
-	exposition_begin(e, "_count");
-	exposition_label(e, label, value);
-	exposition_number(e, count);
-	exposition_begin(e, "_sum");
-	exposition_label(e, label, value);
-	exposition_seconds(e, ns);
+	write_summary(e, "verb", v->verb, sum, v->ns);
 }
 
 static void write_times(struct exposition *e, const struct gpushm_metrics *m)
@@ -282,11 +275,9 @@ static void write_driver_calls(struct exposition *e, const struct gpushm_metrics
 			      m->driver_calls[i]->ns);
 	exposition_family(e, EXPOSITION_COUNTER, "gpushm_driver_errors", NULL,
 			  "Calls of these that returned an error.");
-	for (size_t i = 0; i < m->n_driver_calls; i++) {
-		exposition_begin(e, "_total");
-		exposition_label(e, "call", m->driver_calls[i]->call);
-		exposition_number(e, m->driver_calls[i]->failed);
-	}
+	for (size_t i = 0; i < m->n_driver_calls; i++)
+		exposition_sample(e, "_total", "call", m->driver_calls[i]->call,
+				  m->driver_calls[i]->failed);
 }
 
 /* ---- memory that comes and goes ---- */
@@ -334,16 +325,6 @@ static void write_cache(struct exposition *e, const struct snapshot *s)
 
 /* ---- lives ---- */
 
-static void write_words(struct exposition *e, const char *suffix, const char *label,
-			const char *const *words, const uint64_t *numbers, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		exposition_begin(e, suffix);
-		exposition_label(e, label, words[i]);
-		exposition_number(e, numbers[i]);
-	}
-}
-
 static void write_lives(struct exposition *e, const struct gpushm_metrics *m)
 {
 	static const char *const accesses[] = { "read", "write" };
@@ -357,7 +338,7 @@ static void write_lives(struct exposition *e, const struct gpushm_metrics *m)
 	exposition_seconds(e, m->started_ns);
 	exposition_family(e, EXPOSITION_GAUGE, "gpushm_leases", NULL,
 			  "Buffers that processes have open, each process and buffer once.");
-	write_words(e, "", "access", accesses, leases, array_size(leases));
+	exposition_words(e, "", "access", accesses, leases, array_size(leases));
 	GAUGE("gpushm_leases_away",
 	      "Of these, suspended: their processes have unmapped the buffer.", m->away_leases);
 	COUNTER("gpushm_evictions", "Buffers whose memory was given back.", m->evictions);
@@ -367,7 +348,7 @@ static void write_lives(struct exposition *e, const struct gpushm_metrics *m)
 	exposition_family(e, EXPOSITION_COUNTER, "gpushm_deaths", NULL,
 			  "Processes that ended while they had buffers open: for reading, for "
 			  "writing, or not published yet.");
-	write_words(e, "_total", "role", roles, deaths, array_size(deaths));
+	exposition_words(e, "_total", "role", roles, deaths, array_size(deaths));
 	COUNTER("gpushm_restarts", "Daemons that took over from an earlier one.", m->restarts);
 	COUNTER("gpushm_restored", "Buffers that these daemons found again.", m->restored);
 	COUNTER("gpushm_lost", "Buffers that they did not find, or whose memory was gone.",
@@ -387,13 +368,13 @@ static void write_stream_counts(struct exposition *e, const struct gpushm_stream
 
 	exposition_family(e, EXPOSITION_GAUGE, "gpushm_streams", NULL,
 			  "Streams, by the state of their producer.");
-	write_words(e, "", "state", states, streams, array_size(streams));
+	exposition_words(e, "", "state", states, streams, array_size(streams));
 	exposition_family(e, EXPOSITION_GAUGE, "gpushm_streams_readers", NULL,
 			  "Readers that have joined a stream, by how they follow it.");
-	write_words(e, "", "follow", follows, readers, array_size(readers));
+	exposition_words(e, "", "follow", follows, readers, array_size(readers));
 	exposition_family(e, EXPOSITION_COUNTER, "gpushm_streams_deaths", NULL,
 			  "Processes that ended while they were readers or producers.");
-	write_words(e, "_total", "role", roles, deaths, array_size(deaths));
+	exposition_words(e, "_total", "role", roles, deaths, array_size(deaths));
 }
 
 static void write_streams(struct exposition *e, const struct gpushm_stream_metrics *m)

@@ -25,12 +25,8 @@ static void write_connections(struct exposition *e)
 		       "Connections that were accepted.", c.accepted);
 	exposition_family(e, EXPOSITION_COUNTER, "gpushm_relay_ended", NULL,
 			  "Connections that were ended because of a limit.");
-	exposition_begin(e, "_total");
-	exposition_label(e, "limit", "time");
-	exposition_number(e, c.ended_late);
-	exposition_begin(e, "_total");
-	exposition_label(e, "limit", "min-rate");
-	exposition_number(e, c.ended_slow);
+	exposition_sample(e, "_total", "limit", "time", c.ended_late);
+	exposition_sample(e, "_total", "limit", "min-rate", c.ended_slow);
 	exposition_one(e, EXPOSITION_COUNTER, "gpushm_relay_sent_bytes", "bytes",
 		       "Bytes that clients have received, with TLS and headers.", c.bytes);
 }
@@ -47,9 +43,7 @@ static void write_replies(struct exposition *e)
 		if (n == 0)
 			continue;
 		snprintf(text, sizeof(text), "%u", status);
-		exposition_begin(e, "_total");
-		exposition_label(e, "status", text);
-		exposition_number(e, n);
+		exposition_sample(e, "_total", "status", text, n);
 	}
 }
 
@@ -90,11 +84,7 @@ static void write_pulls(struct exposition *e)
 	pulls_count(&c);
 	exposition_family(e, EXPOSITION_COUNTER, "gpushm_relay_pull_failures", NULL,
 			  "Pulls that failed and are tried again, by the cause.");
-	for (int i = 0; i < PULLS_CAUSES; i++) {
-		exposition_begin(e, "_total");
-		exposition_label(e, "cause", causes[i]);
-		exposition_number(e, c.failed[i]);
-	}
+	exposition_words(e, "_total", "cause", causes, c.failed, PULLS_CAUSES);
 	exposition_one(e, EXPOSITION_GAUGE, "gpushm_relay_sources_away", NULL,
 		       "Sources that do not reply, of pulls that wait for something new.", c.away);
 	exposition_family(e, EXPOSITION_GAUGE, "gpushm_relay_last_pull_timestamp_seconds",
@@ -113,13 +103,9 @@ static void write_certificates(struct exposition *e)
 	tls_ends(&ends[0], &ends[1]);
 	exposition_family(e, EXPOSITION_GAUGE, "gpushm_relay_certificate_end_timestamp_seconds",
 			  "seconds", "When the first certificate of a file ends.");
-	for (int i = 0; i < 2; i++) {
-		if (!ends[i])
-			continue;
-		exposition_begin(e, "");
-		exposition_label(e, "file", files[i]);
-		exposition_number(e, ends[i]);
-	}
+	for (int i = 0; i < 2; i++)
+		if (ends[i])
+			exposition_sample(e, "", "file", files[i], ends[i]);
 }
 
 static void write_nixl(struct exposition *e)
