@@ -71,11 +71,6 @@ static int remove_word(struct ctl *ctl, const void *options, const char *word)
 	return r == -ENOENT && force ? CTL_OK : ctl_result(r);
 }
 
-static int run_rm(struct ctl *ctl, const void *options, size_t n, char **words)
-{
-	return ctl_each(ctl, options, n, words, remove_word);
-}
-
 const struct command command_rm = {
 	.name = "rm",
 	.synopsis = "[--force] NAME|PATTERN...",
@@ -90,7 +85,7 @@ const struct command command_rm = {
 	.options_size = sizeof(struct rm_options),
 	.min_words = 1,
 	.max_words = SIZE_MAX,
-	.run = run_rm,
+	.each = remove_word,
 };
 
 struct mv_options {
@@ -128,18 +123,13 @@ static int clean(struct ctl *ctl, const void *options, const char *word)
 	return ctl_result(gpushm_clean(ctl->connection, word));
 }
 
-static int run_clean(struct ctl *ctl, const void *options, size_t n, char **words)
-{
-	return ctl_each(ctl, options, n, words, clean);
-}
-
 const struct command command_clean = {
 	.name = "clean",
 	.synopsis = "NAME...",
 	.about = "mark dirty buffers as clean after you have checked them",
 	.min_words = 1,
 	.max_words = SIZE_MAX,
-	.run = run_clean,
+	.each = clean,
 };
 
 static int run_flush(struct ctl *ctl, const void *options, size_t n, char **words)

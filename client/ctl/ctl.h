@@ -54,7 +54,10 @@ struct command {
 	const void *defaults; /* of that struct; NULL: zeros */
 	size_t min_words, max_words;
 	bool connects_itself; /* else the connection stands when run() is called */
+	/* One of both: all at once, or each word by itself, also after one has failed. */
 	int (*run)(struct ctl *ctl, const void *options, size_t n, char **words);
+	int (*each)(struct ctl *ctl, const void *options, const char *word);
+	bool loads; /* the memory of evicted buffers: the library that loads models is offered */
 };
 
 extern const struct command command_status, command_pools, command_ls, command_stat, command_create,

@@ -6,6 +6,7 @@
  */
 #include "client/ctl/ctl.h"
 #include "client/ctl/help.h"
+#include "client/ctl/model/model.h"
 #include "proto/base/own.h"
 
 #include <fcntl.h>
@@ -45,7 +46,11 @@ static int run_with(struct ctl *ctl, const struct command *c, void *options, cha
 	r = check_words(c, n);
 	if (r == CTL_OK && !c->connects_itself)
 		r = ctl_connect(ctl);
-	return r ? r : c->run(ctl, options, n, argv);
+	if (r)
+		return r;
+	if (c->loads)
+		model_library_offer();
+	return c->run ? c->run(ctl, options, n, argv) : ctl_each(ctl, options, n, argv, c->each);
 }
 
 static int run_command(struct ctl *ctl, const struct command *c, char **argv)

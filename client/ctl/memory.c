@@ -22,12 +22,6 @@ static int evict(struct ctl *ctl, const void *options, const char *name)
 	return ctl_result(gpushm_evict(ctl->connection, name));
 }
 
-static int run_evict(struct ctl *ctl, const void *options, size_t n, char **words)
-{
-	model_library_offer();
-	return ctl_each(ctl, options, n, words, evict);
-}
-
 const struct command command_evict = {
 	.name = "evict",
 	.synopsis = "NAME...",
@@ -38,7 +32,8 @@ const struct command command_evict = {
 		"makes its memory again: of the twin's bytes, or by loading them again.",
 	.min_words = 1,
 	.max_words = SIZE_MAX,
-	.run = run_evict,
+	.loads = true,
+	.each = evict,
 };
 
 struct demote_options {
@@ -64,7 +59,6 @@ static int run_demote(struct ctl *ctl, const void *options, size_t n, char **wor
 	if (!o->pool)
 		return ctl_error(CTL_USAGE, "demote: --pool names a host or pinned pool, which "
 					    "the bytes move to");
-	model_library_offer();
 	return ctl_each(ctl, options, n, words, demote);
 }
 
@@ -81,6 +75,7 @@ const struct command command_demote = {
 	.options_size = sizeof(struct demote_options),
 	.min_words = 1,
 	.max_words = SIZE_MAX,
+	.loads = true,
 	.run = run_demote,
 };
 
@@ -92,19 +87,14 @@ static int promote(struct ctl *ctl, const void *options, const char *name)
 	return ctl_result(r < 0 ? r : gpushm_close(b));
 }
 
-static int run_promote(struct ctl *ctl, const void *options, size_t n, char **words)
-{
-	model_library_offer();
-	return ctl_each(ctl, options, n, words, promote);
-}
-
 const struct command command_promote = {
 	.name = "promote",
 	.synopsis = "NAME...",
 	.about = "make the memory of evicted buffers again",
 	.min_words = 1,
 	.max_words = SIZE_MAX,
-	.run = run_promote,
+	.loads = true,
+	.each = promote,
 };
 
 struct keep_options {
@@ -131,7 +121,6 @@ static int run_keep(struct ctl *ctl, const void *options, size_t n, char **words
 		return r;
 	if (o->priority && (sscanf(o->priority, "%d%n", &priority, &end) != 1 || o->priority[end]))
 		return ctl_error(CTL_USAGE, "keep: \"%s\" is not a whole number", o->priority);
-	model_library_offer();
 	return ctl_result(gpushm_set_keep(ctl->connection, words[0], ms, priority));
 }
 
@@ -149,6 +138,7 @@ const struct command command_keep = {
 	.options_size = sizeof(struct keep_options),
 	.min_words = 2,
 	.max_words = 2,
+	.loads = true,
 	.run = run_keep,
 };
 
@@ -278,16 +268,11 @@ static int ask_resume(struct ctl *ctl, const void *options, const char *name)
 	return ctl_result(gpushm_ask_resume(ctl->connection, name));
 }
 
-static int run_resume(struct ctl *ctl, const void *options, size_t n, char **words)
-{
-	return ctl_each(ctl, options, n, words, ask_resume);
-}
-
 const struct command command_resume = {
 	.name = "resume",
 	.synopsis = "NAME...",
 	.about = "ask nobody any more to suspend these buffers",
 	.min_words = 1,
 	.max_words = SIZE_MAX,
-	.run = run_resume,
+	.each = ask_resume,
 };
