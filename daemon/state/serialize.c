@@ -13,6 +13,7 @@
 #include "daemon/util/log.h"
 #include "journal.pb-c.h"
 #include "proto/base/own.h"
+#include "proto/message.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +22,6 @@
 #define DEAD_MIN 4096u /* with fewer dead records a new journal is not worth its fds */
 _Static_assert(BUFFER_NOT_KEPT == FD_INDEX_NONE, "buffer::fd_index");
 
-#define SET(m, field, value) ((m)->has_##field = 1, (m)->field = (value))
 /* For the lists of fields.h: from a struct to the message. */
 #define WRITE(field) SET(&m, field, from->field);
 

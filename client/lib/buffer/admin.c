@@ -61,9 +61,8 @@ int gpushm_set_keep(struct gpushm *c, const char *name, uint64_t keep_ms, int pr
 	Gpushm__Proto__Keep keep = GPUSHM__PROTO__KEEP__INIT;
 	int r = request_set_name(name, &keep.has_name, &keep.name);
 
-	keep.has_keep_ms = keep.has_priority = true;
-	keep.keep_ms = keep_ms;
-	keep.priority = priority;
+	SET(&keep, keep_ms, keep_ms);
+	SET(&keep, priority, priority);
 	if (r < 0)
 		return r;
 	r = find_source(c, name, request_ack(c, request_with(KEEP, keep, &keep)), &keep.source);

@@ -421,7 +421,6 @@ int gpushm_send_wait(struct gpushm *c, const char *name, uint64_t timeout_ms,
 
 	if (r == 0)
 		r = request_set_name(name, &stat.has_name, &stat.name);
-	stat.has_wait_ms = timeout_ms > 0;
-	stat.wait_ms = timeout_ms;
+	SET_SOME(&stat, wait_ms, timeout_ms);
 	return r < 0 ? r : begin(c, request_with(STAT, stat, &stat), NULL, NULL, NULL, ret);
 }

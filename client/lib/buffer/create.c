@@ -101,19 +101,16 @@ static void fill_create(struct creation *k, uint64_t bytes, const struct table_a
 	const struct gpushm_create_options *o = &k->options;
 	Gpushm__Proto__Create *m = &k->message;
 
-	m->has_size_bytes = true;
-	m->size_bytes = bytes;
+	SET(m, size_bytes, bytes);
 	m->has_pool = o->pool != NULL;
 	m->pool = connection_bytes(o->pool ? o->pool : "");
-	m->has_mode = o->mode != 0;
-	m->mode = o->mode;
+	SET_SOME(m, mode, o->mode);
 	m->has_gid = !!(o->flags & GPUSHM_SET_GID);
 	m->gid = o->gid;
 	m->has_transient = m->transient = !!(o->flags & GPUSHM_TRANSIENT);
 	m->n_attrs = fill_attrs(attrs, o->n_attrs, k->list, k->pointers);
 	m->attrs = k->pointers;
-	m->has_wait_ms = o->wait_ms > 0;
-	m->wait_ms = o->wait_ms;
+	SET_SOME(m, wait_ms, o->wait_ms);
 }
 
 int creation_begin(struct creation *k, const char *name, uint64_t bytes,
@@ -204,13 +201,11 @@ static void encode(const struct gpushm_array_spec *spec, Gpushm__Proto__Dtype *d
 		   Gpushm__Proto__Array *array)
 {
 	gpushm__proto__dtype__init(dtype);
-	dtype->has_code = dtype->has_bits = true;
-	dtype->code = spec->dtype.code;
-	dtype->bits = spec->dtype.bits;
+	SET(dtype, code, spec->dtype.code);
+	SET(dtype, bits, spec->dtype.bits);
 	dtype->has_lanes = spec->dtype.lanes != 1;
 	dtype->lanes = spec->dtype.lanes;
-	dtype->has_itemsize = spec->dtype.itemsize != 0;
-	dtype->itemsize = spec->dtype.itemsize;
+	SET_SOME(dtype, itemsize, spec->dtype.itemsize);
 	dtype->has_descr = spec->descr && *spec->descr;
 	dtype->descr = connection_bytes(spec->descr ? spec->descr : "");
 
@@ -260,8 +255,7 @@ static int batch_send(struct gpushm_buffer *b, struct batch *batch, uint32_t *kn
 	unsigned sends;
 	int r;
 
-	describe.has_lease = true;
-	describe.lease = b->lease.id;
+	SET(&describe, lease, b->lease.id);
 	describe.n_arrays = batch->n;
 	describe.arrays = batch->pointers;
 	r = request_call(b->connection, request_with(DESCRIBE, describe, &describe), &reply,
@@ -380,8 +374,7 @@ static int send_attrs(struct gpushm_buffer *b, const struct table_attr *attrs, s
 	unsigned sends;
 	int r;
 
-	describe.has_lease = true;
-	describe.lease = b->lease.id;
+	SET(&describe, lease, b->lease.id);
 	describe.n_attrs = fill_attrs(attrs, n, list, pointers);
 	describe.attrs = pointers;
 	r = request_call(b->connection, request_with(DESCRIBE, describe, &describe), &reply,
@@ -509,9 +502,8 @@ static int call_publish(struct gpushm_buffer *b, Gpushm__Proto__Publish publish,
 	unsigned sends;
 	int r;
 
-	publish.has_lease = publish.has_state = true;
-	publish.lease = b->lease.id;
-	publish.state = (Gpushm__Proto__State)state;
+	SET(&publish, lease, b->lease.id);
+	SET(&publish, state, (Gpushm__Proto__State)state);
 	r = request_call(b->connection, request_with(PUBLISH, publish, &publish), &reply, &sends);
 	if (was_published(b, state, name, r, sends))
 		return 0;

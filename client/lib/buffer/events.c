@@ -59,15 +59,13 @@ int gpushm_events(struct gpushm *c, const struct gpushm_events_options *options,
 		return r;
 	r = parse_types(o.types, &m.types);
 	m.has_types = m.types != 0;
-	m.has_after = true;
-	m.after = o.after;
+	SET(&m, after, o.after);
 	/* If the daemon dies while we wait, its successor's first events are new ones, too. */
 	if (r == 0 && o.after == GPUSHM_EVENTS_NEW && o.timeout_ms > 0) {
 		r = request_one(c, request_with(EVENTS, events, &m), read_events, &before);
 		m.after = r == 0 ? before->last : 0;
 		gpushm_free(before);
 	}
-	m.has_wait_ms = o.timeout_ms > 0;
-	m.wait_ms = o.timeout_ms;
+	SET_SOME(&m, wait_ms, o.timeout_ms);
 	return r < 0 ? r : request_one(c, request_with(EVENTS, events, &m), read_events, ret);
 }

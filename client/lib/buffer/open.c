@@ -227,8 +227,7 @@ static int close_lease(struct gpushm *c, struct lease *l, bool discard)
 	if (r != -ECONNRESET || no_daemon)
 		return r;
 	/* The daemon has gone: its successor confirms. */
-	close.has_lease = true;
-	close.lease = l->id;
+	SET(&close, lease, l->id);
 	close.has_discard = close.discard = discard;
 	return request_ack(c, request_with(CLOSE, close, &close));
 }
@@ -373,10 +372,8 @@ int buffer_open_message(const char *name, enum gpushm_access access, uint64_t ti
 			      name);
 	if (r < 0)
 		return r;
-	open.has_access = true;
-	open.access = (Gpushm__Proto__Access)access;
-	open.has_wait_ms = timeout_ms > 0;
-	open.wait_ms = timeout_ms;
+	SET(&open, access, (Gpushm__Proto__Access)access);
+	SET_SOME(&open, wait_ms, timeout_ms);
 	open.has_refuse_dirty = open.refuse_dirty = !!(o.flags & GPUSHM_REFUSE_DIRTY);
 	*ret_options = o;
 	*ret = open;

@@ -44,8 +44,7 @@ int gpushm_stat(struct gpushm *c, const char *name, uint64_t timeout_ms, uint32_
 
 	if (r == 0)
 		r = error_flags(flags, GPUSHM_HOLDERS);
-	stat.has_wait_ms = timeout_ms > 0;
-	stat.wait_ms = timeout_ms;
+	SET_SOME(&stat, wait_ms, timeout_ms);
 	stat.has_holders = stat.holders = !!(flags & GPUSHM_HOLDERS);
 	return r < 0 ? r : request_one(c, request_with(STAT, stat, &stat), read_stat, ret);
 }

@@ -71,8 +71,7 @@ int gpushm_use(struct gpushm_buffer *b)
 	if (r < 0 || now - b->used_at < USE_MS || !b->connection->suspends ||
 	    !lock_try(&b->connection->lock, LOCK_CONNECTION))
 		return r;
-	use.has_lease = true;
-	use.lease = b->lease.id;
+	SET(&use, lease, b->lease.id);
 	b->used_at = now;
 	connection_send_quiet(b->connection, request_with(USE, use, &use));
 	lock_drop(&b->connection->lock);

@@ -363,8 +363,7 @@ static int receive_hello(struct gpushm_watch *w)
 static void fill(const struct watch_item *item, Gpushm__Proto__Watched *m)
 {
 	gpushm__proto__watched__init(m);
-	m->has_seen_word = true;
-	m->seen_word = item->word;
+	SET(m, seen_word, item->word);
 	m->has_name = !item->by_id;
 	m->has_buffer = item->by_id;
 	m->has_seen_buffer = !item->by_id;
@@ -396,8 +395,7 @@ static int send_watch(struct gpushm_watch *w)
 		return STAY;
 	watch.watched = pointers;
 	watch.n_watched = w->n_asked;
-	watch.has_wait_ms = true;
-	watch.wait_ms = UINT64_MAX;
+	SET(&watch, wait_ms, UINT64_MAX);
 	r = connection_send(w->c, request_with(WATCH, watch, &watch));
 	return r < 0 ? pause_on_error(w, r) : GO_ON;
 }

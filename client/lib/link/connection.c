@@ -395,9 +395,9 @@ static int send_close(struct gpushm *c, uint64_t lease, bool discard, uint64_t u
 	Gpushm__Proto__Close close = GPUSHM__PROTO__CLOSE__INIT;
 	int r;
 
-	close.has_lease = close.has_quiet = close.quiet = true;
-	close.lease = lease;
-	close.has_discard = close.discard = discard;
+	SET(&close, lease, lease);
+	SET(&close, quiet, true);
+	SET_SOME(&close, discard, discard);
 	r = transmit(c, request_with(CLOSE, close, &close), until);
 	return r == -EPIPE ? -ECONNRESET : r;
 }

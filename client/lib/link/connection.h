@@ -12,6 +12,7 @@
 #include "gpushm.pb-c.h"
 #include "proto/base/arena.h"
 #include "proto/base/list.h"
+#include "proto/message.h"
 #include "proto/wire.h"
 
 #include <pthread.h>

@@ -333,9 +333,8 @@ static int reclaim_batch(struct gpushm *c, uint64_t session, uint64_t *leases, s
 	Gpushm__Proto__Reply *reply;
 	int r;
 
-	reclaim.has_session = reclaim.has_last = true;
-	reclaim.session = session;
-	reclaim.last = last;
+	SET(&reclaim, session, session);
+	SET(&reclaim, last, last);
 	reclaim.leases = leases;
 	reclaim.n_leases = n;
 	r = connection_exchange(c, request_with(RECLAIM, reclaim, &reclaim), &reply);

@@ -44,9 +44,8 @@ static void free_name(struct gpushm_stream *s)
 	struct error before;
 
 	error_keep(&before);
-	unlink.has_name = unlink.has_buffer = true;
-	unlink.name = connection_bytes(s->buffer->name);
-	unlink.buffer = s->buffer->id;
+	SET(&unlink, name, connection_bytes(s->buffer->name));
+	SET(&unlink, buffer, s->buffer->id);
 	if (find_daemon(s->buffer->connection) == 0)
 		request_ack(s->buffer->connection, request_with(UNLINK, unlink, &unlink));
 	error_put_back(&before);

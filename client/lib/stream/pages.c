@@ -122,9 +122,8 @@ int pages_map(struct gpushm_buffer *b, uint32_t page, uint64_t bytes, uint64_t m
 	struct page_reply reply = { .buffer = b, .page = page, .bytes = bytes };
 	int r;
 
-	message.has_lease = message.has_page = true;
-	message.lease = b->lease.id;
-	message.page = page;
+	SET(&message, lease, b->lease.id);
+	SET(&message, page, page);
 	r = request_read_within(b->connection, ms, request_with(PAGE, page, &message), read_page,
 				&reply);
 	if (r < 0)
@@ -191,10 +190,9 @@ int pages_join(struct gpushm_buffer *b, uint32_t follow, uint32_t max_held, uint
 	struct join_reply reply;
 	int r;
 
-	message.has_lease = message.has_follow = message.has_max_held = true;
-	message.lease = b->lease.id;
-	message.follow = (Gpushm__Proto__Follow)follow;
-	message.max_held = max_held;
+	SET(&message, lease, b->lease.id);
+	SET(&message, follow, (Gpushm__Proto__Follow)follow);
+	SET(&message, max_held, max_held);
 	r = request_read(b->connection, request_with(JOIN, join, &message), read_join, &reply);
 	if (r < 0)
 		return r;
