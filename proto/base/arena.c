@@ -11,7 +11,6 @@
 
 #include "proto/base/own.h"
 
-
 /* The largest alignment in a protobuf-c message: pointers, size_t, uint64_t and double. */
 #define ARENA_ALIGN 8u
 

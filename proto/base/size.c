@@ -8,7 +8,6 @@
  */
 #include "proto/base/size.h"
 
-
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
