@@ -71,7 +71,7 @@ $(BUILD)/fakecuda/libcuda.so.1: $(call objects,$(wildcard tests/fakecuda/*.c))
 FAKENIXL := $(BUILD)/fakenixl/libnixl_capi.so
 $(FAKENIXL): $(call objects,$(wildcard tests/fakenixl/*.c))
 $(BUILD)/fakecuda/libcuda.so.1 $(FAKENIXL):
-	$(link) -shared -Wl,-soname,$(@F) -lpthread
+	$(link) -shared -Wl,-soname,$(@F) -lpthread $(if $(filter %cuda.so.1,$@),&& ln -sf $(@F) $(@D)/libnvidia-ml.so.1)
 $(BUILD)/tests/unit/test_nixl: | $(FAKENIXL)
 
 # A parser each, for FUZZ_SECONDS, from its corpus; what is found stays in the build folder.

@@ -87,8 +87,12 @@ static void add_holder(struct table *t, const struct ctl *ctl, const struct gpus
 	table_cell(t, TABLE_PLAIN, "%s", access_word(h->access));
 	table_cell(t, TABLE_PLAIN, "%lu", (unsigned long)h->lease);
 	table_cell(t, TABLE_PLAIN, "%s", output_since(h->since_ns).text);
-	table_cell(t, TABLE_WARN, "%s%s%s", h->away ? "away" : "",
-		   h->away && h->suspect ? ", " : "", h->suspect ? "ending" : "");
+	/* No buffer that is being filled can be suspended: the daemon shows evicted memory so. */
+	if (h->away && s->state == GPUSHM_FILLING)
+		table_cell(t, TABLE_BAD, "not let go of after a suspend");
+	else
+		table_cell(t, TABLE_WARN, "%s%s%s", h->away ? "away" : "",
+			   h->away && h->suspect ? ", " : "", h->suspect ? "ending" : "");
 }
 
 static int print_holders(const struct ctl *ctl, struct gpushm_stat *const *list, size_t n)

@@ -37,7 +37,7 @@ static void note_cell(struct table *t, const struct gpushm_pool *p, bool exact)
 	else if (!p->allowed)
 		table_cell(t, TABLE_WARN, "you may not create buffers in it");
 	else if (p->suspect_bytes)
-		table_cell(t, TABLE_WARN, "%s%s held by processes that are ending",
+		table_cell(t, TABLE_WARN, "%s%s held by suspects (gpushmctl ls --holders)",
 			   p->is_default ? "default; " : "",
 			   output_size(p->suspect_bytes, exact).text);
 	else

@@ -145,6 +145,7 @@ struct catalog {
 	struct list observers;	      /* catalog_observer::link; borrowed */
 	struct status_page *page;     /* borrowed; NULL: it is not written */
 	struct list *pools;	      /* pool::link; borrowed */
+	struct reaper *reaper;	      /* borrowed; NULL: nobody is a suspect for what he keeps */
 	const char *default_pool;     /* borrowed */
 };
 

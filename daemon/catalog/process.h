@@ -37,6 +37,7 @@ struct process {
 	struct reaper *reaper;
 	struct work work; /* the reaper's: the end of its names and leases */
 	bool told;	  /* that it is a suspect */
+	bool liar;	  /* it keeps what it said it had let go of; no client's connection */
 	bool over;	  /* its leases end */
 	bool died;	  /* because it is gone */
 	enum role role;	  /* by the leases that have ended since it died */

@@ -10,6 +10,7 @@
 
 #include "daemon/util/log.h"
 #include "proto/base/clock.h"
+#include "proto/base/size.h"
 
 #include <string.h>
 
@@ -18,6 +19,7 @@
 int reaper_init(struct reaper *r, uv_loop_t *loop, struct catalog *catalog, struct turns *turns)
 {
 	*r = (struct reaper){ .loop = loop, .catalog = catalog, .turns = turns };
+	catalog->reaper = r;
 	list_init(&r->suspects);
 	return pidfds_init(&r->pidfds);
 }
@@ -189,12 +191,117 @@ void reaper_tell_suspects(struct reaper *r)
 	}
 }
 
+/* ---- memory that was not given back ---- */
+
+static struct buffer *add_kept(struct catalog *c, struct pool *pool, const struct buffer *evicted,
+			       uid_t uid, uint64_t bytes)
+{
+	struct buffer *b = buffer_alloc("", 0);
+	struct block block;
+	struct fault ignored;
+
+	if (!b)
+		return NULL;
+	b->key = NULL;
+	b->id = b->memory = c->next_buffer++;
+	b->state = BUFFER_FILLING; /* so the journal leaves it out: nobody can map it */
+	b->pool = pool;
+	b->uid = uid;
+	b->bytes = evicted->bytes;
+	b->created_ns = clock_realtime_ns();
+	b->last_key = strdup(buffer_name(evicted));
+	if (buffer_charge(&c->accounts, b, UINT64_MAX, &ignored) < 0 ||
+	    pool_adopt_block(pool, bytes, -1, true, NULL, &block) < 0)
+		return buffer_free(b);
+	block.unverified = false;
+	buffer_take_block(b, &block);
+	catalog_adopt_buffer(c, b);
+	return b;
+}
+
+/* The bytes are not those of a connection, which its client could close. */
+static int add_liar(struct reaper *r, const struct process *told, struct buffer *b)
+{
+	struct process *p;
+	struct fault ignored;
+	int e = process_adopt(&r->pidfds, told, -1, &p);
+
+	if (e < 0)
+		return e;
+	p->told = p->liar = true;
+	p->filling = 0;
+	reaper_adopt(r, p);
+	return catalog_adopt_lease(r->catalog, p, b, ACCESS_READ, r->catalog->next_lease++,
+				   clock_realtime_ns(), true, &ignored);
+}
+
+static void tell_liar(struct reaper *r, const struct process *p, const struct buffer *b)
+{
+	const struct log_about about = { LOG_ID_SUSPECT_STAYS, .name = buffer_name(b),
+					 .pid = p->pid, .uid = p->uid, .of_user = true };
+
+	log_write(LOG_WARNING, &about,
+		  "process %d (%s) has suspended buffer \"%s\", which was evicted, and its %s did "
+		  "not become free: they count for uid %u until that process ends",
+		  p->pid, p->command, buffer_name(b), size_format(b->block.bytes).text, b->uid);
+	event_log_add(&r->catalog->events, .type = EVENT_SUSPECT, .who = p, .buffer = b,
+		      .text = "the memory that it says it has let go of did not become free");
+}
+
+static bool has_lease_of(const struct buffer *b, const struct process *p)
+{
+	const struct lease *l;
+
+	list_foreach (l, &b->leases, buffer_link)
+		if (process_is_same(l->process, p))
+			return true;
+	return false;
+}
+
+/* Of several users nobody knows which one it is: the bytes stay the owner's. */
+static uid_t find_payer(const struct buffer *b)
+{
+	uid_t uid = list_first(&b->leases, struct lease, buffer_link)->process->uid;
+	const struct lease *l;
+
+	list_foreach (l, &b->leases, buffer_link)
+		if (l->process->uid != uid)
+			return b->uid;
+	return uid;
+}
+
+void reaper_suspect_away(void *reaper, uint64_t buffer, struct pool *pool, uint64_t bytes)
+{
+	struct reaper *r = reaper;
+	struct buffer *b = catalog_by_id(r->catalog, buffer), *kept;
+	struct lease *l;
+
+	if (r->ending || !b || b->away == 0)
+		return;
+	kept = add_kept(r->catalog, pool, b, find_payer(b), bytes);
+	if (!kept)
+		return;
+	catalog_hold(kept);
+	list_foreach (l, &b->leases, buffer_link)
+		if (l->away && !l->process->over && !has_lease_of(kept, l->process) &&
+		    add_liar(r, l->process, kept) == 0)
+			tell_liar(r, l->process, kept);
+	catalog_release(r->catalog, kept);
+}
+
 struct process *reaper_find_same(const struct process *like, const struct process *after)
 {
 	const struct list *all = like->pidfd ? &like->pidfd->suspects : NULL;
 	const struct list *at = after ? &after->pidfd_link : all;
 
-	return !all || at->next == all ? NULL : container_of(at->next, struct process, pidfd_link);
+	while (all && at->next != all) {
+		struct process *p = container_of(at->next, struct process, pidfd_link);
+
+		if (!p->liar)
+			return p;
+		at = at->next;
+	}
+	return NULL;
 }
 
 /* The client lives and never learned of these leases, so it has written to nothing. */

@@ -32,7 +32,12 @@ void reaper_take(struct reaper *r, struct process *p);
 #define REAPER_PATIENCE_S 10u
 void reaper_tell_suspects(struct reaper *r);
 
-/* The first suspect behind `after` (NULL: of all) that is the same process as `like`, or NULL. */
+/* The processes that have suspended that buffer, which was evicted, keep its memory: they become
+ * suspects for these bytes of the pool, until they end. For pool_expect_freed(). */
+void reaper_suspect_away(void *reaper, uint64_t buffer, struct pool *pool, uint64_t bytes);
+
+/* The first suspect behind `after` (NULL: of all) that is the same process as `like`, or NULL.
+ * Liars are left out: what they keep can't be reclaimed. */
 struct process *reaper_find_same(const struct process *like, const struct process *after);
 
 /* Owns the process of a connection to an earlier daemon; the caller adopts its leases next. */

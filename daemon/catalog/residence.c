@@ -7,7 +7,7 @@
  * one's pool, and the daemon takes that buffer's memory. So what a process leaves undone ends as
  * any buffer does that was never published.
  */
-#include "daemon/catalog/catalog.h"
+#include "daemon/catalog/reaper.h"
 
 #include "proto/base/clock.h"
 
@@ -221,6 +221,8 @@ static int evict(struct catalog *c, struct buffer *b, struct fault *f)
 		return catalog_refuse_unwritten(r, f);
 	}
 	buffer_move_block(b, rest);
+	if (b->away && c->reaper)
+		pool_expect_freed(&rest->block, reaper_suspect_away, c->reaper, b->id);
 	catalog_end_memory(c, rest);
 	return 0;
 }

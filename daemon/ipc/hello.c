@@ -93,8 +93,8 @@ static bool move(struct session *s, uint64_t id)
 	struct catalog *c = &s->service->catalog;
 	struct lease *l = catalog_lease_by_id(c, id);
 
-	return l && l->process->suspect_ns && process_is_same(l->process, s->process) &&
-	       catalog_move_lease(c, l, s->process) == 0;
+	return l && l->process->suspect_ns && !l->process->liar &&
+	       process_is_same(l->process, s->process) && catalog_move_lease(c, l, s->process) == 0;
 }
 
 /* Ends what the former session still has, and each session of the process that has no lease left.

@@ -22,6 +22,7 @@
 
 #define LARGE (64u << 20)
 #define BARRIER_MS 5000
+#define LOOKS 100
 #define COUNT_MAX 10u /* as Numba's NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT */
 #define PINNED_MAX (1u << 30)
 
@@ -50,13 +51,34 @@ static void wait_for_barrier(struct pending *p)
 	close_fd(&p->barrier);
 }
 
+/* Other programs take and give back memory at the same time. So the memory counts as kept only if
+ * the free memory stays what it was for LOOKS ms: had the block been freed, another program would
+ * have to have taken as much in the moment between two looks. The driver gives a large block back
+ * in parts, which are seen. */
+static bool is_kept(const struct pending *p, uint64_t before)
+{
+	uint64_t slack = p->block.bytes / 16, now;
+
+	for (int i = 0; i < LOOKS; i++) {
+		if (!nvml_free_bytes(p->pool->device, &now) || now > before + slack ||
+		    now + slack < before)
+			return false;
+		poll(NULL, 0, 1);
+	}
+	return true;
+}
+
 static void run_free(struct job *job)
 {
 	struct pending *p = container_of(job, struct pending, job);
 	struct fault f;
+	uint64_t before;
+	bool looks;
 
 	wait_for_barrier(p);
+	looks = p->on_kept && nvml_free_bytes(p->pool->device, &before);
 	p->result = p->pool->ops->free(p->pool, &p->block, &f);
+	p->kept = looks && is_kept(p, before);
 	p->fault = p->result < 0 ? malloc(sizeof(f)) : NULL;
 	if (p->fault)
 		*p->fault = f;
@@ -90,6 +112,8 @@ static void on_freed(struct job *job)
 		if (p->fault)
 			pool_call_failed(pool, p->fault);
 	}
+	if (p->kept)
+		p->on_kept(p->kept_arg, p->kept_id, pool, p->block.bytes);
 	free(p->block.pointer);
 	free(p->fault);
 	free(p);
@@ -254,6 +278,17 @@ void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign)
 	else
 		start_aging(p);
 	pool_requests_retry(pool);
+}
+
+void pool_expect_freed(struct block *block, pool_on_kept *on_kept, void *arg, uint64_t id)
+{
+	struct pending *p = block->pending;
+
+	if (block->bytes <= LARGE || !kind_of(p->pool->config.kind)->on_gpu)
+		return;
+	p->on_kept = on_kept;
+	p->kept_arg = arg;
+	p->kept_id = id;
 }
 
 void pool_let_go(struct pool *pool, struct block *block)

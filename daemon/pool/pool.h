@@ -251,6 +251,12 @@ void pool_request_cancel(struct pool_request *r);
  * `uid` has had it, so that it is not reused. */
 void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign);
 
+/* The processes that had the block say that they have let go of it. Calls on_kept(arg, id, ...)
+ * once it is given back, if it turns out that one has not. Nothing is looked for in small blocks,
+ * in the host's memory, and without NVML. */
+typedef void pool_on_kept(void *arg, uint64_t id, struct pool *pool, uint64_t bytes);
+void pool_expect_freed(struct block *block, pool_on_kept *on_kept, void *arg, uint64_t id);
+
 /* The daemon ends while a client has the block mapped: closes the block's fds without a driver
  * call. */
 void pool_let_go(struct pool *pool, struct block *block);

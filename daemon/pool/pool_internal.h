@@ -17,6 +17,10 @@ struct pending {
 	uint64_t due_ms; /* of the loop's clock: when it is given back */
 	uid_t uid;	 /* the block's last owner */
 	bool foreign;
+	bool kept;	       /* the worker has found that a process keeps the memory */
+	pool_on_kept *on_kept; /* NULL: nobody asks for that */
+	void *kept_arg;
+	uint64_t kept_id;
 	int barrier;	     /* owned; the worker waits until it hangs up; -1: for nothing */
 	int result;	     /* of ops->free */
 	struct fault *fault; /* owned; why it failed. NULL: no failure, or no memory for the text */
@@ -50,6 +54,11 @@ void pool_requests_retry(struct pool *pool);
 /* Takes a block of exactly that size and uid off the pending list. Returns whether there was one.
  */
 bool pending_reuse(struct pool *pool, uint64_t bytes, uid_t uid, struct block *ret);
+
+/* ---- nvml.c ---- */
+
+/* Bytes of the GPU that no process has; any thread. False: nobody can say. */
+bool nvml_free_bytes(const struct device *d, uint64_t *ret);
 
 /* ---- gpu_group.c ---- */
 

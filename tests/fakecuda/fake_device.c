@@ -145,6 +145,14 @@ static CUresult device_pci_id(char *id, int length, CUdevice dev)
 	return device_text(dev, text, id, length);
 }
 
+unsigned device_at_bus(const char *pci_id)
+{
+	unsigned bus = 0;
+
+	sscanf(pci_id, "0000:%2x:00.0", &bus);
+	return bus - FIRST_BUS;
+}
+
 static CUresult device_total(size_t *bytes, CUdevice dev)
 {
 	if (!bytes)

@@ -81,6 +81,11 @@ typedef unsigned long fakecuda_calls_fn(const char *name);
 typedef unsigned long fakecuda_handed_out_fn(void);
 typedef void fakecuda_reset_fail_fn(unsigned long n);
 
+/* nvmlMemory_t */
+struct nvml_memory {
+	unsigned long long total, free, used;
+};
+
 #pragma GCC visibility push(default)
 /* How often a call was made in this process; the name with or without its _v2. NULL: all calls. */
 fakecuda_calls_fn fakecuda_calls;
@@ -89,4 +94,8 @@ fakecuda_handed_out_fn fakecuda_handed_out;
 /* The n-th call from now on fails (0: none will), of FAKECUDA_FAIL's name if that gave one. Ends
  * the leniency towards misuse. */
 fakecuda_reset_fail_fn fakecuda_reset_fail;
+/* libnvidia-ml.so.1 is another name of this library. It tells the memory that is truly used. */
+int nvmlInit_v2(void);
+int nvmlDeviceGetHandleByPciBusId_v2(const char *pci_id, void **ret);
+int nvmlDeviceGetMemoryInfo(void *device, struct nvml_memory *ret);
 #pragma GCC visibility pop

@@ -15,7 +15,7 @@ gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN) $(if $(and $(KERNEL),$
 	@tests/gpu/bundle.sh $(BUILD) $(GPU_PYTHON)
 
 # Of the system tests those that mean something else on real memory.
-GPU_SYSTEM_TESTS = $(call pick,share containers restart reset names deaths copies dirty defer flush threads ctl_scripts ctl_streams layout load load_changes load_once load_engine save verify,$(SYSTEM_TESTS))
+GPU_SYSTEM_TESTS = $(call pick,liars share containers restart reset names deaths copies dirty defer flush threads ctl_scripts ctl_streams layout load load_changes load_once load_engine save verify,$(SYSTEM_TESTS))
 GPU_PATH = LD_LIBRARY_PATH=$$(tests/gpu/lacking.sh $(BUILD)):$$LD_LIBRARY_PATH
 # The Python package with the libraries that are there, or with PARTS of them; LIMIT is the seconds for each.
 PARTS ?= torch torch-memory models models-examples transformers numba numba-kernels numba-suites cupy-cai cupy-allocator cuda-core-resource core streams jax cupy cuda-core handles numpy
