@@ -66,8 +66,10 @@ struct gpushm_private_loader {
 	int (*copy)(struct gpushm_buffer *b, struct gpushm_buffer *twin,
 		    struct gpushm_buffer *fresh);
 	/* Loads the source of b; where fresh is NULL, reads its headers alone. -ENOENT: b has none;
-	 * -ENODATA: it can't be read; -ESTALE: it has changed. */
-	int (*load)(struct gpushm *c, struct gpushm_buffer *b, struct gpushm_buffer *fresh);
+	 * -ENODATA: it can't be read; -ESTALE: it has changed; -ETIMEDOUT: it is on a server, and
+	 * is not here at the time `until` of CLOCK_MONOTONIC, in ns. */
+	int (*load)(struct gpushm *c, struct gpushm_buffer *b, struct gpushm_buffer *fresh,
+		    uint64_t until);
 };
 /* loader: static. */
 void gpushm_private_set_loader(const struct gpushm_private_loader *loader);

@@ -15,6 +15,7 @@
 #include "client/models/files/model.h"
 #include "client/models/load.h"
 #include "client/models/web/url.h"
+#include "proto/base/clock.h"
 #include "proto/base/thread.h"
 
 #include <stdio.h>
@@ -88,6 +89,7 @@ static int copy_twin(struct gpushm_buffer *b, struct gpushm_buffer *twin,
 
 struct source_of {
 	const char *name; /* the buffer's */
+	uint64_t until;
 	char path[1024], key[65], content[DIGEST_TEXT];
 	struct checkpoint cp;
 	struct model m;
@@ -108,7 +110,7 @@ static bool read_attr(const struct gpushm_buffer *b, const char *key, char *ret,
 
 static bool read_attrs(const struct gpushm_buffer *b, struct source_of *s)
 {
-	*s = (struct source_of){ .name = gpushm_buffer_name(b) };
+	*s = (struct source_of){ .name = gpushm_buffer_name(b), .until = s->until };
 	return read_attr(b, "gpushm.path", s->path, sizeof(s->path)) &&
 	       read_attr(b, "gpushm.source", s->key, sizeof(s->key)) &&
 	       read_attr(b, "gpushm.content", s->content, sizeof(s->content)) &&
@@ -120,6 +122,11 @@ static int explain(const struct source_of *s, int r)
 {
 	char why[sizeof((struct gpushm_private_error){ .code = NULL }.text)];
 
+	if (r == -ECANCELED)
+		return load_fail(ETIMEDOUT,
+				 "buffer \"%s\": it is evicted, and its source %s was not loaded "
+				 "before the timeout: try again with a longer one",
+				 s->name, s->path);
 	if (r == 0 || r == -ENOMEM || r == -ENOSPC || r == -EDQUOT || r == -EIO)
 		return r;
 	snprintf(why, sizeof(why), "%s", gpushm_error());
@@ -139,10 +146,22 @@ static int check_key(const struct gpushm_buffer *b, const struct source_of *s)
 			 s->path);
 }
 
+static bool is_late(const void *of)
+{
+	const struct source_of *s = of;
+
+	return url_is(s->path) && clock_monotonic_ns() >= s->until;
+}
+
+static int on_progress(void *user, const struct gpushm_load_progress *p)
+{
+	return is_late(user);
+}
+
 static int open_source(const struct gpushm_buffer *b, struct source_of *s)
 {
 	const char *source = s->path;
-	int r = checkpoint_open(&source, 1, NULL, NULL, (struct load_stop){ 0 }, &s->cp);
+	int r = checkpoint_open(&source, 1, NULL, NULL, (struct load_stop){ is_late, s }, &s->cp);
 
 	if (r == 0 && checkpoint_is_stream(&s->cp))
 		r = load_fail(ESPIPE, "%s can be read only once", s->path);
@@ -161,10 +180,13 @@ static int read_source(struct gpushm *c, struct source_of *s, struct gpushm_buff
 {
 	const struct gpushm_create_options o = { .struct_size = sizeof(o),
 						 .pool = gpushm_buffer_pool(fresh) };
+	const struct gpushm_load_options load = { .struct_size = sizeof(load),
+						  .progress = on_progress,
+						  .user = s };
 	struct engine_result result = { .content = "" };
 	struct gpushm_private_error why;
 	struct engine *engine = NULL;
-	int r = engine_new(c, &o, NULL, &engine);
+	int r = engine_new(c, &o, &load, &engine);
 
 	if (r == 0)
 		r = engine_load(engine, &s->cp.files, &s->m.plan, fresh, &result);
@@ -180,9 +202,10 @@ static int read_source(struct gpushm *c, struct source_of *s, struct gpushm_buff
 }
 
 /* fresh: NULL to read the headers alone. */
-static int load_again(struct gpushm *c, struct gpushm_buffer *b, struct gpushm_buffer *fresh)
+static int load_again(struct gpushm *c, struct gpushm_buffer *b, struct gpushm_buffer *fresh,
+		      uint64_t until)
 {
-	struct source_of s;
+	struct source_of s = { .until = until };
 	struct gpushm_private_error why;
 	int r;
 

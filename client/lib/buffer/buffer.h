@@ -20,6 +20,7 @@ struct gpushm_buffer {
 	uint64_t bytes;
 	uint64_t pages;		    /* the number of its memory */
 	uint64_t had_id, had_pages; /* as they were when it was mapped last */
+	uint64_t load_until;	    /* when a restore gives its source up; CLOCK_MONOTONIC */
 	uint64_t table_id;	    /* the buffer whose table it has: that of the open */
 	_Atomic uint64_t digest;    /* written under the lock, as the two below; read without it */
 	_Atomic enum gpushm_state state;

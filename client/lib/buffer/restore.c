@@ -211,7 +211,7 @@ static int load_source(struct gpushm_buffer *fresh, struct gpushm_buffer *b, int
 	has_path = has_attr(b, "gpushm.path");
 	if (has_path)
 		l = get_loader();
-	loaded = l ? l->load(b->connection, b, fresh) : -ENOENT;
+	loaded = l ? l->load(b->connection, b, fresh, b->load_until) : -ENOENT;
 	if (loaded != -ENOENT)
 		return loaded;
 	error_put_back(&why);
@@ -373,6 +373,8 @@ int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_
 	struct error why;
 	int r;
 
+	/* Without a timeout nobody else is waited for, but the work is done. */
+	b->load_until = timeout_ms ? deadline : UINT64_MAX;
 	while ((r = ask_back(b, deadline, &back)) == 0 && *ret_fd < 0) {
 		if (there)
 			buffer_end(take_ptr(there));
@@ -420,7 +422,7 @@ int buffer_check_source(struct gpushm *c, const char *name, uint64_t *ret_id)
 	if (r < 0)
 		return r;
 	*ret_id = b->id;
-	r = l->load(c, b, NULL);
+	r = l->load(c, b, NULL, UINT64_MAX);
 	error_keep(&why);
 	buffer_end(b);
 	error_put_back(&why);

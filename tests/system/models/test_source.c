@@ -8,6 +8,7 @@
 #include "client/gpushm_memory.h"
 #include "client/gpushm_private.h"
 #include "client/gpushm_query.h"
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/kind.h"
 #include "tests/lib/kept.h"
@@ -17,6 +18,7 @@
 #include "tests/lib/suite.h"
 #include "tests/lib/user.h"
 
+#include <arpa/inet.h>
 #include <check.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -354,6 +356,64 @@ START_TEST(a_program_without_the_loader_says_what_to_do)
 }
 END_TEST
 
+/* ---- a server ---- */
+
+/* Takes connections, and never says a word. */
+static int silent_server(char *url, size_t size)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(at);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	ck_assert_int_eq(listen(fd, 64), 0);
+	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+	snprintf(url, size, "http://127.0.0.1:%d/m.safetensors", ntohs(at.sin_port));
+	return fd;
+}
+
+static void make_loaded_from(const char *url)
+{
+	const struct gpushm_attr attrs[] = { { sizeof(attrs[0]), "gpushm.path", url, strlen(url) },
+					     { sizeof(attrs[0]), "gpushm.source", "0", 1 },
+					     { sizeof(attrs[0]), "gpushm.content", "xxh3:0", 6 } };
+	const struct gpushm_create_options o = { .struct_size = sizeof(o),
+						 .attrs = attrs,
+						 .n_attrs = array_size(attrs) };
+	struct gpushm_buffer *b = client_create("~/m", 4096, &o);
+	struct gpushm_stat *st = NULL;
+	struct raw r;
+
+	ck_works(gpushm_publish(b, GPUSHM_SEALED));
+	ck_works(gpushm_close(b));
+	ck_works(gpushm_stat(c, "~/m", 0, 0, &st));
+	raw_greet(&r, d.socket);
+	ck_assert_int_eq(raw_call(&r, REQUEST(EVICT, Evict, evict, BYTES(name, "~/m"),
+					      SET(source, st->id))),
+			 0);
+	raw_close(&r);
+	gpushm_free(st);
+}
+
+START_TEST(an_open_waits_for_a_server_as_long_as_its_timeout)
+{
+	char url[64];
+	_cleanup_(close_fd) int server = silent_server(url, sizeof(url));
+	struct gpushm_buffer *b = NULL;
+	uint64_t start;
+
+	make_loaded_from(url);
+	start = clock_monotonic_ms();
+	ck_refuses(gpushm_open(c, "~/m", GPUSHM_READ, 700, NULL, &b), ETIMEDOUT,
+		   "was not loaded before the timeout");
+	ck_assert_uint_ge(clock_monotonic_ms() - start, 700);
+	ck_assert_uint_lt(clock_monotonic_ms() - start, 20000);
+	ck_assert_int_eq(residence("~/m"), GPUSHM_IN_SOURCE);
+	ck_works(gpushm_unlink(c, "~/m"));
+}
+END_TEST
+
 /* ---- a twin that is damaged ---- */
 
 /* Publishes a buffer that has other bytes as the twin. */
@@ -648,6 +708,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_resume_that_fails_can_be_repeated);
 	tcase_add_test(t, another_generation_comes_back_from_its_own_file);
 	tcase_add_test(t, a_program_without_the_loader_says_what_to_do);
+	tcase_add_test(t, an_open_waits_for_a_server_as_long_as_its_timeout);
 	tcase_add_test(t, a_damaged_twin_is_never_published);
 	tcase_add_test(t, a_damaged_twin_without_a_source_is_an_error);
 	tcase_add_test(t, of_processes_that_open_it_at_once_one_loads);
