@@ -270,6 +270,10 @@ int catalog_follow(struct catalog *c, struct lease *l, const char *key, uint64_t
  * sealed, and loses its name. CODE_STATE, CODE_ACCESS, CODE_LAYOUT. */
 int catalog_add_twin(struct catalog *c, struct lease *fresh, struct lease *l, struct fault *f);
 
+/* The lease's process has found that the buffer's twin, which has this id, has other bytes than the
+ * buffer: it ends. Nothing changes if that is not the twin, or of another user. */
+int catalog_drop_twin(struct catalog *c, const struct lease *l, uint64_t twin, struct fault *f);
+
 /* The lease's buffer, which is evicted, gets the memory of `fresh`, which its creator has filled
  * with the same bytes; fresh has neither memory nor name afterwards. */
 int catalog_restore(struct catalog *c, struct lease *fresh, struct lease *l, struct fault *f);

@@ -9,6 +9,7 @@
  */
 #include "daemon/catalog/reaper.h"
 
+#include "daemon/util/log.h"
 #include "proto/base/clock.h"
 
 #include <inttypes.h>
@@ -121,6 +122,34 @@ int catalog_add_twin(struct catalog *c, struct lease *fresh, struct lease *l, st
 	r = set_twin(c, l->buffer, twin);
 	catalog_end_name(c, twin, NULL, "it is a twin");
 	return r < 0 ? catalog_refuse_unwritten(r, f) : 0;
+}
+
+int catalog_drop_twin(struct catalog *c, const struct lease *l, uint64_t id, struct fault *f)
+{
+	struct buffer *b = l->buffer, *twin = b->twin;
+	int r;
+
+	if (!twin || twin->id != id || l->process->uid != b->uid)
+		return 0;
+	b->twin = NULL;
+	r = catalog_record(c, record_residence, b, false);
+	if (r < 0) {
+		b->twin = twin;
+		return catalog_refuse_unwritten(r, f);
+	}
+	log_write(LOG_WARNING,
+		  &(struct log_about){ .name = buffer_name(b),
+				       .pid = l->process->pid,
+				       .uid = b->uid,
+				       .of_user = true,
+				       .buffer = b->id },
+		  "buffer \"%s\": process %d (%s) found that its twin is damaged: the twin is "
+		  "dropped",
+		  buffer_name(b), l->process->pid, l->process->command);
+	event_log_add(&c->events, .type = EVENT_LOST, .who = l->process, .buffer = twin,
+		      .text = "it was a twin, and is damaged");
+	catalog_end_twin(c, twin);
+	return 0;
 }
 
 int catalog_adopt_twin(struct catalog *c, struct buffer *b, uint64_t twin)

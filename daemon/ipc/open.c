@@ -134,6 +134,8 @@ int request_suspend(struct session *s, const Gpushm__Proto__Request *q, struct r
 
 	if (r == 0)
 		r = catalog_set_away(&s->service->catalog, l, true, f);
+	if (r == 0 && m->has_damaged_twin)
+		r = catalog_drop_twin(&s->service->catalog, l, m->damaged_twin, f);
 	return reply_result(reply, r);
 }
 

@@ -174,6 +174,17 @@ static bool has_attr(const struct gpushm_buffer *b, const char *key)
 	return has_its_table(b) && gpushm_buffer_attr(b, key, &value, &size) == 0;
 }
 
+/* Nobody reads it again. Where that can't be said, the next process finds it out, too. */
+static void drop_damaged(struct gpushm_buffer *b, const struct gpushm_buffer *twin)
+{
+	Gpushm__Proto__Suspend suspend = GPUSHM__PROTO__SUSPEND__INIT;
+
+	suspend.has_lease = suspend.has_damaged_twin = true;
+	suspend.lease = b->lease.id;
+	suspend.damaged_twin = twin->id;
+	request_ack(b->connection, request_with(SUSPEND, suspend, &suspend));
+}
+
 static int copy_of_twin(struct gpushm_buffer *fresh, struct gpushm_buffer *b)
 {
 	const struct gpushm_private_loader *l = has_attr(b, "gpushm.content") ? get_loader() : NULL;
@@ -193,6 +204,8 @@ static int copy_of_twin(struct gpushm_buffer *fresh, struct gpushm_buffer *b)
 					: map_fill(fresh->map, twin->map, b->bytes);
 	error_keep(&why);
 	map_leave(&entered);
+	if (r == -EBADMSG && twin)
+		drop_damaged(b, twin);
 	if (twin)
 		buffer_end(twin);
 	error_put_back(&why);

@@ -449,10 +449,12 @@ START_TEST(a_damaged_twin_is_never_published)
 	ck_works(gpushm_evict(c, "~/m"));
 	ck_assert_int_eq(residence("~/m"), GPUSHM_IN_TWIN);
 	ck_works(try_open()); /* of its source, though nobody has said that there is one */
+	ck_assert_uint_eq(daemon_log_count(&d, "found that its twin is damaged"), 1);
 	ck_works(gpushm_evict(c, "~/m"));
+	ck_assert_int_eq(residence("~/m"), GPUSHM_IN_SOURCE);
 	ck_works(rename(source, model_file("other")));
 	ck_refuses(try_open(), ENODATA, "No such file");
-	ck_assert_int_eq(residence("~/m"), GPUSHM_IN_TWIN);
+	ck_assert_uint_eq(daemon_log_count(&d, "found that its twin is damaged"), 1);
 	ck_works(rename(model_file("other"), source));
 	expect_all_well();
 }
@@ -477,7 +479,8 @@ START_TEST(a_damaged_twin_without_a_source_is_an_error)
 	give_damaged_twin();
 	ck_works(gpushm_evict(c, "~/m"));
 	ck_refuses(gpushm_open(c, "~/m", GPUSHM_READ, 0, NULL, &b), EBADMSG, "its twin is damaged");
-	ck_assert_int_eq(residence("~/m"), GPUSHM_IN_TWIN);
+	client_await(client_used_bytes() == 0); /* nobody reads it again */
+	ck_refuses(gpushm_open(c, "~/m", GPUSHM_READ, 0, NULL, &b), ENODATA, "its bytes are lost");
 	ck_works(gpushm_unlink(c, "~/m"));
 }
 END_TEST
