@@ -23,7 +23,8 @@
  * is not journaled; a sealed buffer is opened for writing, or its maker goes on as a writer;
  * strangers attach to a mempool; a group's missing bit is looked for among the others'. A restart
  * forgets who is away; the end of the last user does not evict what is wanted; what has room is
- * wanted all the same; evicted memory that another user had is used again.
+ * wanted all the same; evicted memory that another user had is used again. A use does not change
+ * who goes next; what is suspended goes before what nobody has.
  */
 #include "proto/base/own.h"
 #include "tests/lib/stormer.h"
@@ -196,10 +197,11 @@ static void tell_counts(void)
 	const struct counts *c = &outcome->counts;
 
 	printf("model: %u sequences, %u operations, %u deaths of the daemon, %u of clients, %u"
-	       " suspends, %u twins, %u evictions, %u restores, %u asked to yield;"
+	       " suspends, %u twins, %u evictions, %u restores, %u asked to yield, %u creates for "
+	       "one of several;"
 	       " answers: OK %u",
 	       c->sequences, c->steps, c->restarts, c->deaths, c->suspends, c->twins, c->evictions,
-	       c->restores, c->asked, c->codes[0]);
+	       c->restores, c->asked, c->crowds, c->codes[0]);
 	for (int i = 1; i < CODE_COUNT; i++)
 		if (c->codes[i])
 			printf(", %s %u", code_name(i), c->codes[i]);

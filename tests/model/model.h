@@ -222,6 +222,10 @@ void model_restart(struct model *m);
 
 /* ---- lookups ---- */
 
+/* For how many bytes of the user one of several buffers must go; 0: there are not several. */
+uint64_t model_crowding_bytes(const struct model *m, const struct model_process *p,
+			      const struct model_pool *pool);
+
 bool model_in_use(const struct model_buffer *b); /* a process has it mapped */
 /* Memory is short, and it is undefined whose goes. */
 bool model_room_is_vague(const struct model *m, const struct model_process *p,

@@ -289,6 +289,21 @@ bool model_room_is_vague(const struct model *m, const struct model_process *p,
 	return false;
 }
 
+uint64_t model_crowding_bytes(const struct model *m, const struct model_process *p,
+			      const struct model_pool *pool)
+{
+	uint64_t used = model_used(m, pool), room = over(pool->size, used),
+		 share = over(pool->size * MODEL_POOL_SHARE / 100, model_bytes_in(m, p->uid, pool));
+	const struct model_buffer *b;
+	unsigned found = 0;
+
+	list_foreach (b, &m->buffers, link)
+		found += may_go(b, p->uid, pool) && !model_in_use(b);
+	if (found < 2 || pool->fails)
+		return 0;
+	return (p->admin || room < share ? room : share) + 1;
+}
+
 /* The longest unused that no process has, or that all have suspended. */
 static struct model_buffer *next_to_go(const struct model *m, uid_t uid,
 				       const struct model_pool *pool, bool open)

@@ -373,7 +373,7 @@ static const struct {
 	{ play_rename, { 6, 4 } },    { play_flush, { 1, 1 } },	     { play_list, { 2, 2 } },
 	{ play_compare, { 3, 3 } },   { play_reclaim, { 8, 6 } },    { play_suspend, { 3, 20 } },
 	{ play_copy, { 2, 18 } },     { play_hand_over, { 3, 26 } }, { play_open_twin, { 1, 3 } },
-	{ play_evict, { 2, 22 } },    { play_keep, { 1, 5 } },
+	{ play_evict, { 2, 22 } },    { play_keep, { 1, 5 } },	     { play_crowd, { 2, 20 } },
 };
 
 void play_step(struct play *p, const struct op *op)

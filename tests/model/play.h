@@ -47,7 +47,7 @@ struct play {
 
 struct counts {
 	unsigned sequences, steps, restarts, deaths;
-	unsigned suspends, twins, restores, evictions, asked;
+	unsigned suspends, twins, restores, evictions, asked, crowds;
 	unsigned codes[CODE_COUNT];
 };
 
@@ -132,6 +132,7 @@ void play_suspend(struct play *p, const struct op *op);
 void play_copy(struct play *p, const struct op *op);
 void play_hand_over(struct play *p, const struct op *op);
 void play_open_twin(struct play *p, const struct op *op);
+void play_crowd(struct play *p, const struct op *op);
 void play_evict(struct play *p, const struct op *op);
 void play_keep(struct play *p, const struct op *op);
 void play_stat(struct play *p, const struct op *op);

@@ -203,6 +203,74 @@ static void pick_cached(struct play *p, const struct op *op, char ret[MODEL_NAME
 			snprintf(ret, MODEL_NAME_MAX, "%s", b->name);
 }
 
+/* ---- who goes ---- */
+
+static struct model_lease *create(struct play *p, struct connection *conn, const char *name,
+				  const char *pool, uint64_t bytes)
+{
+	struct model_spec spec = { .name = name, .pool = pool, .mode = 0600, .bytes = bytes };
+	struct model_pool *in = model_pool_by_name(&p->model, pool);
+	struct model_lease *fresh;
+
+	if (!in || model_room_is_vague(&p->model, conn->session->process, in, bytes))
+		return NULL;
+	play_tell(p, "%u creates \"%s\" in %s: %" PRIu64 " bytes", play_number(p, conn), name, pool,
+		  bytes);
+	model_create(&p->model, conn->session, &spec);
+	play_send(conn, REQUEST(CREATE, Create, create, BYTES(name, name), BYTES(pool, pool),
+				SET(size_bytes, bytes), SET(mode, 0600)));
+	fresh = conn->session->reply.lease;
+	play_collect(p);
+	return fresh;
+}
+
+/* Makes a buffer with a twin, which it leaves suspended. */
+static void make_cached(struct play *p, struct connection *conn, const char *name)
+{
+	struct model_lease *l = create(p, conn, name, "gpu0", 4096), *twin;
+	uint64_t id = play_lease_id(l);
+
+	if (!l)
+		return;
+	model_publish(&p->model, conn->session, l, MODEL_SEALED, NULL, false);
+	play_send(conn, REQUEST(PUBLISH, Publish, publish, SET(lease, id),
+				SET(state, GPUSHM__PROTO__STATE__STATE_SEALED)));
+	play_collect(p);
+	p->copied = l->buffer->tag;
+	twin = create(p, conn, "~/twin", "host", 4096);
+	p->copied = 0;
+	if (twin) {
+		hand_over(p, twin, l, false);
+		play_collect(p);
+	}
+	model_set_away(&p->model, conn->session, l, true);
+	play_send(conn, REQUEST(SUSPEND, Suspend, suspend, SET(lease, id)));
+}
+
+/* A create for which the longest unused one of several buffers goes; or one more such buffer. */
+void play_crowd(struct play *p, const struct op *op)
+{
+	static const char *const names[] = { "~/c0", "~/c1", "~/c2", "~/c3" };
+	struct connection *conn = play_pick_connection(p, op->who);
+	struct model_pool *pool = model_pool_by_name(&p->model, "gpu0");
+	uint64_t id, bytes = conn && pool
+				     ? model_crowding_bytes(&p->model, conn->session->process, pool)
+				     : 0;
+	struct model_lease *l;
+
+	if (conn && !bytes)
+		make_cached(p, conn, names[op->which % array_size(names)]);
+	if (!bytes)
+		return;
+	l = create(p, conn, "~/crowd", "gpu0", bytes);
+	if (!l)
+		return;
+	outcome->counts.crowds++;
+	id = play_lease_id(l);
+	model_close(&p->model, conn->session, l);
+	play_send(conn, REQUEST(CLOSE, Close, close, SET(lease, id)));
+}
+
 void play_evict(struct play *p, const struct op *op)
 {
 	struct connection *conn = play_pick_connection(p, op->who);
