@@ -403,6 +403,7 @@ START_TEST(an_open_waits_for_a_server_as_long_as_its_timeout)
 	struct gpushm_buffer *b = NULL;
 	uint64_t start;
 
+	ck_assert_int_ge(server, 0);
 	make_loaded_from(url);
 	start = clock_monotonic_ms();
 	ck_refuses(gpushm_open(c, "~/m", GPUSHM_READ, 700, NULL, &b), ETIMEDOUT,
