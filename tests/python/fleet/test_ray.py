@@ -82,6 +82,12 @@ class Actor:
     def drop(self) -> float:
         return float(self.kept.pop().sum())
 
+    def kept_now(self) -> int:
+        """The objects that it has made and that have not ended."""
+        from ray._private.worker import global_worker
+
+        return len(global_worker.rdt_manager.rdt_store._rdt_store)
+
     def borrow(self, refs: list[Any]) -> float:
         self.kept = refs
         return float(ray.get(refs[0]).sum())
@@ -159,6 +165,42 @@ def test_memory_is_used_again_when_its_readers_have_let_go(nodes: Nodes) -> None
         assert ray.get(reader.total.remote(ref)) == value * N
         del ref
     assert len(nodes.buffers()) <= 2 and first
+    empty(nodes)
+
+
+def test_what_readers_of_a_part_still_see_is_not_written_to(nodes: Nodes) -> None:
+    source, middle, reader = (nodes.on(Actor, 0) for _ in range(3))
+    ref = source.make.remote(7.0)
+    part = middle.forward.remote(ref)
+    ray.get(reader.keep.remote(part))
+    del ref, part
+    until(lambda: ray.get(middle.kept_now.remote()) == 0)
+    time.sleep(1)
+    for value in range(3):
+        assert ray.get(middle.total.remote(source.make.remote(float(value)))) == value * N
+    assert ray.get(reader.drop.remote()) == 7.0 * N / 2
+    empty(nodes)
+
+
+def test_what_a_killed_reader_had_open_is_not_written_to(nodes: Nodes) -> None:
+    source, reader = nodes.on(Actor, 0), nodes.on(Actor, 0)
+    ref = source.make.remote(1.0)
+    assert ray.get(reader.total.remote(ref)) == N
+    first = nodes.buffers()
+    kill(reader)
+    del ref
+    until(lambda: not nodes.buffers())
+    ref = source.make.remote(2.0)
+    assert ray.get(nodes.on(Actor, 0).total.remote(ref)) == 2.0 * N and nodes.buffers() != first
+    del ref
+    empty(nodes)
+
+
+def test_memory_that_waits_for_an_object_goes_to_another_process_that_needs_it(nodes: Nodes) -> None:
+    n = (300 << 20) // 4
+    sources, reader = [nodes.on(Actor, 0) for _ in range(2)], nodes.on(Actor, 0)
+    for source in sources:
+        assert ray.get(reader.total.remote(source.make.remote(1.0, n))) == n
     empty(nodes)
 
 

@@ -13,24 +13,33 @@ TCP's keepalive when the node vanishes. Until the owner holds an object for the 
     spent KEY            from the maker, when it has passed the metadata on
     hold KEY, drop KEY   the process at the other end refers to the object, does not any more
     end KEY              Ray's reference count is zero
-    watch KEY            "gone KEY" when the object has ended; the maker gets it, too
+    use KEY              read the object -> "ok BUFFER", and "ended KEY" when it has ended
+    done KEY             once for each use: nothing of that process reads it any more
     seal KEY             make a sealed copy for a relay, if the buffer is not sealed -> "ok NAME"
     copy KEY BUFFER HOST PORT TOKEN  take a lease of what was pulled, for as long as that holder has KEY -> "ok"
+    room -               "room -" to all: let go of memory that waits for its next object
+
+A maker writes its next object into the same buffer, which readers have mapped. It may do so when the objects in there
+have ended and all their readers are done: "free KEY". Where a reader left without a word it may not: "lost KEY".
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import os
 import secrets
 import socket
 import struct
 import sys
+from collections import Counter
 from contextlib import suppress
+from typing import Any
 
 import gpushm
 from gpushm import _core
+from gpushm.ray import _store
 
 IDLE = 30  # seconds until it ends
 ORPHANED = 15.0  # seconds for the owner to take over what a process made that has died
@@ -72,16 +81,18 @@ class Peer:
 
 
 class Held:
-    """An object: the leases of its buffers, and who refers to it."""
+    """An object: the leases of its buffers, who refers to it, and who reads it."""
 
-    def __init__(self, buffer: _core.Buffer, maker: Peer | None) -> None:
+    def __init__(self, key: str, buffer: _core.Buffer, maker: Peer | None) -> None:
+        self.key, self.buffer = key, buffer.name
         self.leases = [buffer]
         self.sealing = asyncio.Lock()
         self.maker = maker
         self.waiting = False  # for the owner, since the maker has let it go
         self.claimed = False
         self.holders: set[Peer] = set()
-        self.watchers: set[Peer] = {maker} if maker else set()
+        self.users: Counter[Peer] = Counter()
+        self.is_lost = False  # one of the users has left without a word
 
     def is_wanted(self) -> bool:
         return bool(self.holders) or (not self.claimed if self.waiting else self.maker is not None)
@@ -94,6 +105,8 @@ class Holder:
         self._here, self._there = here, there
         self._token = secrets.token_hex(16)
         self._held: dict[str, Held] = {}
+        self._ended: dict[str, Held] = {}  # whose buffers have readers
+        self._within: dict[str, set[Held]] = {}  # both, by buffer
         self._peers: set[Peer] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -125,62 +138,94 @@ class Holder:
         return secrets.compare_digest(token.strip(), self._token.encode())
 
     async def _take(self, peer: Peer, verb: str, key: str, *more: str) -> None:
-        held = self._held.get(key)
-        if verb in ("keep", "copy", "seal"):
+        if verb in ("keep", "copy", "seal", "use"):
             try:
                 peer.say(f"ok {await getattr(self, f'_{verb}')(peer, key, *more)}")
-            except (OSError, KeyError) as e:
+            except OSError as e:
                 peer.say(f"no {type(e).__name__}: {e}".replace("\n", " "))
-        elif verb == "watch" and held is None:
-            peer.say(f"gone {key}")
-        if held is None:
-            return
+        elif verb == "room":
+            for other in self._peers:
+                other.say("room -")
+        elif verb == "done":
+            if held := self._held.get(key) or self._ended.get(key):
+                held.users -= Counter([peer])
+                self._release(held)
+        elif held := self._held.get(key):
+            self._refer(peer, verb, held)
+
+    def _refer(self, peer: Peer, verb: str, held: Held) -> None:
         if verb == "spent":
             held.waiting = True
-            self._later(UNCLAIMED, key, held)
+            self._later(UNCLAIMED, held)
         elif verb == "hold":
             held.claimed = True
             held.holders.add(peer)
-        elif verb == "watch":
-            held.watchers.add(peer)
         elif verb == "drop":
             held.holders.discard(peer)
         if verb == "end" or not held.is_wanted():
-            self._end(key, held)
+            self._end(held)
 
-    def _later(self, seconds: float, key: str, held: Held) -> None:
+    def _add(self, key: str, buffer: str, maker: Peer | None) -> Held:
+        held = self._held[key] = Held(key, gpushm.open_many(buffer), maker)
+        self._within.setdefault(buffer, set()).add(held)
+        return held
+
+    def _later(self, seconds: float, held: Held) -> None:
         """Ends by then what no owner has taken over."""
-        loop = asyncio.get_running_loop()
-        loop.call_later(seconds, lambda: None if held.claimed else self._end(key, held))
+        asyncio.get_running_loop().call_later(seconds, lambda: None if held.claimed else self._end(held))
 
     def _left(self, peer: Peer) -> None:
         self._peers.discard(peer)
-        for key, held in [*self._held.items()]:
-            held.watchers.discard(peer)
+        for held in [*self._held.values(), *self._ended.values()]:
             held.holders.discard(peer)
+            held.is_lost |= bool(held.users.pop(peer, 0))
             if held.maker is peer:
                 held.maker, held.waiting = None, True
-                self._later(ORPHANED, key, held)
-            if not held.is_wanted():
-                self._end(key, held)
+                self._later(ORPHANED, held)
+            if held.key in self._ended:
+                self._release(held)
+            elif not held.is_wanted():
+                self._end(held)
 
-    def _end(self, key: str, held: Held) -> None:
-        if self._held.get(key) is held:
-            del self._held[key]
+    def _end(self, held: Held) -> None:
+        if self._held.get(held.key) is held:
+            self._ended[held.key] = self._held.pop(held.key)
             held.leases.clear()  # those that are being copied end after that
-            for peer in held.watchers:
-                peer.say(f"gone {key}")
+            for peer in held.users:
+                peer.say(f"ended {held.key}")
+            self._release(held)
+
+    def _release(self, held: Held) -> None:
+        """Gives the makers a buffer back in which no object is left, and which nobody reads."""
+        within = self._within.get(held.buffer, set())
+        if any(h.users or h.key in self._held for h in within):
+            return
+        word = "lost" if any(h.is_lost for h in within) else "free"
+        for one in self._within.pop(held.buffer, within):
+            self._ended.pop(one.key, None)
+            if one.maker:
+                one.maker.say(f"{word} {one.key}")
 
     # ---- what is answered ----
 
+    def _known(self, key: str) -> Held:
+        if key not in self._held:
+            raise _core.NotFound(errno.ENOENT, f"no object {key}")
+        return self._held[key]
+
     async def _keep(self, peer: Peer, key: str, buffer: str) -> str:
-        self._held[key] = Held(gpushm.open_many(buffer), peer)
+        self._add(key, buffer, peer)
         host, port = self._there.getsockname()[:2]
         return f"{host} {port} {self._token}"
 
+    async def _use(self, peer: Peer, key: str) -> str:
+        held = self._known(key)
+        held.users[peer] += 1
+        return held.buffer
+
     async def _seal(self, peer: Peer, key: str) -> str:
         """A relay offers sealed buffers alone; a slab is not."""
-        held = self._held[key]
+        held = self._known(key)
         async with held.sealing:
             if held.leases[-1].state != "sealed":
                 held.leases.append(await asyncio.to_thread(_sealed, held.leases[0], f"ray/{key}"))
@@ -188,27 +233,34 @@ class Holder:
 
     async def _copy(self, peer: Peer, key: str, buffer: str, *holder: str) -> str:
         if key not in self._held:
-            held = self._held[key] = Held(gpushm.open_many(buffer), None)
+            held = self._add(key, buffer, None)
             held.holders.add(peer)  # until the other holder is asked
-            task = asyncio.get_running_loop().create_task(self._follow(key, held, *holder))
+            task = asyncio.get_running_loop().create_task(self._follow(held, *holder))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return ""
 
-    async def _follow(self, key: str, held: Held, host: str, port: str, token: str) -> None:
+    async def _follow(self, held: Held, host: str, port: str, token: str) -> None:
         with suppress(OSError, TimeoutError):
             reader, writer = await asyncio.wait_for(asyncio.open_connection(host, int(port)), 10)
             keep_alive(writer.get_extra_info("socket"))
-            writer.write(f"{token}\nwatch {key}\n".encode())
+            writer.write(f"{token}\nuse {held.key}\n".encode())
             held.holders = {Peer(writer)}
-            await reader.readline()
+            if (await reader.readline()).startswith(b"ok"):
+                await reader.readline()
+            writer.write(f"done {held.key}\n".encode())
             writer.close()
-        self._end(key, held)
+        self._end(held)
 
 
 def _sealed(buffer: _core.Buffer, name: str) -> _core.Buffer:
-    mode = gpushm.stat(buffer.name).mode
-    made = gpushm.create_many(name, dict(buffer), pool=buffer.pool, transient=True, mode=mode)
+    options: Any = {"pool": buffer.pool, "transient": True, "mode": gpushm.stat(buffer.name).mode}
+    if not buffer.host_ptr or buffer.kind != "host":
+        made = gpushm.create_many(name, dict(buffer), **options)
+    else:
+        made = gpushm.create_many(name, {n: (a.shape, a.dtype_name) for n, a in buffer.items()}, **options)
+        to, at = made.host_ptr or 0, buffer.host_ptr
+        _store.copy([(to + made[n].offset, at + a.offset, a.nbytes) for n, a in buffer.items()])
     made.publish()
     return made
 

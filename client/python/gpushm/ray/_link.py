@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import socket
@@ -17,6 +18,7 @@ from typing import TypeAlias
 
 import ray
 
+from .. import _core
 from . import _holder
 
 TICK = 5.0  # seconds in which the end of the cluster is noticed
@@ -31,10 +33,13 @@ def _cluster() -> object:
 
 
 class Link:
-    """One connection. A thread sends, because an object's __del__ says things in any thread and under any lock."""
+    """One connection. A thread sends, because an object's __del__ says things in any thread and under any lock.
 
-    def __init__(self, connect: Callable[[], socket.socket], on_gone: Callable[[str], None] | None = None) -> None:
-        self._connect, self._on_gone = connect, on_gone
+    on_word: gets what the holder says of itself, and "left" when the connection has ended, "tick" from time to time.
+    """
+
+    def __init__(self, connect: Callable[[], socket.socket], on_word: Callable[[str, str], None] | None = None) -> None:
+        self._connect, self._on_word = connect, on_word or (lambda verb, key: None)
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._asking = threading.Lock()
@@ -48,7 +53,9 @@ class Link:
         self._lines.put(f"{verb} {key}")
 
     def ask(self, *words: str) -> str:
-        """What the holder answers. OSError: it refuses, or is not there."""
+        """What the holder answers. NotFound: it has no such object, or the daemon no such buffer. OSError: it refuses
+        otherwise, or is not there.
+        """
         with self._asking:
             self._lines.put(" ".join(words))
             try:
@@ -57,6 +64,8 @@ class Link:
                 self._close()  # An answer that comes later is nobody's.
                 raise TimeoutError(f"gpushm.ray: the holder of objects does not answer ({words[0]})") from None
         if not answer.startswith("ok"):
+            if answer.startswith("no NotFound"):
+                raise _core.NotFound(errno.ENOENT, f"gpushm.ray: {answer[3:]}")
             raise OSError(f"gpushm.ray: {answer[3:]}")
         return answer[3:]
 
@@ -66,6 +75,7 @@ class Link:
                 line = self._lines.get(timeout=TICK)
             except queue.Empty:
                 line = ""
+                self._on_word("tick", "")
             self._leave_cluster()
             if line:
                 self._send(line)
@@ -81,7 +91,7 @@ class Link:
                 return self._opened().sendall(f"{line}\n".encode())
             except OSError as e:
                 self._socket = None
-                if is_last and verb in ("keep", "copy", "seal"):
+                if is_last and verb in ("keep", "copy", "seal", "use"):
                     self._answers.put(f"no {e}")
 
     def _leave_cluster(self) -> None:
@@ -109,10 +119,11 @@ class Link:
         with suppress(OSError), connection, connection.makefile("r") as lines:
             for line in lines:
                 verb, _, key = line.rstrip("\n").partition(" ")
-                if verb != "gone":
+                if verb in ("ok", "no"):
                     self._answers.put(line.rstrip("\n"))
-                elif self._on_gone:
-                    self._on_gone(key)
+                else:
+                    self._on_word(verb, key)
+        self._on_word("left", "")
         if self._socket is connection:
             self._socket = None
             if self._asking.locked():
@@ -137,10 +148,10 @@ def to(address: Address) -> Link:
         return _links.get(address) or _links.setdefault(address, Link(connect))
 
 
-def here(host: str, on_gone: Callable[[str], None]) -> Link:
+def here(host: Callable[[], str], on_word: Callable[[str, str], None]) -> Link:
     """Returns the connection to the holder of this node. Starts a holder where none runs."""
     with _lock:
-        return _links.get("here") or _links.setdefault("here", Link(lambda: _started(host), on_gone))
+        return _links.get("here") or _links.setdefault("here", Link(lambda: _started(host()), on_word))
 
 
 def _started(host: str) -> socket.socket:

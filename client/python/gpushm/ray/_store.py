@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Where a process puts the tensors that it gives to others.
+"""Where a process puts the tensors that it gives to others, and what it has open of theirs.
 
 Those that lie in a buffer already stay there: those of empty(), of gpushm.torch.memory(), of another object, of an
 attached module. Others are copied once. On a GPU and for weights() that is a new sealed buffer. On the host fresh pages
 cost several times what the copy costs. So a process keeps its buffers there, mapped, as slabs: they are published
-"shared", and it puts the next object into one when nobody reads the last one any more.
+"shared", and it puts the next object into one when nobody reads the last one any more, which the holder knows. Readers
+keep a slab mapped, too: the next object in it has pages that all of them have had before.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -26,8 +27,11 @@ from typing import Any, NamedTuple
 from .. import _copy, _core, _models
 
 KEEP = 10.0  # seconds for which a slab waits for the next object
+PATIENCE = 5.0  # the same for room in the pool
 BLOCK = 8 << 20  # bytes that a thread copies at a time
 BYTES = "bytes"  # the one array of a buffer that is made here
+_libc = ctypes.CDLL(None)
+_MADV_POPULATE_READ = 22  # asm-generic/mman-common.h, Linux 5.14; before it is an error and does nothing
 
 
 class Placed(NamedTuple):
@@ -45,7 +49,6 @@ class Slab:
         self.nbytes = nbytes
         self.buffer = created(uuid.uuid4().hex, nbytes, None)
         self.buffer.publish("shared")
-        self.name = self.buffer.name
         self.start: int = self.buffer.host_ptr or 0
         self.objects: set[str] = set()
         self.loan: weakref.ref[Any] | None = None  # an array of all bytes, which its views keep alive
@@ -54,18 +57,16 @@ class Slab:
     def is_used(self) -> bool:
         return bool(self.objects) or (self.loan is not None and self.loan() is not None)
 
-    def take(self, nbytes: int) -> bool:
-        """Makes it anew for that many bytes. False: it is too small or too large, or somebody has it open."""
-        if self.is_used() or not nbytes <= self.nbytes <= 2 * nbytes + (1 << 20):
-            return False
-        with suppress(_core.NotFound):  # of a daemon that has lost it
-            if not _core.stat(self.name).readers:
-                # Who still has the old name does not find the next object under it.
-                name = f"ray/{uuid.uuid4().hex}"
-                _core.rename(self.name, name)
-                self.name = name
-                return True
-        return False
+    def fits(self, nbytes: int) -> bool:
+        return nbytes <= self.nbytes <= 2 * nbytes + (1 << 20) and not self.is_used()
+
+
+class Reading(NamedTuple):
+    """An object that this process has open. whole: all its bytes; the reading is done when that has ended."""
+
+    buffer: _core.Buffer
+    whole: Any
+    is_slab: bool
 
 
 def mode() -> int:
@@ -89,48 +90,114 @@ def created(key: str, nbytes: int, gpu: int | None) -> _core.Buffer:
 
 
 class Store:
-    """The slabs of this process."""
+    """The slabs of this process, and what it reads."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._slabs: list[Slab] = []
+        self._read: dict[str, Reading | None] = {}  # until the object ends; None: it is being opened
+        self.on_full: Callable[[], None] = lambda: None  # asks other processes for what waits for an object
+        self._idle: list[tuple[float, _core.Buffer]] = []  # slabs of others, and since when nothing in them is read
 
-    def _slab(self, nbytes: int) -> Slab:
+    def _slab(self, nbytes: int, claim: Callable[[Slab], None]) -> Slab:
+        """One that is used from now on. Where the pool is full, processes let go of what waits for an object."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            with self._lock:
+                try:
+                    made = self._free_slab(nbytes)
+                    claim(made)
+                    return made
+                except _core.PoolFull:
+                    if time.monotonic() > end:
+                        raise
+                    self.tidy(0)
+            self.on_full()
+            time.sleep(0.02)
+
+    def _free_slab(self, nbytes: int) -> Slab:
         for found in sorted(self._slabs, key=lambda s: s.nbytes):
-            if found.take(nbytes):
+            if found.fits(nbytes):
                 return found
         step = 1 << max(nbytes.bit_length() - 4, 12)
-        nbytes = max(-(-nbytes // step), 1) * step
-        try:
-            made = Slab(nbytes)
-        except _core.PoolFull:
-            self._slabs = [s for s in self._slabs if s.is_used()]
-            made = Slab(nbytes)
-        self._slabs.append(made)
-        return made
+        self._slabs.append(Slab(max(-(-nbytes // step), 1) * step))
+        return self._slabs[-1]
 
     def lend(self, nbytes: int) -> Any:
         """Memory for tensors that are to be given away: an Array of at least that many bytes."""
-        with self._lock:
-            slab = self._slab(nbytes)
-            made = slab.buffer.array((slab.nbytes,), "uint8")
-            slab.loan = weakref.ref(made)
-            return made
+        made: list[Any] = []
 
-    def gone(self, key: str) -> None:
-        """The object has ended. Its slab waits for another one."""
-        with self._lock:
-            for slab in self._slabs:
-                if key in slab.objects:
-                    slab.objects.discard(key)
-                    slab.since = time.monotonic()
-        timer = threading.Timer(KEEP, self._tidy)
-        timer.daemon = True
-        timer.start()
+        def claim(slab: Slab) -> None:
+            made.append(slab.buffer.array((slab.nbytes,), "uint8"))
+            slab.loan = weakref.ref(made[0])
 
-    def _tidy(self) -> None:
+        self._slab(nbytes, claim)
+        return made[0]
+
+    def on_word(self, verb: str, key: str) -> None:
+        """What the holder says."""
         with self._lock:
-            self._slabs = [s for s in self._slabs if s.is_used() or s.since > time.monotonic() - KEEP]
+            if verb in ("free", "lost"):
+                self._given_back(key, verb == "free")
+            elif verb == "ended":
+                read = self._read.pop(key, None)
+                if read and read.is_slab:
+                    self._idle.append((time.monotonic(), read.buffer))
+            elif verb == "left":
+                self._read.clear()
+                self._slabs = [s for s in self._slabs if not s.objects]
+            else:
+                self.tidy(KEEP if verb == "tick" else 0)
+
+    def _given_back(self, key: str, is_free: bool) -> None:
+        for slab in [s for s in self._slabs if key in s.objects]:
+            slab.objects.discard(key)
+            slab.since = time.monotonic()
+            if not is_free:
+                self._slabs.remove(slab)
+
+    def tidy(self, keep: float) -> None:
+        """Frees what has waited for an object for that many seconds."""
+        with self._lock:
+            since = time.monotonic() - keep
+            self._slabs = [s for s in self._slabs if s.is_used() or s.since > since]
+            self._idle = [one for one in self._idle if one[0] > since]
+
+    def read(self, link: Any, key: str, access: Any, device: Any, is_slab: bool) -> Reading:
+        """Opens the object, or returns what is open. NotFound: the holder does not have it."""
+        if access == "r":
+            with self._lock:
+                if found := self._read.setdefault(key, None):
+                    return found
+        try:
+            whole, buffer = self._opened(link, key, access, device)
+        except BaseException:
+            with self._lock:
+                self._read.pop(key, None)
+            raise
+        weakref.finalize(whole, link.say, "done", key).atexit = False
+        made = Reading(buffer, whole, is_slab)
+        with self._lock:
+            if key in self._read and access == "r":
+                self._read[key] = made
+        return made
+
+    def _opened(self, link: Any, key: str, access: Any, device: Any) -> tuple[Any, _core.Buffer]:
+        name = link.ask("use", key)
+        try:
+            buffer = (access == "r" and self._mapped(name)) or _opened(name, access, device)
+            return buffer.array((buffer.nbytes,), "uint8"), buffer
+        except BaseException:
+            link.say("done", key)
+            raise
+
+    def _mapped(self, name: str) -> _core.Buffer | None:
+        with self._lock:
+            for one in self._idle:
+                if one[1].name == name:
+                    self._idle.remove(one)
+                    return one[1]
+        return None
 
     def place(self, key: str, tensors: Sequence[Any], sealed: bool = False) -> Placed:
         """The tensors of that object in a buffer that others can open. sealed: in no slab."""
@@ -144,15 +211,13 @@ class Store:
         device = getattr(tensors[0], "device", None)
         gpu = int(device.index) if device is not None and str(device) != "cpu" else None
         if gpu is None and not sealed:
-            with self._lock:
-                slab = self._slab(ends[-1])
-                slab.objects.add(key)
+            slab = self._slab(ends[-1], lambda slab: slab.objects.add(key))
             try:
                 _fill(slab.buffer, tensors, ends)
             except BaseException:
-                self.gone(key)
+                self.on_word("lost", key)
                 raise
-            return Placed(slab.name, pieces, slab)
+            return Placed(slab.buffer.name, pieces, slab)
         with created(key, ends[-1], gpu) as buffer:
             _fill(buffer, tensors, ends)
             buffer.publish()
@@ -166,12 +231,19 @@ class Store:
                 if sealed or pieces is None:
                     return None
                 slab.objects.add(key)
-                return Placed(slab.name, pieces, slab)
+                return Placed(slab.buffer.name, pieces, slab)
         for buffer in _core._opened():
             start = buffer.device_ptr or buffer.host_ptr or 0
             if start <= first < start + buffer.nbytes and buffer.access != "c":
                 return _in_buffer(buffer, start, tensors, sealed)
         return None
+
+
+def _opened(name: str, access: Any, device: Any) -> _core.Buffer:
+    made = _core.open_many(name, access, device=device)
+    if made.host_ptr and made.kind == "host":  # a fault of each page takes twice as long
+        _libc.madvise(ctypes.c_void_p(made.host_ptr), ctypes.c_size_t(made.nbytes), _MADV_POPULATE_READ)
+    return made
 
 
 def _in_buffer(buffer: _core.Buffer, start: int, tensors: Sequence[Any], sealed: bool) -> Placed | None:
@@ -211,21 +283,25 @@ def _pieces(tensors: Sequence[Any], arrays: dict[str, tuple[int, int]]) -> list[
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(4, "gpushm.ray")
+    return ThreadPoolExecutor(8, "gpushm.ray")
 
 
 def _fill(buffer: _core.Buffer, tensors: Sequence[Any], offsets: list[int]) -> None:
     """Copies them, behind what the libraries' current streams have. On the host by several threads, in blocks."""
     todo = [(t, at) for t, at in zip(tensors, offsets, strict=False) if t.nbytes]
     start = buffer.host_ptr
-    blocks = []
     if start and buffer.kind == "host":
-        for t, at in (one for one in todo if one[0].nbytes > BLOCK and _is_contiguous(one[0])):
-            blocks += [(start + at + i, _address(t) + i, min(BLOCK, t.nbytes - i)) for i in range(0, t.nbytes, BLOCK)]
+        large = [one for one in todo if one[0].nbytes > BLOCK and _is_contiguous(one[0])]
+        copy([(start + at, _address(t), t.nbytes) for t, at in large])
         todo = [one for one in todo if one[0].nbytes <= BLOCK or not _is_contiguous(one[0])]
+    _copy.fill_many((f"{at}", buffer.array(tuple(t.shape), t.dtype, offset=at), t) for t, at in todo)
+
+
+def copy(pieces: Sequence[tuple[int, int, int]]) -> None:
+    """Copies memory of the host: to, from, bytes."""
+    blocks = [(to + i, at + i, min(BLOCK, n - i)) for to, at, n in pieces for i in range(0, n, BLOCK)]
     for copied in [_threads().submit(ctypes.memmove, *block) for block in blocks]:
         copied.result()
-    _copy.fill_many((f"{at}", buffer.array(tuple(t.shape), t.dtype, offset=at), t) for t, at in todo)
 
 
 def _is_contiguous(tensor: Any) -> bool:
@@ -236,14 +312,23 @@ def _address(tensor: Any) -> int:
     return int(tensor.data_ptr() if hasattr(tensor, "data_ptr") else tensor.__array_interface__["data"][0])
 
 
+def tensor_over(array: Any) -> Any:
+    """PyTorch's, of bytes. It keeps the Array if that can be written to; by DLPack it would keep the memory alone."""
+    import numpy
+    import torch
+
+    from ..torch._tensors import tensor_of
+
+    is_writable = array.host_ptr and not array.readonly
+    return torch.from_numpy(numpy.asarray(array)) if is_writable else tensor_of(array)
+
+
 def empty(shape: int | tuple[int, ...], dtype: Any) -> Any:
     """As gpushm.ray.empty()."""
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if hasattr(dtype, "is_floating_point"):  # of torch
-        from ..torch._tensors import tensor_of
-
         nbytes = dtype.itemsize * math.prod(shape)
-        return tensor_of(store.lend(nbytes))[:nbytes].view(dtype).view(shape)
+        return tensor_over(store.lend(nbytes))[:nbytes].view(dtype).view(shape)
     import numpy
 
     nbytes = numpy.dtype(dtype).itemsize * math.prod(shape)

@@ -9,7 +9,6 @@ owner, and forgets it; after ray.put() the source is the owner. What an owner pi
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import uuid
@@ -81,12 +80,10 @@ def node_address() -> str:
 
 def local() -> _link.Link:
     """The connection to the holder of this node."""
-    return _link.here(node_address(), _gone)
+    return _link.here(node_address, store.on_word)
 
 
-def _gone(key: str) -> None:
-    store.gone(key)
-    _mapped.pop(key, None)
+store.on_full = lambda: local().say("room", "-")
 
 
 def relay() -> str:
@@ -103,12 +100,11 @@ def published(tensors: list[Any], is_owner: bool, sealed: bool = False) -> Metad
     if len(kinds) > 1:
         raise ValueError(f"the tensors of one object are on one device, not on {', '.join(sorted(kinds))}")
     device, key, link = kinds.pop().partition(":")[0], uuid.uuid4().hex, local()
-    placed = store.place(key, tensors, sealed)
     try:
-        host, port, token = link.ask("keep", key, placed.buffer).split()
-    except BaseException:
-        store.gone(key)
-        raise
+        placed, kept = _kept(link, key, tensors, sealed)
+    except _core.NotFound:  # a daemon that was started anew has lost this process's slabs
+        placed, kept = _kept(link, key, tensors, sealed)
+    host, port, token = kept.split()
     if is_owner:
         link.say("hold", key)
     return Metadata(
@@ -117,6 +113,15 @@ def published(tensors: list[Any], is_owner: bool, sealed: bool = False) -> Metad
         node=ray.get_runtime_context().get_node_id(), address=(host, int(port), token), relay=relay(),
         hold=Hold(link, key, "drop" if is_owner else "spent"), for_owner=not is_owner,
     )  # fmt: skip
+
+
+def _kept(link: _link.Link, key: str, tensors: list[Any], sealed: bool) -> tuple[_store.Placed, str]:
+    placed = store.place(key, tensors, sealed)
+    try:
+        return placed, link.ask("keep", key, placed.buffer)
+    except BaseException:
+        store.on_word("lost", key)
+        raise
 
 
 def _is_put(obj_id: str) -> bool:
@@ -129,33 +134,20 @@ def _is_put(obj_id: str) -> bool:
 
 # ---- a reader ----
 
-# What this process has read, until the object ends: its pages are mapped already when it comes again.
-_mapped: dict[str, _core.Buffer] = {}
-_libc = ctypes.CDLL(None)
-_MADV_POPULATE_READ = 22  # asm-generic/mman-common.h, Linux 5.14; before it is an error and does nothing
-
-
-def opened(meta: Metadata, copy_on_write: bool = False) -> _core.Buffer:
-    """The object's buffer, from another node if this one does not have it."""
-    if not copy_on_write and (found := _mapped.get(meta.key)):
-        return found
+def opened(meta: Metadata, copy_on_write: bool = False) -> _store.Reading:
+    """The object, from another node if this one does not have it."""
     device: Device | None = "current" if meta.on_gpu else None
+    access, link = "c" if copy_on_write and not meta.on_gpu else "r", local()
+    try:
+        return store.read(link, meta.key, access, device, not meta.is_sealed)
+    except _core.NotFound:
+        if meta.node == ray.get_runtime_context().get_node_id():
+            text = f"object {meta.key} is gone: its owner let it go or died, or the daemon has lost it"
+            raise _core.NotFound(errno.ENOENT, text) from None
     copy = f"ray/{meta.key}"
-    for name in meta.buffer, copy:
-        with suppress(_core.NotFound):
-            found = _core.open_many(name, "c" if copy_on_write and not meta.on_gpu else "r", device=device)
-            if found.host_ptr and found.kind == "host":  # a fault of each page takes twice as long
-                _libc.madvise(ctypes.c_void_p(found.host_ptr), ctypes.c_size_t(found.nbytes), _MADV_POPULATE_READ)
-            if not copy_on_write:
-                _mapped[meta.key] = found
-                local().say("watch", meta.key)
-            return found
-    if meta.node == ray.get_runtime_context().get_node_id():
-        text = f"object {meta.key} is gone: its owner let it go or died, or the daemon has lost it"
-        raise _core.NotFound(errno.ENOENT, text)
     with _pulled(meta, copy, device):
-        local().ask("copy", meta.key, copy, *map(str, meta.address))
-        return opened(meta, copy_on_write)
+        link.ask("copy", meta.key, copy, *map(str, meta.address))
+        return store.read(link, meta.key, access, device, is_slab=False)
 
 
 def _pulled(meta: Metadata, copy: str, device: Device | None) -> _core.Buffer:
@@ -180,28 +172,25 @@ def arrays(meta: Metadata) -> list[Any]:
     """NumPy's, over the buffer's memory, which they keep open, read-only."""
     import numpy
 
-    buffer = opened(meta)
-    bases = {name: numpy.asarray(_bytes_of(buffer, name)) for name in {name for name, _ in meta.pieces}}
-    described = zip(meta.tensor_meta, meta.pieces, strict=True)
-    return [numpy.ndarray(shape, dtype, bases[name], offset) for (shape, dtype), (name, offset) in described]
+    read = opened(meta)
+    base = numpy.asarray(read.whole)
+    described = zip(meta.tensor_meta, _offsets(meta, read.buffer), strict=True)
+    return [numpy.ndarray(shape, dtype, base, at) for (shape, dtype), at in described]
 
 
 def tensors(meta: Metadata, copy_on_write: bool = True) -> list[Any]:
     """PyTorch's. Programs write to those on the CPU: they get pages of their own then."""
-    from ..torch._tensors import tensor_of
-
-    buffer = opened(meta, copy_on_write)
-    bases = {name: tensor_of(_bytes_of(buffer, name)) for name in {name for name, _ in meta.pieces}}
-    described = zip(meta.tensor_meta, meta.pieces, strict=True)
+    read = opened(meta, copy_on_write)
+    base = _store.tensor_over(read.whole)
+    described = zip(meta.tensor_meta, _offsets(meta, read.buffer), strict=True)
     return [
-        bases[name][at : at + shape.numel() * dtype.itemsize].view(dtype).view(shape)
-        for (shape, dtype), (name, at) in described
+        base[at : at + shape.numel() * dtype.itemsize].view(dtype).view(shape) for (shape, dtype), at in described
     ]
 
 
-def _bytes_of(buffer: _core.Buffer, name: str) -> Any:
-    array = buffer[name]
-    return buffer.array((array.nbytes,), "uint8", offset=array.offset)
+def _offsets(meta: Metadata, buffer: _core.Buffer) -> list[int]:
+    starts = {name: buffer[name].offset for name in {name for name, _ in meta.pieces}}
+    return [starts[name] + at for name, at in meta.pieces]
 
 
 # ---- what Ray calls ----
