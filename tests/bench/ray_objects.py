@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Objects of Ray by gpushm, beside Ray's object store, GLOO where there is PyTorch, and a transport that moves nothing.
+"""Objects of Ray by gpushm, beside Ray's own ways, and beside a transport that moves nothing.
 
     PYTHONPATH=build/python build/venv-fleet/bin/python tests/bench/ray_objects.py [--sizes 64,256,1024] [--rounds 5]
+    ... ray_objects.py --gpu [--tensors 1,443] [--no-nixl]    # with one GPU or more, and PyTorch with CUDA
 
-An actor returns an array, which two others of its node get, each reading one number of every page; then it is passed once
-more. All ways take turns in one run. Columns: made and passed, the first time and the median; once more, the median.
-"in place" is written to gpushm.ray.empty(). At the end the time from the SIGKILL of a source to the tensor in a reader
-that has not had it.
+An actor returns what it has, which two others of its node get, each reading one number of every page, or on a GPU of
+every tensor; then it is passed once more. All ways take turns in one run. A row has the first time, the median, and the median of the ratios to the
+first way of the same turn; then the same of once more. On the CPU: Ray's object store, gpushm, gpushm where the source
+writes to gpushm.ray.empty(), GLOO where there is PyTorch; "empty" moves nothing, and its readers read as much of their
+own memory. On a GPU: CUDA_IPC, gpushm, NIXL where it is installed, and with two GPUs gpushm with readers on the second
+one, which CUDA_IPC refuses. At the end the time from the SIGKILL of a source to the tensor in a reader that has not had it.
 """
 
 import argparse
@@ -37,12 +40,16 @@ class EmptyTransport(NumpyTransport):
     """Its objects have no bytes: what is left is Ray's own time."""
 
     tensor_transport_backend = "EMPTY"
+    own = {}  # arrays of the reader
 
     def extract_tensor_transport_metadata(self, obj_id, rdt_object):
         return TensorTransportMetadata(tensor_meta=[(t.shape, t.dtype) for t in rdt_object], tensor_device="cpu")
 
     def recv_multiple_tensors(self, obj_id, tensor_transport_metadata, communicator_metadata, target_buffers=None):
-        return [np.empty(0, dtype) for _, dtype in tensor_transport_metadata.tensor_meta]
+        for meta in tensor_transport_metadata.tensor_meta:
+            if meta not in self.own:
+                self.own[meta] = np.ones(*meta)
+        return [self.own[meta] for meta in tensor_transport_metadata.tensor_meta]
 
     garbage_collect = NumpyTransport.abort_transport
 
@@ -54,9 +61,16 @@ register_tensor_transport("EMPTY", ["cpu"], EmptyTransport, np.ndarray)
 class Actor:
     """A source and a reader. The array that it returns is there before."""
 
-    def prepare(self, mib):
-        self.array = np.ones(mib << 18, "f4")
+    def prepare(self, mib, tensors=0):
+        """tensors: on a GPU."""
+        if tensors:
+            self.array = [torch.ones((mib << 18) // tensors, device="cuda") for _ in range(tensors)]
+        else:
+            self.array = np.ones(mib << 18, "f4")
         return os.getpid()
+
+    def gpu_of_ray(self):
+        return ray.get_gpu_ids()[0]
 
     def plasma(self):
         return self.array
@@ -81,17 +95,31 @@ class Actor:
         def gloo(self):
             return torch.from_numpy(self.array)
 
+        @ray.method(tensor_transport="gpushm")
+        def gpu(self):
+            return self.array
+
+        @ray.method(tensor_transport="cuda_ipc")
+        def cuda_ipc(self):
+            return self.array
+
+        @ray.method(tensor_transport="nixl")
+        def nixl(self):
+            return self.array
+
     def read(self, array):
+        if isinstance(array, list):
+            return float(torch.stack([t[0] for t in array]).sum())
         return float(array[::1024].sum())
 
 
-def turn(source, readers, way, mib):
+def turn(source, readers, way, wanted):
     """Seconds of both."""
 
     def passed():
         start = time.perf_counter()
         found = ray.get([r.read.remote(ref) for r in readers])
-        assert way == "empty" or found == [mib * 256.0] * 2, found
+        assert found == [wanted] * len(readers), found
         return time.perf_counter() - start
 
     start = time.perf_counter()
@@ -100,33 +128,74 @@ def turn(source, readers, way, mib):
     return time.perf_counter() - start, min(passed() for _ in range(3))
 
 
+def compare(title, ways, rounds, wanted):
+    """ways: their names, methods, sources and readers. Prints a row of each."""
+    found = {name: [] for name, *_ in ways}
+    for _ in range(rounds):
+        for name, method, (source, *readers) in ways:
+            found[name].append(turn(source, readers, method, wanted))
+            time.sleep(0.2)  # until it is freed
+    first = [*found.values()][0]
+    for name, times in found.items():
+        words = []
+        for now, beside in zip(zip(*times, strict=True), zip(*first, strict=True), strict=True):
+            ratio = statistics.median(b / a for a, b in zip(now, beside, strict=True))
+            words.append(f"{statistics.median(now) * 1e3:.1f} ms ({ratio:.2f} x)")
+        print(f"| {title} | {name} | {times[0][0] * 1e3:.0f} ms | {' | '.join(words)} |", flush=True)
+    for actor in {a for *_, actors in ways for a in actors}:
+        ray.kill(actor)
+
+
+def on_cpu(args):
+    for mib in args.sizes:
+        # Once an actor has made an object of a transport, it pickles arrays for Ray's store slowly: plasma has its own.
+        plasma, others = ([ray.remote(num_cpus=0)(Actor).remote() for _ in range(3)] for _ in range(2))
+        ray.get([source.prepare.remote(mib) for source, *_ in (plasma, others)])
+        ways = [("plasma", "plasma", plasma), *((way, way, others) for way in ("gpushm", "in_place", "empty"))]
+        if torch:
+            importlib.import_module("ray.experimental.collective").create_collective_group(others, "gloo")
+            ways.append(("gloo", "gloo", others))
+        compare(f"{mib} MiB", ways, args.rounds, mib * 256.0)
+    print(f"from the kill of the source to a new reader's tensor: {kills(args.rounds) * 1e3:.1f} ms")
+
+
+def on_gpu(args):
+    """Each way has actors of its own: what one transport has open is in no other's times."""
+    gpus = torch.cuda.device_count()
+    ways = ["cuda_ipc", "gpu", *(["nixl"] if args.nixl and importlib.util.find_spec("nixl") else [])]
+    for mib in args.sizes:
+        for tensors in args.tensors:
+            made = [(way, way, [on_a_gpu(0.1) for _ in range(3)]) for way in ways]
+            if gpus > 1:
+                source, _rest = on_a_gpu(0.1), on_a_gpu(0.9 - 0.3 * len(ways))  # the first GPU has no room then
+                made.append(("gpu, readers on the other GPU", "gpu", [source, on_a_gpu(0.1), on_a_gpu(0.1)]))
+            for name, _, actors in made:
+                where = ray.get([a.gpu_of_ray.remote() for a in actors])
+                assert (len({*where}) == 1) == ("other" not in name), f"{name}: on the GPUs {where}"
+                ray.get(actors[0].prepare.remote(mib, tensors))
+            compare(f"{mib} MiB, tensors: {tensors}", made, args.rounds, float(tensors))
+
+
+def on_a_gpu(share):
+    return ray.remote(num_cpus=0, num_gpus=round(share, 1))(Actor).remote()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--sizes", default=[64, 256, 1024], type=lambda s: [*map(int, s.split(","))], help="MiB")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--tensors", default=[1, 443], type=lambda s: [*map(int, s.split(","))])
+    parser.add_argument("--no-nixl", dest="nixl", action="store_false")
     args = parser.parse_args()
-    daemon = Daemon(f"[pool host]\nkind=host\nsize={3 * max(args.sizes)}M\n")
+    if args.gpu and not (torch and torch.cuda.is_available()):
+        sys.exit("ray_objects.py: --gpu needs a PyTorch with CUDA, and a GPU")
+    gpus = torch.cuda.device_count() if args.gpu else 0
+    pools = "".join(f"[pool gpu{i}]\nkind=vmm\ngpu={i}\nsize={4 * max(args.sizes)}M\n" for i in range(gpus))
+    daemon = Daemon(f"[pool host]\nkind=host\nsize={3 * max(args.sizes)}M\n{pools}")
     os.environ["GPUSHM_SOCKET"] = daemon.socket
-    ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False, object_store_memory=max(args.sizes) * 3 << 19)
-    ways = ["plasma", "gpushm", "in_place", "empty", *(["gloo"] if torch else [])]
-    for mib in args.sizes:
-        # Once an actor has made an object of a transport, it pickles arrays for Ray's store slowly: plasma has its own.
-        actors = {own: [ray.remote(num_cpus=0)(Actor).remote() for _ in range(3)] for own in (True, False)}
-        ray.get([source.prepare.remote(mib) for source, *_ in actors.values()])
-        if torch:
-            importlib.import_module("ray.experimental.collective").create_collective_group(actors[False], "gloo")
-        found = {way: [] for way in ways}
-        for _ in range(args.rounds):
-            for way in ways:
-                source, *readers = actors[way == "plasma"]
-                found[way].append(turn(source, readers, way, mib))
-                time.sleep(0.2)  # until it is freed
-        for way, times in found.items():
-            made, again = (statistics.median(t) * 1e3 for t in zip(*times, strict=True))
-            print(f"| {mib} MiB | {way} | {times[0][0] * 1e3:.0f} ms | {made:.1f} ms | {again:.1f} ms |", flush=True)
-        for actor in sum(actors.values(), []):
-            ray.kill(actor)
-    print(f"from the kill of the source to a new reader's tensor: {kills(args.rounds) * 1e3:.1f} ms")
+    ray.init(address="local", num_cpus=8, include_dashboard=False, log_to_driver=False, object_store_memory=max(args.sizes) * 3 << 19)
+    (on_gpu if args.gpu else on_cpu)(args)
     ray.shutdown()
     daemon.remove()
 
