@@ -73,7 +73,14 @@ class Nodes:
 
     def _start(self) -> str:
         env = self._envs[len(self.ids)]
-        raylet = self.cluster.add_node(num_cpus=8, object_store_memory=90 << 20, env_vars=env, include_dashboard=False)
+        options: dict[str, Any] = {"num_cpus": 8, "object_store_memory": 90 << 20, "include_dashboard": False}
+        for is_last in False, False, True:  # Ray gives it 30 s, which is too little on a busy machine
+            try:
+                raylet = self.cluster.add_node(env_vars=env, **options)
+                break
+            except Exception:
+                if is_last:
+                    raise
         self.raylets.append(raylet)
         self.ids.append(raylet.node_id)
         return str(raylet.node_id)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """gpushm.ray when everything dies at random: nothing that Ray still knows is lost, and nothing that it forgot is left.
 
-RAY_KILLS is the number of kills, 14 by default; RAY_SEED repeats a run.
+KILLS is the number of kills, 14 by default; RAY_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from conftest import Program
 from nodes import Nodes, until
 
 N = 1 << 16
-KILLS = int(os.environ.get("RAY_KILLS", "14"))
-LATE = 60  # seconds that a daemon, a relay or a node needs to come back, at most
+KILLS = int(os.environ.get("KILLS", "14"))
+LATE = 180  # seconds that a daemon, a relay or a node needs to come back on a busy machine, at most
 
 
 class Actor:
@@ -141,7 +141,8 @@ def test_kills_at_random_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
         nodes.add()
         storm = Storm(nodes, chance, tmp_path)
         todo = [kind for _ in range(-(-KILLS // len(kinds))) for kind in chance.sample(kinds, len(kinds))][:KILLS]
-        for kind in todo:
+        for i, kind in enumerate(todo):
+            print(f"{i} killed; next: {kind}", flush=True)
             for _ in range(2):
                 storm.make()
             storm.kill(kind)
