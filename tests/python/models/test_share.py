@@ -97,6 +97,12 @@ def test_the_process_that_builds_has_no_copy_of_its_own(name: str) -> None:
     assert gpushm.stat(name).readers == 2 and made[0].weight.any()
 
 
+def test_the_process_that_builds_keeps_no_gpu_memory_from_others(gpu: str, name: str) -> None:
+    reserved = torch.cuda.memory_reserved()
+    made = gpushm.torch.share(name, lambda: torch.nn.Linear(8192, 8192, device=gpu).eval())
+    assert made.weight.is_cuda and torch.cuda.memory_reserved() <= reserved
+
+
 def test_another_fingerprint_is_refused_or_replaced(name: str, raises: Raises) -> None:
     old = gpushm.torch.share(name, build, fingerprint={"weights": "1"})
     share = gpushm.torch.share

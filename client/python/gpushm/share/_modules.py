@@ -113,7 +113,7 @@ def _share(module: torch.nn.Module, device: torch.device, parameters: dict[str, 
         else:
             _say(module, key, f"another process has other values under {buffer.name}: they are random, or were changed")
     if gpu is not None:
-        torch.cuda.empty_cache()  # else PyTorch keeps the memory that has become free
+        torch.cuda.empty_cache()  # else PyTorch keeps from other processes what has become free
 
 
 def _key(parameters: dict[str, torch.nn.Parameter]) -> str:

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+import torch
+
 from .. import _core, _libraries, _models, _own_daemon
 from ._attach import attach
 
 if TYPE_CHECKING:
-    import torch
-
     from .._typing import Device
 
 Module = TypeVar("Module", bound="torch.nn.Module")
@@ -76,7 +76,10 @@ def share(
             with publish(
                 name, module, replace=replace, pool=pool, fingerprint=fingerprint, transient=transient, digest=False
             ):
-                return attached(module)
+                made = attached(module)
+            if torch.cuda.is_initialized():
+                torch.cuda.empty_cache()  # else PyTorch keeps what build() has allocated from other processes
+            return made
 
 
 def _made(build: Callable[[], Module], attached: Callable[[Module | Callable[[], Module]], Module]) -> Module:

@@ -93,6 +93,8 @@ class Share:
         self._turn.close()
         _assign(model, buffer, tensors, self.is_frozen)
         model.tie_weights()
+        if self._gpu is not None:
+            torch.cuda.empty_cache()  # else PyTorch keeps from other processes what transformers has allocated
 
     # ---- the buffer ----
 
