@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -32,8 +33,9 @@ def ensure() -> None:
         gone = _gone()
         if gone is None:
             return
+        said_before = os.path.getsize(log)
         pid = _start(gone, log)
-        _wait(pid, log)
+        _wait(pid, log, said_before)
     print(
         f"gpushm: no daemon ran: started gpushmd, pid {pid}, log {log}. It stays, with what is published: kill {pid} "
         "ends it",
@@ -54,10 +56,14 @@ def _gone() -> _core.DaemonGone | None:
 def _log() -> Iterator[str]:
     """The path of the log, in a folder that is there without a session. Its lock is held in the block."""
     path = f"/tmp/gpushmd-{os.geteuid()}.log"
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        why = f"no daemon runs, and {path}, the log of one that would be started, can't be opened: {error.strerror}"
+        raise _core.DaemonGone(error.errno, why) from error
     try:
         if os.fstat(lock).st_uid != os.geteuid():
-            raise PermissionError(f"{path} is another user's: start gpushmd yourself")
+            raise _core.DaemonGone(errno.EPERM, f"no daemon runs, and {path} is another user's: start gpushmd yourself")
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield path
     finally:
@@ -71,8 +77,8 @@ def _start(gone: _core.DaemonGone, log: str) -> int:
     folders = [sysconfig.get_path("scripts"), here, os.environ.get("PATH", os.defpath), "/usr/local/bin:/usr/bin"]
     program = shutil.which("gpushmd", path=os.pathsep.join(folders))
     if program is None:
-        gone.add_note("There is no gpushmd to start: it is in the wheel, and in the Debian package gpushmd.")
-        raise gone
+        why = f"{gone.strerror}. There is no gpushmd to start: it is in the wheel, and in the Debian package gpushmd"
+        raise _core.DaemonGone(gone.errno, why)
     socket = os.environ.get("GPUSHM_SOCKET")
     words = [program, "--socket", socket] if socket else [program]
     with open(log, "a") as output:
@@ -88,12 +94,26 @@ def _start(gone: _core.DaemonGone, log: str) -> int:
     return int(done.stdout)
 
 
-def _wait(pid: int, log: str) -> None:
+def _wait(pid: int, log: str, said_before: int) -> None:
     end = time.monotonic() + _READY
     while (gone := _gone()) is not None:
-        if not os.path.exists(f"/proc/{pid}") or time.monotonic() > end:
-            with open(log, errors="replace") as file:
-                said = [line.strip() for line in file if ": error: " in line]
-            gone.add_note(f"gpushmd, which was started, does not reply: {'; '.join(said[-2:])} ({log})")
-            raise gone
+        is_there = _is_running(pid)
+        if not is_there or time.monotonic() > end:
+            with open(log, "rb") as file:
+                file.seek(said_before)
+                said = file.read().decode(errors="replace").splitlines()
+            errors = [line.partition(": error: ")[2] for line in said if ": error: " in line]
+            what = "does not reply" if is_there else f"ended: {'; '.join(errors) or 'it said nothing'}"
+            raise _core.DaemonGone(
+                gone.errno, f"no daemon ran, and gpushmd, which was started, {what} (log {log})"
+            ) from gone
         time.sleep(0.01)
+
+
+def _is_running(pid: int) -> bool:
+    """One that has ended has no command, also where the first process of a container never waits for it."""
+    try:
+        with open(f"/proc/{pid}/cmdline") as file:
+            return bool(file.read())
+    except OSError:
+        return False

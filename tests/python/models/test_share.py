@@ -34,11 +34,11 @@ print("answer", model(torch.ones(1, 64, dtype=torch.bfloat16)).sum().item(), flu
 """
 
 
-def worker(seconds: float = 0.3, **env: str) -> subprocess.Popen[str]:
-    """A process that shares a module, which it builds in so many seconds if it must."""
+def worker(seconds: float = 0.3, before: str = "", **env: str) -> subprocess.Popen[str]:
+    """A process that shares a module, which it builds in so many seconds if it must. before: what it does first."""
     path = os.pathsep.join([os.environ["BUILD"], os.environ["PATH"]])
     return subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(seconds)],
+        [sys.executable, "-c", before + WORKER, str(seconds)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -160,7 +160,33 @@ def test_workers_without_a_daemon_start_one(nobody: dict[str, str]) -> None:
     assert answers([worker(**nobody)]) == (0, found, "")
 
 
-def test_a_daemon_that_can_t_start_says_why(tmp_path: Path) -> None:
-    lost = worker(GPUSHM_SOCKET=str(tmp_path / "none" / "none" / "s"))
-    said = lost.communicate(timeout=300)[1]
-    assert lost.returncode == 1 and "DaemonGone" in said and "its folder can't be made" in said, said
+# The first process of a container: it gets the processes that others leave, and waits for none of them.
+FIRST = "import ctypes; ctypes.CDLL(None).prctl(36, 1)"
+
+
+def lost(before: str = "", **env: str) -> str:
+    """What a worker says that gets no daemon."""
+    failed = worker(before=before, **env)
+    said = failed.communicate(timeout=300)[1]
+    assert failed.returncode == 1 and "DaemonGone: " in said, said
+    return said.splitlines()[-1]
+
+
+@pytest.mark.parametrize("before", ["", FIRST], ids=["", "in a container"])
+def test_a_daemon_that_can_t_start_says_why(before: str, tmp_path: Path) -> None:
+    said = lost(before, GPUSHM_SOCKET=str(tmp_path / "none" / "none" / "s"))
+    assert "gpushmd, which was started, ended: " in said and "its folder can't be made" in said
+
+
+def test_what_another_daemon_said_is_no_reason(tmp_path: Path) -> None:
+    lost(GPUSHM_SOCKET=str(tmp_path / "none" / "none" / "s"))
+    (tmp_path / "gpushmd").write_text("#!/bin/sh\n")
+    (tmp_path / "gpushmd").chmod(0o755)
+    program = f"import shutil; shutil.which = lambda *_, **__: {str(tmp_path / 'gpushmd')!r}"
+    assert "ended: it said nothing" in lost(program, GPUSHM_SOCKET=str(tmp_path / "s"))
+
+
+def test_a_log_that_can_t_be_opened_is_named(tmp_path: Path) -> None:
+    refused = "import os; os.geteuid = lambda: 'none/none'"
+    said = lost(refused, GPUSHM_SOCKET=str(tmp_path / "s"))
+    assert "/tmp/gpushmd-none/none.log, the log of one that would be started, can't be opened: No such file" in said
