@@ -73,12 +73,25 @@ def test_a_prefix_a_pool_and_buffers_that_stay(weights: Path) -> None:
     (left,) = gpushm.ls()
     assert re.fullmatch(r"mine/Linear-[0-9a-f]{16}", left.name) and left.pool == "host"
     gpushm.unlink(left.name)
-    assert "no pool 'gpu'" in run([*SHARE, "--pool", "gpu", "--", "true"], 2)[1]
 
 
-def test_the_command_keeps_its_status_and_a_lost_one_is_named() -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--pool", "gpu", "--", "true"], "--pool: 'gpu' is no pool of kind host; those are: host"),
+        (["--name", "/mine", "--", "true"], '--name: name "/mine/name": it has an empty component'),
+        (["--"], "usage: python -m gpushm.share [-h] [--name PREFIX] [--pool POOL] -- COMMAND..."),
+    ],
+)
+def test_options_that_are_wrong_are_named_before_the_program_starts(words: list[str], said: str) -> None:
+    assert said in run([*SHARE, *words], 2)[1]
+
+
+def test_the_command_keeps_its_words_and_its_status_and_a_lost_one_is_named() -> None:
     run([*SHARE, "--", "sh", "-c", "exit 7"], 7)
-    assert "nothing-like-it: No such file" in run([*SHARE, "nothing-like-it"], 1)[1]
+    words = [sys.executable, "-c", "import sys; print(sys.argv)", "--", "--name", "x"]
+    assert run([*SHARE, "--name", "mine", *words])[0] == "['-c', '--', '--name', 'x']\n"
+    assert "gpushm.share: nothing-like-it: No such file" in run([*SHARE, "nothing-like-it"], 1)[1]
 
 
 def test_a_process_may_write_to_its_weights(weights: Path) -> None:

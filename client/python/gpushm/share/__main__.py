@@ -7,21 +7,32 @@ import argparse
 import os
 import sys
 
-from .. import _core, _own_daemon
+from .. import _core, _models, _own_daemon
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m gpushm.share",
+        usage="%(prog)s [-h] [--name PREFIX] [--pool POOL] -- COMMAND...",
         description="Runs a program whose processes share the weights that they load. See help(gpushm.share).",
     )
     parser.add_argument("--name", metavar="PREFIX", default="~/share", help="of buffers that it makes (%(default)s)")
     parser.add_argument("--pool", help="of kind host, for weights on the CPU")
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="the program and its arguments")
+    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="the program and its arguments")
     found = parser.parse_args()
+    if found.command[:1] == ["--"]:
+        del found.command[0]
+    if not found.command:
+        parser.error("there is no COMMAND to run")
     _own_daemon.ensure()
-    if found.pool and found.pool not in [pool.name for pool in _core.pools() if pool.kind == "host"]:
-        parser.error(f"there is no pool {found.pool!r} of kind host: gpushmctl pools shows the pools")
+    found.name = found.name.rstrip("/")
+    try:
+        _models.published(f"{found.name}/name")
+    except _core.BadArgument as error:
+        parser.error(f"--name: {error.strerror}")
+    pools = [pool.name for pool in _core.pools() if pool.kind == "host"]
+    if found.pool and found.pool not in pools:
+        parser.error(f"--pool: {found.pool!r} is no pool of kind host; those are: {', '.join(pools) or 'none'}")
     return found
 
 
@@ -29,17 +40,19 @@ def main() -> None:
     """Becomes the program."""
     try:
         options = _options()
+    except KeyboardInterrupt:
+        sys.exit(130)
     except _core.Error as error:
-        sys.exit(f"gpushm.share: {error.strerror} {' '.join(getattr(error, '__notes__', []))}".rstrip())
+        sys.exit(f"gpushm.share: {error.strerror}")
     here = os.path.dirname(os.path.abspath(__file__))
-    env = {"GPUSHM_SAFETENSORS_FALLBACK": "1"} | os.environ | {"GPUSHM_SHARE_NAME": options.name.rstrip("/")}
+    env = {"GPUSHM_SAFETENSORS_FALLBACK": "1"} | os.environ | {"GPUSHM_SHARE_NAME": options.name}
     env["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
     if options.pool:
         env["GPUSHM_SAFETENSORS_POOL"] = options.pool
     try:
         os.execvpe(options.command[0], options.command, env)
     except OSError as error:
-        sys.exit(f"{options.command[0]}: {error.strerror}")
+        sys.exit(f"gpushm.share: {options.command[0]}: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -159,7 +159,7 @@ def _load() -> Share:
 
             _, files, load_config = given
             said = _fingerprint.attrs(_fingerprint.of(model, load_config, files))
-            key = hashlib.sha256(b"".join(map(_bytes, said.values()))).hexdigest()[:16]
+            key = hashlib.sha256(repr(said).encode()).hexdigest()[:16]
             self._name = f"{_modules.prefix()}/{type(model).__name__}-{key}"
             try:
                 return super().load(converted, model, *given)
@@ -175,6 +175,3 @@ def _load() -> Share:
 
     return Load("", None, False, _modules.options() | {"wait": 0})
 
-
-def _bytes(value: str | bytes) -> bytes:
-    return value.encode() if isinstance(value, str) else value
