@@ -1,36 +1,46 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Workers of gunicorn that answer with one model on the CPU: plain, with --preload, and with gpushm.torch.share().
+"""Workers of a torch service that answer with one model: plain, with --preload, and with gpushm.torch.share().
 
-    models_share.py [--mib 1024] [--workers 8] [MODE...]     of plain, preload and share
+    models_share.py [--mib 1024] [--device cpu] [MODE[:WORKERS]...]     modes: plain, preload and share; 8 workers each
 
-The file has float32, and the model takes it as bfloat16, so that the page cache does not share it. A worker is ready
-when it has the model. Then it reads all of it. The memory is the Pss of all processes, less that of the same workers
-without a model. "share" starts a daemon of its own, and ends it. Prints the lines of a table: mode, workers, model,
-when the first one is ready, when the last one is after that, and memory by the size of the model.
+The server is gunicorn or, where there is none, forks as gunicorn does. A worker is ready when it has the model. Then it
+reads all of it. On the CPU the file has float32 and the model takes it as bfloat16, so that the page cache does not
+share it; with --device cuda the file has bfloat16. The memory is the GPU's, or the Pss of all processes, less that
+of the same workers without a model. "share" starts a daemon of its own, and ends it. Prints the lines of a table: mode,
+workers, when the first one is ready, when the last one is after that, and memory by the size of the model. On stderr is
+when each worker had imported PyTorch, called build(), had its result, and was ready: seconds since the start and, in
+brackets, of the processor.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
 WIDTH = 4096  # of a layer: 32 MiB
+Times = list[tuple[float, float]]
 
 
-def app(mode: str, folder: str, mib: int) -> Any:
-    """What gunicorn calls in each worker, or before the forks."""
+def app(mode: str, folder: str, mib: int, device: str) -> Any:
+    """What the server calls in each worker, or before the forks."""
     import torch
 
+    times = [now()]
+
     def build() -> torch.nn.Module:
+        times.append(now())
         with torch.device("meta"):
             layers = [torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(mib // 32)]
         model = torch.nn.Sequential(*layers)
@@ -38,27 +48,37 @@ def app(mode: str, folder: str, mib: int) -> Any:
             from safetensors.torch import load_file
 
             model.load_state_dict(load_file(f"{folder}/model.safetensors"), assign=True)
-        return model.to(torch.bfloat16).eval()
+        model = model.to(device, torch.bfloat16).eval()
+        times.append(now())
+        return model
 
-    if mode == "share":
+    if device != "cpu":
+        torch.zeros(1, device=device)
+    if mode == "share" and mib:
         import gpushm.torch
 
-        model = gpushm.torch.share("bench", build) if mib else build()
+        model = gpushm.torch.share("bench", build)
     else:
         model = build()
-    app.model = model
+    app.found = model, times
     if mode != "preload":
         report(folder)
     return lambda environ, start: []
 
 
+def now() -> tuple[float, float]:
+    """By the clock, and of the processor by this process."""
+    return time.monotonic(), time.process_time()
+
+
 def report(folder: str) -> None:
     """The worker is ready. Then it reads a byte of each page."""
-    ready = time.monotonic()
-    for parameter in app.model.parameters():
+    model, times = app.found
+    times.append(now())
+    for parameter in model.parameters():
         parameter.detach().view(-1)[:: 4096 // parameter.itemsize].sum().item()
     with open(f"{folder}/ready", "a") as file:
-        file.write(f"{ready}\n")
+        file.write(json.dumps(times) + "\n")
 
 
 CONFIG = """
@@ -69,58 +89,99 @@ def post_worker_init(worker):
 """
 
 
-def measured(mode: str, workers: int, mib: int, folder: Path) -> tuple[float, float, int]:
-    """Seconds until the first worker is ready, and until the last one is; and the Pss of all."""
-    (folder / "ready").write_text("")
+def serve(mode: str, workers: int, folder: str, *model: Any) -> None:
+    """What gunicorn does, to the point where the workers are ready."""
+    if mode == "preload":
+        app(mode, folder, *model)
+    for _ in range(workers):
+        if os.fork() == 0:
+            if mode == "preload":
+                report(folder)
+            else:
+                app(mode, folder, *model)
+            signal.pause()
+    signal.pause()
+
+
+def started(mode: str, workers: int, folder: Path, *model: Any) -> subprocess.Popen[bytes]:
+    if find_spec("gunicorn") is None:
+        call = f"import models_share as m; m.serve{(mode, workers, str(folder), *model)}"
+        return subprocess.Popen([sys.executable, "-c", call], cwd=HERE, start_new_session=True)
     (folder / "config.py").write_text(CONFIG.format(preload=mode == "preload", folder=str(folder)))
     words = [sys.executable, "-m", "gunicorn", "--timeout", "600", "--workers", str(workers), "--log-level", "error"]
     words += ["--bind", f"unix:{folder}/s", "--config", f"{folder}/config.py", *["--preload"] * (mode == "preload")]
+    words += [f"models_share:app{(mode, str(folder), *model)}"]
+    return subprocess.Popen(words, cwd=HERE, start_new_session=True)
+
+
+def measured(mode: str, workers: int, mib: int, device: str, folder: Path) -> tuple[list[Times], int]:
+    """When each worker did what, and the memory of all in KiB."""
+    (folder / "ready").write_text("")
     start = time.monotonic()
-    master = subprocess.Popen([*words, f"models_share:app({mode!r}, {str(folder)!r}, {mib})"], cwd=HERE)
+    master = started(mode, workers, folder, mib, device)
     try:
-        while len(times := (folder / "ready").read_text().split()) < workers:
+        while len(lines := (folder / "ready").read_text().splitlines()) < workers:
             assert master.poll() is None
             time.sleep(0.05)
         time.sleep(2)
-        children = Path(f"/proc/{master.pid}/task/{master.pid}/children").read_text().split()
-        pss = sum(pss_of(pid) for pid in [str(master.pid), *children])
+        memory = of_gpu() if device != "cpu" else pss_of_all(master.pid)
     finally:
-        master.terminate()
+        with suppress(ProcessLookupError):
+            os.killpg(master.pid, signal.SIGKILL)
         master.wait()
-    found = sorted(map(float, times))
-    return found[0] - start, found[-1] - start, pss
+    found = [[(at - start, cpu) for at, cpu in json.loads(line)] for line in lines]
+    return sorted(found, key=lambda times: times[-1]), memory
 
 
-def pss_of(pid: str) -> int:
-    """What the process has, in KiB: its part of what several have mapped."""
-    return int(next(line.split()[1] for line in Path(f"/proc/{pid}/smaps_rollup").open() if line.startswith("Pss:")))
+def of_gpu() -> int:
+    words = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"]
+    return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout) << 10
 
 
-def save(folder: Path, mib: int) -> None:
-    import torch
-    from safetensors.torch import save_file
+def pss_of_all(master: int) -> int:
+    """What the processes have: of what several have mapped, each its part."""
+    children = Path(f"/proc/{master}/task/{master}/children").read_text().split()
+    texts = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in [str(master), *children]]
+    return sum(int(line.split()[1]) for text in texts for line in text.splitlines() if line.startswith("Pss:"))
 
-    save_file({f"{i}.weight": torch.rand(WIDTH, WIDTH) for i in range(mib // 32)}, folder / "model.safetensors")
+
+def save(path: Path, mib: int, device: str) -> None:
+    """Random layers, which are all the same."""
+    dtype, size = ("F32", 4) if device == "cpu" else ("BF16", 2)
+    nbytes = WIDTH * WIDTH * size
+    layer = os.urandom(1 << 20) * (nbytes >> 20)
+    head = {
+        f"{i}.weight": {"dtype": dtype, "shape": [WIDTH, WIDTH], "data_offsets": [i * nbytes, (i + 1) * nbytes]}
+        for i in range(mib // 32)
+    }
+    text = json.dumps(head).encode()
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _ in head:
+            file.write(layer)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--mib", type=int, default=1024)
-    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("modes", nargs="*", default=["plain", "preload", "share"])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["GPUSHM_SOCKET"] = f"{folder}/gpushmd"
-        saver = f"import models_share as m; m.save(m.Path({name!r}), {options.mib})"
-        subprocess.run([sys.executable, "-c", saver], check=True, cwd=HERE)
-        for mode in options.modes:
-            none = measured(mode, options.workers, 0, folder)[2]
-            first, last, pss = measured(mode, options.workers, options.mib, folder)
-            seconds = f"{first:.1f} s | {last - first:.2f} s"
-            copies = (pss - none) / 1024 / options.mib
-            print(f"| {mode} | {options.workers} | {options.mib} MiB | {seconds} | {copies:.2f} |", flush=True)
-        if "share" in options.modes:
+        save(folder / "model.safetensors", options.mib, options.device)
+        for word in options.modes:
+            mode, _, count = word.partition(":")
+            workers = int(count or 8)
+            _, without = measured(mode, workers, 0, options.device, folder)
+            found, memory = measured(mode, workers, options.mib, options.device, folder)
+            for worker in found:
+                print(f"{mode}: {' '.join(f'{at:.2f} ({cpu:.2f})' for at, cpu in worker)}", file=sys.stderr)
+            first, last = found[0][-1][0], found[-1][-1][0]
+            copies = (memory - without) / 1024 / options.mib
+            print(f"| {mode} | {workers} | {first:.1f} s | {last - first:.2f} s | {copies:.2f} |", flush=True)
+        if any(word.startswith("share") for word in options.modes):
             import gpushm
 
             daemon = Path(f"/proc/{gpushm.status().pid}/stat").read_text().rpartition(")")[2].split()
