@@ -4,13 +4,13 @@
 
     models_share.py [--mib 1024] [--device cpu] [MODE[:WORKERS]...]     modes: plain, preload and share; 8 workers each
 
-The server is gunicorn or, where there is none, forks as gunicorn does. A worker is ready when it has the model. Then it
-reads all of it. On the CPU the file has float32 and the model takes it as bfloat16, so that the page cache does not
-share it; with --device cuda the file has bfloat16. The memory is the GPU's, or the Pss of all processes, less that
-of the same workers without a model. "share" starts a daemon of its own, and ends it. Prints the lines of a table: mode,
-workers, when the first one is ready, when the last one is after that, and memory by the size of the model. On stderr is
-when each worker had imported PyTorch, called build(), had its result, and was ready: seconds since the start and, in
-brackets, of the processor.
+The server is gunicorn or, where there is none, forks as gunicorn does. A worker is ready when it has the model. Then
+it reads all of it. On the CPU the file has float32 and the model takes it as bfloat16, so that the page cache does
+not share it; with --device cuda the file has bfloat16. The memory is the GPU's, or the Pss of all processes without
+what they have mapped of files, less that of the same workers without a model. "share" starts a daemon of its own, and
+ends it. Prints the lines of a table: mode, workers, when the first one is ready, when the last one is after that, and
+memory by the size of the model. On stderr is when each worker had imported PyTorch, called build(), had its result,
+and was ready: seconds since the start and, in brackets, of the processor.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -106,12 +107,12 @@ def serve(mode: str, workers: int, folder: str, *model: Any) -> None:
 def started(mode: str, workers: int, folder: Path, *model: Any) -> subprocess.Popen[bytes]:
     if find_spec("gunicorn") is None:
         call = f"import models_share as m; m.serve{(mode, workers, str(folder), *model)}"
-        return subprocess.Popen([sys.executable, "-c", call], cwd=HERE, start_new_session=True)
+        return subprocess.Popen([sys.executable, "-c", call], start_new_session=True)
     (folder / "config.py").write_text(CONFIG.format(preload=mode == "preload", folder=str(folder)))
     words = [sys.executable, "-m", "gunicorn", "--timeout", "600", "--workers", str(workers), "--log-level", "error"]
     words += ["--bind", f"unix:{folder}/s", "--config", f"{folder}/config.py", *["--preload"] * (mode == "preload")]
     words += [f"models_share:app{(mode, str(folder), *model)}"]
-    return subprocess.Popen(words, cwd=HERE, start_new_session=True)
+    return subprocess.Popen(words, start_new_session=True)
 
 
 def measured(mode: str, workers: int, mib: int, device: str, folder: Path) -> tuple[list[Times], int]:
@@ -139,10 +140,10 @@ def of_gpu() -> int:
 
 
 def pss_of_all(master: int) -> int:
-    """What the processes have: of what several have mapped, each its part."""
+    """What the processes have beside files: of what several have mapped, each its part."""
     children = Path(f"/proc/{master}/task/{master}/children").read_text().split()
     texts = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in [str(master), *children]]
-    return sum(int(line.split()[1]) for text in texts for line in text.splitlines() if line.startswith("Pss:"))
+    return sum(int(kib) for text in texts for kib in re.findall(r"^Pss_(?:Anon|Shmem): *(\d+)", text, re.MULTILINE))
 
 
 def save(path: Path, mib: int, device: str) -> None:
@@ -170,6 +171,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["GPUSHM_SOCKET"] = f"{folder}/gpushmd"
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.resolve()), os.environ.get("PYTHONPATH", "")])
         save(folder / "model.safetensors", options.mib, options.device)
         for word in options.modes:
             mode, _, count = word.partition(":")

@@ -80,7 +80,8 @@ def _start(gone: _core.DaemonGone, log: str) -> int:
         why = f"{gone.strerror}. There is no gpushmd to start: it is in the wheel, and in the Debian package gpushmd"
         raise _core.DaemonGone(gone.errno, why)
     socket = os.environ.get("GPUSHM_SOCKET")
-    words = [program, "--socket", socket] if socket else [program]
+    # It does not work in this program's folder.
+    words = [os.path.abspath(program), *(["--socket", os.path.abspath(socket)] if socket else [])]
     with open(log, "a") as output:
         done = subprocess.run(
             ["/bin/sh", "-c", '"$@" </dev/null >&2 & echo $!', "sh", *words],

@@ -160,6 +160,15 @@ def test_workers_without_a_daemon_start_one(nobody: dict[str, str]) -> None:
     assert answers([worker(**nobody)]) == (0, found, "")
 
 
+def test_paths_are_of_the_folder_where_the_program_works(nobody: dict[str, str]) -> None:
+    """Not of the daemon's, which is another one."""
+    path = os.path.relpath(os.environ["BUILD"]) + os.pathsep + os.environ["PATH"]
+    socket = os.path.relpath(nobody["GPUSHM_SOCKET"])
+    before = "import sysconfig; sysconfig.get_path = lambda name: ''\n"
+    assert answers([worker(before=before, **nobody | {"PATH": path, "GPUSHM_SOCKET": socket})])[0] == 1
+    assert gpushm.connect(nobody["GPUSHM_SOCKET"]).status().pid
+
+
 # The first process of a container: it gets the processes that others leave, and waits for none of them.
 FIRST = "import ctypes; ctypes.CDLL(None).prctl(36, 1)"
 
