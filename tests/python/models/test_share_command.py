@@ -136,6 +136,19 @@ print(len(gpushm.ls()), torch.equal(first.weight, second.weight), torch.equal(se
     assert said[0] == "1 False True\n" and "'weight' of Linear is not shared" in said[1]
 
 
+def test_weights_that_others_may_change_are_not_used(weights: Path) -> None:
+    code = LOAD + f"print(load({str(weights)!r}).weight.shape)"
+    python(code, GPUSHM_SAFETENSORS_KEEP="1")
+    (left,) = gpushm.ls()
+    gpushm.unlink(left.name)
+    arrays = {name: tensor.numpy() for name, tensor in torch.load(weights).items()}
+    with gpushm.create_many(left.name, arrays) as buffer:
+        buffer.publish("shared")
+    out, said = python(code)
+    gpushm.unlink(left.name)
+    assert out == "torch.Size([64, 64])\n" and "is shared, and of uid" in said and "could change it" in said
+
+
 def test_without_memory_a_program_runs_as_usual(weights: Path) -> None:
     """A pool that is too small is a reason, and no error."""
     small = Daemon("[pool host]\nkind = host\nsize = 4 KiB\n")

@@ -174,4 +174,3 @@ def _load() -> Share:
                     super().finish(model)
 
     return Load("", None, False, _modules.options() | {"wait": 0})
-

@@ -8,6 +8,7 @@ theirs with those, bit by bit, and take the shared memory for what is equal.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .._typing import Buffer
 
 _SAMPLES = 32  # bytes of a tensor that are a part of the name
+_PIECE = 64 << 20
 
 
 def prefix() -> str:
@@ -108,7 +110,7 @@ def _share(module: torch.nn.Module, device: torch.device, parameters: dict[str, 
     name = f"{prefix()}/{type(module).__name__}-{_key(parameters)}"
     buffer = _buffer(name, {key: parameter.detach() for key, parameter in parameters.items()}, gpu)
     for (key, parameter), shared in zip(parameters.items(), tensors_of(buffer, list(parameters)), strict=True):
-        if shared.shape == parameter.shape and torch.equal(_bits(shared), _bits(parameter.detach())):
+        if _is_equal(shared, parameter.detach()):
             parameter.data = shared
         else:
             _say(module, key, f"another process has other values under {buffer.name}: they are random, or were changed")
@@ -130,17 +132,35 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().view(-1).view(torch.uint8)
 
 
+def _is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Piece by piece: on a GPU PyTorch makes a tensor of what it has compared."""
+    pieces = zip(_bits(one).split(_PIECE), _bits(other).split(_PIECE), strict=False)
+    return one.shape == other.shape and all(torch.equal(a, b) for a, b in pieces)
+
+
 def _buffer(name: str, tensors: dict[str, torch.Tensor], gpu: int | None) -> Buffer:
     """The buffer of that name, which has those tensors if no process has published it."""
     while True:
-        id = _models.published(name)
-        found = None if id is None else _models.reopened(name, id, "c" if gpu is None else "r", gpu)
+        found = _opened(name, gpu)
+        if found is None:
+            with _models.turn(name, None):
+                if _opened(name, gpu) is None:
+                    pool = _models.pool_of(gpu, _file.options().pool)
+                    with gpushm_torch.publish(name, tensors, digest=False, **options() | {"pool": pool}):
+                        found = _opened(name, gpu)
         if found is not None:
             return found
-        with _models.turn(name, None):
-            if _models.published(name) is None:
-                pool = _models.pool_of(gpu, _file.options().pool)
-                with gpushm_torch.publish(name, tensors, digest=False, **options() | {"pool": pool}) as made:
-                    found = _models.reopened(name, made.buffer.id, "c" if gpu is None else "r", gpu)
-        if found is not None:
-            return found
+
+
+def _opened(name: str, gpu: int | None) -> Buffer | None:
+    """The buffer of that name; None: it is not published."""
+    try:
+        info = _core.stat(name)
+    except _core.NotFound:
+        return None
+    if info.state == "filling":
+        return None
+    if info.state != "sealed" or not _models.is_trusted(info.uid):
+        why = f'buffer "{name}" is {info.state}, and of uid {info.uid}: another process could change it'
+        raise _core.AccessDenied(errno.EACCES, why)
+    return _models.reopened(name, info.id, "c" if gpu is None else "r", gpu)
