@@ -166,7 +166,7 @@ def in_child(tmp_path: Path) -> Callable[[str], str]:
 
     def run(code: str, *, status: int = 0, **env: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | env, timeout=120
+            [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | env, timeout=300
         )
         assert done.returncode == status, done.stderr
         return done.stdout
