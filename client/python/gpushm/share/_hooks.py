@@ -59,7 +59,7 @@ def _torch(module: Any) -> None:
         return load(*args, **kwargs)
 
     module.load = load_and_note
-    kind.load_state_dict = _sharing(kind.load_state_dict, _is_from_a_file)
+    kind.load_state_dict = _sharing(kind.load_state_dict, lambda module: _is_read.is_set())
     kind._apply = _sharing(kind._apply, _has_shared)
 
 
@@ -125,10 +125,6 @@ def _sharing(
         return made
 
     return call
-
-
-def _is_from_a_file(module: Any) -> bool:
-    return _is_read.is_set()
 
 
 def _has_shared(module: Any) -> bool:

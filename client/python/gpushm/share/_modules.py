@@ -55,8 +55,9 @@ def share(module: torch.nn.Module) -> None:
         if not slot.is_parameter or id(tensor) in seen or not _is_own(tensor, ours):
             continue
         seen.add(id(tensor))
-        if type(tensor) is not torch.nn.Parameter or type(tensor.data) is not torch.Tensor:
-            kind = type(tensor if type(tensor) is not torch.nn.Parameter else tensor.data).__name__
+        kinds = {type(tensor), type(tensor.data)} - {torch.nn.Parameter, torch.Tensor}
+        if kinds:
+            kind = kinds.pop().__name__
             _say(module, slot.name, f"it is a {kind}, and what shares is a plain tensor: load it without quantisation")
         elif tensor.device.type not in ("cpu", "cuda"):
             _say(module, slot.name, f"gpushm has no memory on {tensor.device}: the CPU and GPUs of CUDA share")
