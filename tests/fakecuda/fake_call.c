@@ -10,6 +10,7 @@
 #include "tests/fakecuda/fake_call.h"
 
 #include "proto/base/own.h"
+#include "tests/fakecuda/fake_checkpoint.h"
 #include "tests/fakecuda/fakecuda.h"
 
 #include <fcntl.h>
@@ -140,6 +141,8 @@ CUresult call_enter(struct call *c, const char *name, enum call_kind kind)
 		return CUDA_ERROR_NOT_INITIALIZED;
 
 	hang_if_due(name);
+	if (owner)
+		checkpoint_wait();
 	call_lock();
 	c->locked = true;
 	count(name);

@@ -10,6 +10,7 @@
 #include "tests/fakecuda/fake_memory.h"
 
 #include "proto/base/own.h"
+#include "tests/fakecuda/fake_checkpoint.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -136,8 +137,10 @@ CUresult memory_import(int fd, enum memory_kind kind, struct memory **ret)
 	if (tag.epoch < epoch() || is_lost(&tag))
 		return CUDA_ERROR_INVALID_HANDLE;
 	result = memory_map(fd, &tag, ret);
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
 		(*ret)->imported = true;
+		checkpoint_count_imports(1);
+	}
 	return result;
 }
 
@@ -156,6 +159,8 @@ void memory_unref(struct memory *m)
 	if (m->extra)
 		munmap(m->extra, extra_bytes(&m->tag));
 	close_fd(&m->fd);
+	if (m->imported)
+		checkpoint_count_imports(-1);
 	free(m);
 }
 

@@ -50,12 +50,20 @@ struct state {
 
 static struct state private_state; /* without FAKECUDA_STATE */
 
-static int open_state(const char *name)
+bool state_path(char *path, size_t size)
 {
-	char path[PATH_MAX];
+	const char *name = getenv("FAKECUDA_STATE");
+
+	if (!name || !*name)
+		return false;
+	snprintf(path, size, "%s%s", strchr(name, '/') ? "" : "/dev/shm/", name);
+	return true;
+}
+
+static int open_state(const char *path)
+{
 	int fd;
 
-	snprintf(path, sizeof(path), "%s%s", strchr(name, '/') ? "" : "/dev/shm/", name);
 	/* fs.protected_regular forbids O_CREAT on another user's file in a sticky folder. */
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0 && errno == ENOENT) {
@@ -69,13 +77,13 @@ static int open_state(const char *name)
 /* Locks and reads the state. The fd for state_leave(), -1 for the private one, or -errno. */
 static int state_enter(struct state *ret)
 {
-	const char *name = getenv("FAKECUDA_STATE");
 	_cleanup_(close_fd) int fd = -1;
+	char path[PATH_MAX];
 
 	*ret = private_state;
-	if (name && *name) {
+	if (state_path(path, sizeof(path))) {
 		*ret = (struct state){ 0 };
-		fd = open_state(name);
+		fd = open_state(path);
 		if (fd < 0 || flock(fd, LOCK_EX) < 0 || pread(fd, ret, sizeof(*ret), 0) < 0)
 			return -errno - 1;
 	}

@@ -17,6 +17,9 @@ struct claim {
 	unsigned int gpu;
 };
 
+/* The path of FAKECUDA_STATE; false: there is none. */
+bool state_path(char *path, size_t size);
+
 /* Makes the claim of the open file `fd` that many bytes. OUT_OF_MEMORY, or OPERATING_SYSTEM. */
 CUresult state_claim(int fd, struct claim *claim, uint64_t bytes);
 

@@ -69,6 +69,9 @@
  *     all others of its context but the non-blocking ones. cuMemFree waits for the context.
  *   - A graph is what one stream captured; the parameters of its batches of words can be changed in
  *     the instantiated graph, as long as the graph itself lives.
+ *   - cuCheckpointProcessLock, Checkpoint, Restore and Unlock in another process, which shares
+ *     FAKECUDA_STATE: each in its state alone, else ILLEGAL_STATE. Meanwhile calls of the locked
+ *     process wait. Checkpoint of a process that has another one's memory never returns.
  * Not modelled: kernels (cuLaunchHostFunc plays them), time, work that outlives its process, the
  * memory that a context costs.
  */
