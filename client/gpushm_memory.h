@@ -123,6 +123,35 @@ int gpushm_wanted_fd(struct gpushm *c);
 int gpushm_ask_suspend(struct gpushm *c, const char *name, uint64_t *ret_yield_ms);
 int gpushm_ask_resume(struct gpushm *c, const char *name);
 
+/* Says for this process that it may be parked: that it has nothing of other processes' on a GPU but
+ * what gpushm knows: no import of memory or of a pool, no CUDA IPC handle, no NCCL communicator.
+ * Without that promise it is not parked, because the driver never lets such a process run again.
+ * unless: NULL, or why it may not (from now on), as "NCCL has imported its peers' memory"; at most
+ * 127 bytes. Such a program calls gpushm_wanted_fd(), too: it is asked to suspend all buffers, of
+ * which gpushm_wanted() is 1 then. Asks the daemon. Errors: -EINVAL, -ENOSYS (the daemon is older
+ * than this library), -EPERM. */
+int gpushm_may_park(struct gpushm *c, const char *unless);
+
+/* Parks another process of the same user, and PID namespace: nothing of it is on a GPU then, no
+ * context and no memory, until it is unparked. Asks it to suspend all that it has open, and has the
+ * driver, of version 570 or later, freeze it; its threads go on until they call the driver, which
+ * waits. A helper, the program gpushmctl of $PATH, or that which GPUSHMCTL names, calls the driver
+ * for this. Waits for at most timeout_ms. A process that is parked stays so: 0.
+ *
+ * Errors, and the process runs as before: -ENOENT (no client of this user), -EBUSY (it has not
+ * suspended all in time; the text says what), -ENOTSUP (it has not promised that it may be parked,
+ * or has a stream or a mempool open), -EPERM (another PID namespace), -EIO (the driver refuses, or
+ * can't; the text says why), -ENOENT (no helper), -ENOSYS.
+ * -ETIMEDOUT: the driver does not come back, and nor may the process; GPUSHM_KILL_STUCK kills it
+ * then. The helper is ended. */
+int gpushm_park(struct gpushm *c, pid_t pid, uint64_t timeout_ms, uint32_t flags);
+#define GPUSHM_KILL_STUCK (1u << 14)
+
+/* Lets it run again, as it was. A process that is not parked goes on: 0. Errors: those of
+ * gpushm_park() but -ENOTSUP; -EBUSY: another process parks or unparks it. After -EIO it may be
+ * tried again. */
+int gpushm_unpark(struct gpushm *c, pid_t pid, uint64_t timeout_ms, uint32_t flags);
+
 /* 1: it is suspended. */
 int gpushm_buffer_suspended(const struct gpushm_buffer *b);
 

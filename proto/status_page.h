@@ -25,6 +25,7 @@
 #define STATUS_PAGE_UNLINKED 0x08u /* the buffer has lost its name */
 #define STATUS_PAGE_GONE 0x10u	   /* the daemon has freed the buffer; final */
 #define STATUS_PAGE_WANTED 0x20u   /* its memory is needed: whoever can suspends it */
+#define STATUS_PAGE_PARK 0x40u	   /* in WATCH alone: the process is asked to suspend all */
 #define STATUS_PAGE_CHANGE 0x100u  /* one change */
 
 struct status_page_cell {

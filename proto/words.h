@@ -24,7 +24,7 @@ static inline const char *access_word(unsigned int access)
 	return words[access < 3 ? access : 0];
 }
 
-#define EVENT_WORDS 27u
+#define EVENT_WORDS 30u
 
 /* enum EventType; "unknown" for any other number. */
 static inline const char *event_word(unsigned int type)
@@ -35,7 +35,7 @@ static inline const char *event_word(unsigned int type)
 		"dirty",	"cleaned",  "died",	   "lost",	     "refused",
 		"disconnected", "suspect",  "pool-failed", "pool-recovered", "joined",
 		"dropped",	"orphaned", "continued",   "suspended",	     "resumed",
-		"evicted",	"restored",
+		"evicted",	"restored", "parked",	   "unparked",	     "stuck",
 	};
 
 	return words[type < EVENT_WORDS ? type : 0];

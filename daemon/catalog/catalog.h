@@ -342,6 +342,15 @@ int catalog_ask(struct catalog *c, const struct process *p, const char *key, boo
 /* The buffer is about to be freed. */
 void catalog_end_ask(struct catalog *c, struct buffer *b);
 
+/* ---- processes that are parked (park.c) ---- */
+
+/* The process suspends all it has, says *f: CODE_STATE while it has something mapped. Other codes:
+ * it can't be parked as it is. */
+int catalog_check_parkable(const struct catalog *c, const struct pidfd *p, struct fault *f);
+
+/* The process's state from now on; text: NULL, or how the driver has failed. */
+void catalog_set_parking(struct catalog *c, struct pidfd *p, enum parking state, const char *text);
+
 /* Adds to *f, which says that the pool is full, what of it the user holds (holders.c). O(n) of all
  * buffers. */
 void catalog_name_holders(const struct catalog *c, uid_t uid, const struct pool *pool,

@@ -43,6 +43,9 @@ enum event_type { /* enum EventType */
 		  EVENT_RESUMED,
 		  EVENT_EVICTED,
 		  EVENT_RESTORED,
+		  EVENT_PARKED,
+		  EVENT_UNPARKED,
+		  EVENT_STUCK,
 		  EVENT_TYPES
 };
 

@@ -14,6 +14,19 @@
 
 struct pidfds {
 	struct hashtable by_process; /* pidfd::link */
+	uint32_t parked;	     /* of these */
+};
+
+enum parking { PARK_NONE, PARK_ASKED, PARK_CHANGING, PARK_PARKED };
+#define PARK_TEXT_MAX 127u
+
+/* A process whose use of the driver another process freezes (park.c). */
+struct park {
+	enum parking state;
+	bool may;      /* it has promised that the library knows of all its imports */
+	bool has_pool; /* it was lent a mempool, which it keeps imported */
+	pid_t by;      /* CHANGING: who calls the driver; 0: that has failed */
+	char unless[PARK_TEXT_MAX + 1]; /* why it may not */
 };
 
 struct pidfd {
@@ -30,7 +43,8 @@ struct pidfd {
 	bool kept, listed;	   /* systemd keeps it; it is listed for an exec */
 	struct charge kept_charge; /* while it is kept */
 	struct list suspects;	   /* process::pidfd_link; the reaper's, like those below */
-	bool watched;		   /* poll is initialised */
+	struct park park;
+	bool watched; /* poll is initialised */
 	uv_poll_t poll;
 };
 
@@ -44,6 +58,12 @@ struct pidfd *pidfd_find(const struct pidfds *all, uid_t uid, pid_t pid, uint64_
 /* Takes the fd over. Returns the process's pidfd: the one that its other connections have, or a new
  * one. The caller calls pidfd_release() later. NULL without memory. */
 struct pidfd *pidfd_share(struct pidfds *all, int *fd, uid_t uid, pid_t pid, uint64_t start_time);
+
+/* It may be parked, or, for that reason, not. */
+void pidfd_promise(struct pidfd *p, bool may, const char *unless, size_t len);
+
+/* It has said so before, if need be to an earlier daemon. */
+void pidfd_promise_again(struct pidfd *p, bool may);
 
 /* The last user's call closes it. NULL is allowed. Returns NULL. */
 struct pidfd *pidfd_release(struct pidfd *p);

@@ -76,6 +76,11 @@ bool process_needs_pidfd(const struct process *p);
 /* Whether both are connections of one process; false also if that is not known. */
 bool process_is_same(const struct process *a, const struct process *b);
 
+static inline bool process_is_parked(const struct process *p)
+{
+	return p->pidfd && p->pidfd->park.state == PARK_PARKED;
+}
+
 /* Whether its connection has ended, also if the daemon has not come to read that yet. */
 bool process_has_left(const struct process *p);
 

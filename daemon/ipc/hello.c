@@ -44,6 +44,7 @@ static int fill_hello(struct reply *reply, struct session *s, bool status_page, 
 	SET(m, rename, true);
 	SET(m, streams, true);
 	SET(m, suspend, true);
+	SET(m, park, true);
 	SET(m, session, s->process->session);
 	SET(m, pid, getpid());
 	if (status_page && service->catalog.page) {
@@ -69,6 +70,8 @@ int request_hello(struct session *s, const Gpushm__Proto__Request *q, struct rep
 	if (m->software.len > SOFTWARE_MAX)
 		return request_bad(f, "HELLO", "software is longer than 63 bytes");
 	s->greeted = true;
+	if (m->has_park && s->process->pidfd)
+		pidfd_promise_again(s->process->pidfd, m->park == 1);
 	s->arrays_max = m->has_arrays ? m->arrays : ARRAYS_READ_DEFAULT;
 	return fill_hello(reply, s, m->has_board && m->board, f);
 }

@@ -119,6 +119,7 @@ static void fill_lives(Gpushm__Proto__MetricsReply *m, const struct service *s)
 	SET(m, read_leases, c->n_leases - c->n_write_leases);
 	SET(m, write_leases, c->n_write_leases);
 	SET(m, away_leases, c->n_away);
+	SET(m, parked, s->reaper.pidfds.parked);
 	SET(m, evictions, c->evictions);
 	SET(m, wanted, c->n_wanted);
 	SET(m, reader_deaths, s->reaper.deaths[ROLE_READER]);

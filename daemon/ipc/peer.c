@@ -172,6 +172,8 @@ static void deliver(struct peer *p, struct reply *reply)
 		r = reply_send(reply, p->socket);
 	} else if (r == 0) {
 		p->session.pools_lent |= reply->pool_bit;
+		if (reply->pool_bit && p->session.process->pidfd)
+			p->session.process->pidfd->park.has_pool = true;
 	}
 	count_reply(p, reply);
 	unread_sent(&p->unread, reply->sent, reply->n_fds);

@@ -41,6 +41,7 @@ static int fill_holders(Gpushm__Proto__Buffer *m, struct service *s, const struc
 		SET(h, since_ns, l->since_ns);
 		SET(h, suspect, l->process->suspect_ns != 0);
 		SET(h, away, l->away);
+		SET(h, parked, process_is_parked(l->process));
 	}
 	return 0;
 }

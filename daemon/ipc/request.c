@@ -44,6 +44,7 @@ static request_function *const handlers[] = {
 	[GPUSHM__PROTO__REQUEST__VERB_KEEP] = request_keep,
 	[GPUSHM__PROTO__REQUEST__VERB_USE] = request_use,
 	[GPUSHM__PROTO__REQUEST__VERB_ASK] = request_ask,
+	[GPUSHM__PROTO__REQUEST__VERB_PARK] = request_park,
 };
 _Static_assert(array_size(handlers) <= VERBS_MAX, "each verb has its counts");
 

@@ -32,6 +32,7 @@ request_function request_open, request_close, request_suspend, request_resume; /
 request_function request_stat, request_list, request_pools, request_status;    /* query.c */
 request_function request_unlink, request_clean, request_evict, request_keep, request_use,
 	request_ask, request_rename, request_flush, request_restart; /* admin.c */
+request_function request_park;					     /* park.c */
 request_function request_watch;					     /* watch.c */
 request_function request_metrics;				     /* metrics.c */
 request_function request_events;				     /* events.c */

@@ -131,6 +131,11 @@ static void on_buffer(struct catalog_observer *o, struct buffer *b, const char *
 		wake_for_free_name(ws, key);
 }
 
+void waiters_tell_wanted(struct waiters *ws)
+{
+	wake_watchers(ws, NULL, 0);
+}
+
 /* ---- events ---- */
 
 static void on_events(uv_timer_t *timer)

@@ -81,5 +81,8 @@ void waiters_drop(struct waiters *ws, struct waiter *w); /* a waiter in no list 
 /* The waiter, which is inserted, is also woken soon after an event. */
 void waiters_follow_events(struct waiters *ws, struct waiter *w);
 
+/* A process is asked to suspend all, or is not any more. */
+void waiters_tell_wanted(struct waiters *ws);
+
 /* An event has happened: those that wait for one look for it within WAITER_EVENTS_MS. */
 void waiters_tell_event(struct waiters *ws);

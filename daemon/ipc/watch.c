@@ -105,6 +105,8 @@ static uint32_t wanted_word(const struct session *s)
 	const struct lease *l;
 	uint32_t word = 0;
 
+	if (s->process->pidfd && s->process->pidfd->park.state != PARK_NONE)
+		return STATUS_PAGE_WANTED | STATUS_PAGE_PARK;
 	if (c->n_wanted == 0)
 		return 0;
 	list_foreach (it, &c->cached, link) {

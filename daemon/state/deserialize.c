@@ -349,6 +349,8 @@ static int adopt_lease(struct target *t, const Gpushm__Journal__Lease *m)
 	}
 	if (r < 0)
 		return r;
+	if (m->parked && p->pidfd && p->pidfd->park.state != PARK_PARKED)
+		catalog_set_parking(t->catalog, p->pidfd, PARK_PARKED, NULL);
 	return catalog_adopt_lease(t->catalog, p, b, (enum access)m->access, m->id, m->since_ns,
 				   m->away, &f);
 }

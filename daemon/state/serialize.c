@@ -361,6 +361,8 @@ static int write_lease(struct serializer *s, const struct lease *l)
 	SET(&m, since_ns, l->since_ns);
 	if (l->away)
 		SET(&m, away, true);
+	if (process_is_parked(from))
+		SET(&m, parked, true);
 	if (process_needs_pidfd(from))
 		SET(&m, pidfd, from->pidfd->session);
 	SET(&m, command, bytes_of(from->command, strlen(from->command)));

@@ -39,7 +39,9 @@ struct process {
 	unsigned connections;	      /* under context_lock */
 	bool has_contexts;	      /* that are retained; likewise */
 	pthread_mutex_t defer_lock;
-	struct defer_queue deferred;	/* under defer_lock */
+	struct defer_queue deferred; /* under defer_lock */
+	_Atomic unsigned park;	     /* gpushm_may_park(): 1: promised; 2: it may not be parked */
+	_Atomic bool park_asked;     /* it is asked to suspend all */
 	pthread_mutex_t inherited_lock; /* in a child: of all buffers that its parent had */
 };
 

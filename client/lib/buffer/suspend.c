@@ -13,6 +13,7 @@
 #include "client/gpushm_memory.h"
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
+#include "client/lib/base/process.h"
 #include "client/lib/buffer/buffer.h"
 #include "client/lib/link/request.h"
 #include "proto/base/clock.h"
@@ -59,7 +60,7 @@ int gpushm_wanted(const struct gpushm_buffer *b)
 {
 	int r = error_null(b, "buffer");
 
-	return r < 0 ? r : !!(buffer_word(b) & STATUS_PAGE_WANTED);
+	return r < 0 ? r : (buffer_word(b) & STATUS_PAGE_WANTED) || process()->park_asked;
 }
 
 int gpushm_use(struct gpushm_buffer *b)

@@ -16,6 +16,7 @@
 #include "client/lib/base/endpoint.h"
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
+#include "client/lib/base/process.h"
 #include "client/lib/buffer/buffer.h"
 #include "client/lib/link/hello.h"
 #include "client/lib/link/request.h"
@@ -205,6 +206,8 @@ static int report(struct gpushm_watch *w, struct watch_item *item, uint64_t buff
 		before = 0;
 	}
 	report_flags(w, item, previous, before, word);
+	if (item->by_id && item->buffer == 0)
+		process()->park_asked = !!(word & STATUS_PAGE_PARK);
 	item->gone = item->by_id && word & STATUS_PAGE_GONE;
 	item->word = word;
 	return 0;

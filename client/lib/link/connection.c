@@ -200,6 +200,7 @@ static const struct request_rule {
 	RULE(EVICT, DONE, CHANGES),
 	RULE(KEEP, DONE, CHANGES),
 	RULE(ASK, DONE, CHANGES),
+	RULE(PARK, DONE, CHANGES),
 #undef RULE
 #undef VERB
 };

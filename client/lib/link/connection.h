@@ -57,6 +57,7 @@ struct gpushm {
 	bool ended;		 /* no daemon to reconnect to: every later request fails */
 	bool wait_for_successor; /* HELLO's `kept`: another daemon follows one that dies */
 	bool suspends;		 /* HELLO's `suspend` */
+	bool parks;		 /* HELLO's `park` */
 	bool calls_only;	 /* any daemon will do while it has no leases: hello.c */
 	uint64_t gave_up_at;	 /* clock_monotonic_ms() of the last failed reconnection; 0: none */
 	uint64_t back_at;	 /* and of the last that succeeded: it ended all outages */

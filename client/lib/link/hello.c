@@ -20,6 +20,7 @@
 #include "client/lib/base/endpoint.h"
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
+#include "client/lib/base/process.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
@@ -151,6 +152,7 @@ static int keep_hello(struct gpushm *c, const Gpushm__Proto__HelloReply *hello)
 	c->admin = hello->admin;
 	c->wait_for_successor = hello->kept;
 	c->suspends = hello->suspend;
+	c->parks = hello->park;
 	c->session = hello->session;
 	c->daemon_pid = hello->pid;
 	r = keep_status_page(c, hello->board_fd);
@@ -165,6 +167,9 @@ int hello_send(struct gpushm *c)
 	hello.has_board = hello.board = hello.has_arrays = true;
 	hello.arrays = ARRAYS_MAX;
 	hello.version_min = hello.version_max = PROTOCOL_VERSION;
+	/* A daemon that was restarted knows neither the promise nor what is imported. */
+	hello.park = process()->park == 1 && process()->imports ? 2 : process()->park;
+	hello.has_park = hello.park != 0;
 	hello.software = connection_bytes("libgpushm " GPUSHM_VERSION);
 	return connection_send(c, request_with(HELLO, hello, &hello));
 }

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Processes that are parked: another process has the driver freeze them, so that nothing of theirs
+ * is on a GPU. A process that has other processes' memory imported then never comes back, so all
+ * its leases must be away; a client unmaps before it tells the daemon so. The state is that of the
+ * process, whatever its connections, and ends with it.
+ */
+#include "daemon/catalog/catalog.h"
+
+#include "daemon/util/log.h"
+
+#include <string.h>
+
+int catalog_check_parkable(const struct catalog *c, const struct pidfd *p, struct fault *f)
+{
+	const struct buffer *b, *mapped = NULL;
+	const struct lease *l;
+	unsigned n = 0;
+	int r;
+
+	list_foreach (b, &c->buffers, all_link)
+		list_foreach (l, &b->leases, buffer_link) {
+			if (l->process->pidfd != p || l->away)
+				continue;
+			r = b->state == BUFFER_FILLING ? 0 : catalog_check_suspendable(b, f);
+			if (r < 0)
+				return r;
+			mapped = b;
+			n++;
+		}
+	if (!mapped)
+		return 0;
+	return fault(f, CODE_STATE,
+		     "process %d has not suspended all: %u still, buffer \"%s\" among them", p->pid,
+		     n, buffer_name(mapped));
+}
+
+/* For the log: the process as one of its connections shows it. */
+static void tell(struct catalog *c, const struct pidfd *p, enum event_type type, const char *text)
+{
+	struct process who = { .pid = p->pid, .uid = p->uid };
+	const struct buffer *b;
+	const struct lease *l;
+
+	list_foreach (b, &c->buffers, all_link)
+		list_foreach (l, &b->leases, buffer_link)
+			if (l->process->pidfd == p)
+				memcpy(who.command, l->process->command, sizeof(who.command));
+	event_log_add(&c->events, .type = type, .who = &who, .text = text);
+}
+
+static void record(struct catalog *c, const struct pidfd *p)
+{
+	struct buffer *b;
+	struct lease *l;
+
+	list_foreach (b, &c->buffers, all_link)
+		list_foreach (l, &b->leases, buffer_link)
+			if (l->process->pidfd == p)
+				catalog_record(c, record_lease, l, LEASE_CHANGED);
+}
+
+void catalog_set_parking(struct catalog *c, struct pidfd *p, enum parking state, const char *text)
+{
+	bool was = p->park.state == PARK_PARKED, is = state == PARK_PARKED;
+
+	p->park.state = state;
+	p->all->parked += (uint32_t)is - (uint32_t)was;
+	if (text) {
+		log_warning("process %d of uid %u may not come back: %s", p->pid, p->uid, text);
+		tell(c, p, EVENT_STUCK, text);
+	} else if (was != is) {
+		tell(c, p, is ? EVENT_PARKED : EVENT_UNPARKED, NULL);
+	}
+	if (was != is)
+		record(c, p);
+}
