@@ -66,7 +66,7 @@ extern const struct command command_status, command_pools, command_ls, command_s
 	command_clean, command_flush, command_restart, command_doctor, command_help, command_top,
 	command_metrics, command_streams, command_follow, command_pull, command_evict,
 	command_demote, command_promote, command_keep, command_wanted, command_suspend,
-	command_resume;
+	command_resume, command_park, command_unpark;
 
 /* All commands; ends with NULL. */
 extern const struct command *const commands[];
@@ -159,6 +159,9 @@ void event_json(struct json *j, const struct gpushm_logged_event *e);
 
 /* memory.c: reads "0", a time, or "forever". An exit code, with an error that names the command. */
 int ctl_keep_time(const char *command, const char *text, uint64_t *ret_ms);
+
+/* driver.c: makes the driver's calls for gpushm_park(), as it is told on standard input. */
+int ctl_drive(char **words);
 
 /* stat.c: its state: "sealed, away 3/8" where processes have suspended it, of all its leases;
  * "evicted (twin)" or "evicted (source)" where it has no memory. */

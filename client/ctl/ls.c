@@ -91,7 +91,10 @@ static void add_holder(struct table *t, const struct ctl *ctl, const struct gpus
 	if (h->away && s->state == GPUSHM_FILLING)
 		table_cell(t, TABLE_BAD, "not let go of after a suspend");
 	else
-		table_cell(t, TABLE_WARN, "%s%s%s", h->away ? "away" : "",
+		table_cell(t, TABLE_WARN, "%s%s%s",
+			   h->parked ? "parked"
+			   : h->away ? "away"
+				     : "",
 			   h->away && h->suspect ? ", " : "", h->suspect ? "ending" : "");
 }
 

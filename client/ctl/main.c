@@ -119,6 +119,8 @@ int main(int argc, char **argv)
 	int code;
 
 	open_standard_fds();
+	if (argc == 4 && !strcmp(argv[1], "--driver"))
+		return ctl_drive(argv + 2);
 	/* A file beyond the limit (ulimit -f) is an error, after which what was written is removed.
 	 */
 	signal(SIGXFSZ, SIG_IGN);

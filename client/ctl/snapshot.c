@@ -341,6 +341,7 @@ static void write_lives(struct exposition *e, const struct gpushm_metrics *m)
 	exposition_words(e, "", "access", accesses, leases, array_size(leases));
 	GAUGE("gpushm_leases_away",
 	      "Of these, suspended: their processes have unmapped the buffer.", m->away_leases);
+	GAUGE("gpushm_processes_parked", "Processes that the driver has frozen.", m->parked);
 	COUNTER("gpushm_evictions", "Buffers whose memory was given back.", m->evictions);
 	GAUGE("gpushm_wanted_buffers",
 	      "Buffers whose memory is needed, and whose processes are asked to suspend them.",

@@ -198,7 +198,10 @@ static void add_holders(struct table *t, const struct gpushm_stat *s)
 		table_fact(t, i ? "" : "holders", h->suspect ? TABLE_WARN : TABLE_PLAIN,
 			   "%d %s (%s): lease %lu, %s, for %s%s%s", h->pid, h->command,
 			   output_user(h->uid), (unsigned long)h->lease, access_word(h->access),
-			   output_since(h->since_ns).text, h->away ? "; away" : "",
+			   output_since(h->since_ns).text,
+			   h->parked ? "; parked"
+			   : h->away ? "; away"
+				     : "",
 			   h->suspect ? "; ending: its socket is closed, its process lives" : "");
 	}
 }

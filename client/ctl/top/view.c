@@ -245,9 +245,10 @@ static void holders_cell(struct table *t, const struct gpushm_stat *s, size_t wi
 	for (i = 0; i < s->n_holders && i < most; i++)
 		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s %d%s", i ? ", " : "",
 					s->holders[i]->command, s->holders[i]->pid,
-					s->holders[i]->suspect ? " (ending)"
-					: s->holders[i]->away  ? " (away)"
-							       : "");
+					s->holders[i]->suspect	? " (ending)"
+					: s->holders[i]->parked ? " (parked)"
+					: s->holders[i]->away	? " (away)"
+								: "");
 	if (i < s->n_holders)
 		snprintf(text + len, sizeof(text) - len, ", %zu more", s->n_holders - i);
 	table_cell(t, s->suspects ? TABLE_WARN : TABLE_PLAIN, "%s", text);
