@@ -48,6 +48,21 @@ static int run_set_keep(struct gpushm *c, struct query *q)
 	return gpushm_set_keep(c, q->name, q->keep_ms, q->priority);
 }
 
+static int run_may_park(struct gpushm *c, struct query *q)
+{
+	return gpushm_may_park(c, q->name);
+}
+
+static int run_park(struct gpushm *c, struct query *q)
+{
+	return gpushm_park(c, q->priority, q->keep_ms, q->flags);
+}
+
+static int run_unpark(struct gpushm *c, struct query *q)
+{
+	return gpushm_unpark(c, q->priority, q->keep_ms, q->flags);
+}
+
 static int run_wait(struct gpushm *c, struct query *q)
 {
 	return gpushm_wait(c, q->name, 0);
@@ -93,6 +108,9 @@ static const struct kind {
 	{ "evict", NULL, gpushm_evict, NULL, false, true, 0 },
 	{ "make_twin", run_make_twin, NULL, NULL, false, true, 0 },
 	{ "set_keep", run_set_keep, NULL, NULL, false, true, 0 },
+	{ "may_park", run_may_park, NULL, NULL, false, false, 0 },
+	{ "park", run_park, NULL, NULL, false, false, GPUSHM_KILL_STUCK },
+	{ "unpark", run_unpark, NULL, NULL, false, false, GPUSHM_KILL_STUCK },
 	{ "flush", NULL, gpushm_flush, NULL, false, false, 0 },
 	{ "wait", run_wait, NULL, NULL, false, true, 0 },
 	{ "ls", run_list, NULL, &record_stat, true, false, GPUSHM_HOLDERS },

@@ -251,6 +251,29 @@ def set_keep(self: _core.Connection, name: str, seconds: float | None, /, *, pri
     self._query("set_keep", name, False, None, 0, ms, priority)
 
 
+def may_park(self: _core.Connection, unless: str | None = None, /) -> None:
+    """Says that this process may be parked: that it has nothing of other processes' on a GPU but what gpushm knows, no
+    CUDA IPC handle, and no NCCL communicator. unless: why it may not, from now on. gpushm-memory(7) has the rules. Asks
+    the daemon. Errors: NotSupported, BadArgument, DaemonGone.
+    """
+    self._query("may_park", unless)
+
+
+def park(self: _core.Connection, pid: int, /, *, timeout: float = 10, kill_stuck: bool = False) -> None:
+    """Parks another process of this user: asks it to suspend all, and has the driver freeze it, so that it takes no
+    memory of a GPU until unpark(). Both wait for that many seconds; other threads run meanwhile. kill_stuck: kill it if
+    the driver does not come back, as it never may then. Errors, and it runs as before: NotFound, StateError (it has not
+    suspended all), NotSupported (it has not promised may_park(), or has a stream or a mempool), DriverError,
+    AccessDenied (PID namespaces). Timeout: the driver does not come back.
+    """
+    self._query("park", None, kill_stuck, None, 0, int(timeout * 1e3), pid)
+
+
+def unpark(self: _core.Connection, pid: int, /, *, timeout: float = 10, kill_stuck: bool = False) -> None:
+    """Lets a process run again that was parked: as park(). One that runs goes on."""
+    self._query("unpark", None, kill_stuck, None, 0, int(timeout * 1e3), pid)
+
+
 def flush(self: _core.Connection, pool: str | None = None, /) -> None:
     """Returns a pool's freed memory, which waits for reuse, to the driver; None: that of every pool in which this user
     may create. Waits for the driver. Errors: NotFound, AccessDenied.
@@ -304,5 +327,5 @@ def status(self: _core.Connection) -> _core.Status:
 
 
 bind(create, open_or_create, create_many, stream, follow, unlink, rename, clean, flush, wait)
-bind(evict, make_twin, set_keep)
+bind(evict, make_twin, set_keep, may_park, park, unpark)
 bind(ls, streams, stat, pools, status)
