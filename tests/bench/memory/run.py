@@ -17,7 +17,7 @@ from pathlib import Path
 import common
 
 ROWS = ["cache", "evictions", "workers", "asleep"]
-GPU_ROWS = ["alone", "graphs"]
+GPU_ROWS = ["alone", "graphs", "park"]
 
 
 def main():
@@ -30,7 +30,7 @@ def main():
     parser.add_argument("--asked", type=int, default=200, help="requests of workers")
     parser.add_argument("--rate", type=float, default=20, help="of these a second")
     parser.add_argument("--gib", type=float, default=16 if common.GPU else 0.0625, help="a model of the other rows")
-    parser.add_argument("--rounds", type=int, default=1000 if common.GPU else 20, help="of graphs and asleep")
+    parser.add_argument("--rounds", type=int, default=1000 if common.GPU else 20, help="of graphs, asleep and park")
     parser.add_argument("--peers", type=int, default=2, help="processes of each other way of asleep")
     args = parser.parse_args()
     print("| what | beside | gpushm | wanted |\n|--|--|--|--|", flush=True)
