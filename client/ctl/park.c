@@ -16,75 +16,50 @@ typedef int park_function(struct gpushm *c, pid_t pid, uint64_t timeout_ms, uint
 struct park_options {
 	uint64_t timeout; /* ms */
 	bool kill_stuck;
-};
-
-struct parking {
-	const struct park_options *options;
 	park_function *call;
 };
 
-static int park_one(struct ctl *ctl, const struct parking *p, pid_t pid)
+static int park_one(struct ctl *ctl, const struct park_options *o, pid_t pid)
 {
-	return ctl_result(p->call(ctl->connection, pid, p->options->timeout,
-				  p->options->kill_stuck ? GPUSHM_KILL_STUCK : 0));
+	return ctl_result(
+		o->call(ctl->connection, pid, o->timeout, o->kill_stuck ? GPUSHM_KILL_STUCK : 0));
 }
 
-/* A process that has it open twice is parked once. */
-static int park_holders(struct ctl *ctl, const struct parking *p, const char *name)
+/* One that has it open twice stays as it is the second time. */
+static int park_word(struct ctl *ctl, const void *options, const char *word)
 {
 	_cleanup_(free_result) struct gpushm_stat *s = NULL;
-	int first = CTL_OK, r = gpushm_stat(ctl->connection, name, 0, GPUSHM_HOLDERS, &s);
+	char *end;
+	long pid = strtol(word, &end, 10);
+	int first = CTL_OK, r;
 
+	if (pid > 0 && !*end)
+		return park_one(ctl, options, (pid_t)pid);
+	r = gpushm_stat(ctl->connection, word, 0, GPUSHM_HOLDERS, &s);
 	if (r < 0)
 		return ctl_refused(r);
 	for (size_t i = 0; i < s->n_holders; i++) {
-		bool again = false;
-
-		for (size_t k = 0; k < i; k++)
-			again |= s->holders[k]->pid == s->holders[i]->pid;
-		r = again ? CTL_OK : park_one(ctl, p, s->holders[i]->pid);
+		r = park_one(ctl, options, s->holders[i]->pid);
 		first = first ? first : r;
 	}
 	return first;
 }
 
-static int park_word(struct ctl *ctl, const void *options, const char *word)
+static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 {
-	char *end;
-	long pid = strtol(word, &end, 10);
-
-	return pid > 0 && !*end ? park_one(ctl, options, (pid_t)pid)
-				: park_holders(ctl, options, word);
-}
-
-static int run(struct ctl *ctl, const struct park_options *o, size_t n, char **words,
-	       park_function *call)
-{
-	const struct parking p = { o, call };
-
 	setenv("GPUSHMCTL", "/proc/self/exe", 0);
-	return ctl_each(ctl, &p, n, words, park_word);
+	return ctl_each(ctl, options, n, words, park_word);
 }
 
-static int run_park(struct ctl *ctl, const void *options, size_t n, char **words)
-{
-	return run(ctl, options, n, words, gpushm_park);
-}
-
-static int run_unpark(struct ctl *ctl, const void *options, size_t n, char **words)
-{
-	return run(ctl, options, n, words, gpushm_unpark);
-}
-
-#define PARK_OPTIONS                                                                         \
+#define PARK_OPTIONS(function)                                                               \
 	.args = ARGS({ "timeout", ARG_TIME, 't', "TIME", "for each process; 10s without it", \
 		       offsetof(struct park_options, timeout) },                             \
 		     { "kill-stuck", ARG_FLAG, 0, NULL,                                      \
 		       "kill a process with which the driver does not come back",            \
 		       offsetof(struct park_options, kill_stuck) }),                         \
 	.options_size = sizeof(struct park_options),                                         \
-	.defaults = &(const struct park_options){ .timeout = PARK_MS }, .min_words = 1,      \
-	.max_words = SIZE_MAX
+	.defaults = &(const struct park_options){ .timeout = PARK_MS, .call = (function) },  \
+	.min_words = 1, .max_words = SIZE_MAX
 
 const struct command command_park = {
 	.name = "park",
@@ -95,14 +70,14 @@ const struct command command_park = {
 		"open, and has the driver freeze it: gpushm-memory(7) says what that takes. What "
 		"is\n"
 		"refused leaves the process as it was.",
-	PARK_OPTIONS,
-	.run = run_park,
+	PARK_OPTIONS(gpushm_park),
+	.run = run,
 };
 
 const struct command command_unpark = {
 	.name = "unpark",
 	.synopsis = "[-t TIME] [--kill-stuck] PID|NAME...",
 	.about = "let processes run again that were parked",
-	PARK_OPTIONS,
-	.run = run_unpark,
+	PARK_OPTIONS(gpushm_unpark),
+	.run = run,
 };

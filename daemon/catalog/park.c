@@ -9,8 +9,6 @@
 
 #include "daemon/util/log.h"
 
-#include <string.h>
-
 int catalog_check_parkable(const struct catalog *c, const struct pidfd *p, struct fault *f)
 {
 	const struct buffer *b, *mapped = NULL;
@@ -35,43 +33,25 @@ int catalog_check_parkable(const struct catalog *c, const struct pidfd *p, struc
 		     n, buffer_name(mapped));
 }
 
-/* For the log: the process as one of its connections shows it. */
-static void tell(struct catalog *c, const struct pidfd *p, enum event_type type, const char *text)
+void catalog_set_parking(struct catalog *c, struct pidfd *p, enum parking state, const char *text)
 {
-	struct process who = { .pid = p->pid, .uid = p->uid };
-	const struct buffer *b;
-	const struct lease *l;
-
-	list_foreach (b, &c->buffers, all_link)
-		list_foreach (l, &b->leases, buffer_link)
-			if (l->process->pidfd == p)
-				memcpy(who.command, l->process->command, sizeof(who.command));
-	event_log_add(&c->events, .type = type, .who = &who, .text = text);
-}
-
-static void record(struct catalog *c, const struct pidfd *p)
-{
+	const struct process who = { .pid = p->pid, .uid = p->uid };
+	bool was = p->park.state == PARK_PARKED, is = state == PARK_PARKED;
 	struct buffer *b;
 	struct lease *l;
 
-	list_foreach (b, &c->buffers, all_link)
-		list_foreach (l, &b->leases, buffer_link)
-			if (l->process->pidfd == p)
-				catalog_record(c, record_lease, l, LEASE_CHANGED);
-}
-
-void catalog_set_parking(struct catalog *c, struct pidfd *p, enum parking state, const char *text)
-{
-	bool was = p->park.state == PARK_PARKED, is = state == PARK_PARKED;
-
 	p->park.state = state;
 	p->all->parked += (uint32_t)is - (uint32_t)was;
-	if (text) {
+	if (text)
 		log_warning("process %d of uid %u may not come back: %s", p->pid, p->uid, text);
-		tell(c, p, EVENT_STUCK, text);
-	} else if (was != is) {
-		tell(c, p, is ? EVENT_PARKED : EVENT_UNPARKED, NULL);
-	}
+	if (text || was != is)
+		event_log_add(&c->events, .who = &who, .text = text,
+			      .type = text ? EVENT_STUCK
+				      : is ? EVENT_PARKED
+					   : EVENT_UNPARKED);
 	if (was != is)
-		record(c, p);
+		list_foreach (b, &c->buffers, all_link)
+			list_foreach (l, &b->leases, buffer_link)
+				if (l->process->pidfd == p)
+					catalog_record(c, record_lease, l, LEASE_CHANGED);
 }

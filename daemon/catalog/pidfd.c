@@ -191,20 +191,6 @@ static void on_poll_closed(uv_handle_t *handle)
 	free(p);
 }
 
-void pidfd_promise(struct pidfd *p, bool may, const char *unless, size_t len)
-{
-	p->park.may = may;
-	snprintf(p->park.unless, sizeof(p->park.unless), "%.*s", (int)len, unless);
-}
-
-void pidfd_promise_again(struct pidfd *p, bool may)
-{
-	static const char reason[] = "it has said so, or has a mempool imported";
-
-	if (may || p->park.may || !p->park.unless[0])
-		pidfd_promise(p, may, reason, may ? 0 : sizeof(reason) - 1);
-}
-
 struct pidfd *pidfd_release(struct pidfd *p)
 {
 	if (!p || --p->users > 0)

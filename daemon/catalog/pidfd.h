@@ -59,12 +59,6 @@ struct pidfd *pidfd_find(const struct pidfds *all, uid_t uid, pid_t pid, uint64_
  * one. The caller calls pidfd_release() later. NULL without memory. */
 struct pidfd *pidfd_share(struct pidfds *all, int *fd, uid_t uid, pid_t pid, uint64_t start_time);
 
-/* It may be parked, or, for that reason, not. */
-void pidfd_promise(struct pidfd *p, bool may, const char *unless, size_t len);
-
-/* It has said so before, if need be to an earlier daemon. */
-void pidfd_promise_again(struct pidfd *p, bool may);
-
 /* The last user's call closes it. NULL is allowed. Returns NULL. */
 struct pidfd *pidfd_release(struct pidfd *p);
 

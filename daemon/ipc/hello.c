@@ -71,7 +71,7 @@ int request_hello(struct session *s, const Gpushm__Proto__Request *q, struct rep
 		return request_bad(f, "HELLO", "software is longer than 63 bytes");
 	s->greeted = true;
 	if (m->has_park && s->process->pidfd)
-		pidfd_promise_again(s->process->pidfd, m->park == 1);
+		request_promise(s->process->pidfd, m->park == 1, NULL);
 	s->arrays_max = m->has_arrays ? m->arrays : ARRAYS_READ_DEFAULT;
 	return fill_hello(reply, s, m->has_board && m->board, f);
 }

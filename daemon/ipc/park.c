@@ -11,6 +11,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#define STEP(name) GPUSHM__PROTO__PARK_STEP__PARK_##name
+
+void request_promise(struct pidfd *p, bool may, const char *unless)
+{
+	if (!unless && !may && !p->park.may && p->park.unless[0])
+		return;
+	p->park.may = may;
+	strcpy(p->park.unless, unless ? unless : "it has said so, or has a mempool imported");
+}
+
 static int find(const struct session *s, const Gpushm__Proto__Park *m, struct pidfd **ret,
 		struct fault *f)
 {
@@ -18,8 +28,7 @@ static int find(const struct session *s, const Gpushm__Proto__Park *m, struct pi
 
 	if (!p->pid || m->self != p->pid || p->unmapped)
 		return fault(f, CODE_UNIDENTIFIED,
-			     "park: your process and the daemon are in different PID or user "
-			     "namespaces");
+			     "your process and the daemon are in different PID or user namespaces");
 	*ret = pidfd_find(&s->service->reaper.pidfds, p->uid, m->pid, pidfd_start_time(m->pid));
 	if (!*ret)
 		return fault(f, CODE_NOT_FOUND,
@@ -28,20 +37,18 @@ static int find(const struct session *s, const Gpushm__Proto__Park *m, struct pi
 	return 0;
 }
 
+/* Whether it may be frozen, or asked to suspend what it has still. */
 static int check(const struct session *s, const struct pidfd *p, struct fault *f)
 {
-	if (!p->park.may)
-		return fault(f, CODE_UNSUPPORTED, "process %d may not be parked: %s", p->pid,
-			     p->park.unless[0]
-				     ? p->park.unless
-				     : "its program has not called gpushm_may_park(), by which it "
-				       "says that it has no imports that gpushm does not know");
-	if (p->park.has_pool)
-		return fault(f, CODE_UNSUPPORTED,
-			     "process %d may not be parked: it has used a mempool, and keeps that "
-			     "imported",
-			     p->pid);
-	return catalog_check_parkable(&s->service->catalog, p, f);
+	const char *why = p->park.has_pool    ? "it has used a mempool, and keeps that imported"
+			  : p->park.unless[0] ? p->park.unless
+					      : "its program has not promised, by "
+						"gpushm_may_park(), that gpushm knows all its "
+						"imports";
+
+	if (p->park.may && !p->park.has_pool)
+		return catalog_check_parkable(&s->service->catalog, p, f);
+	return fault(f, CODE_UNSUPPORTED, "process %d may not be parked: %s", p->pid, why);
 }
 
 static int check_free(const struct pidfd *p, struct fault *f)
@@ -52,43 +59,36 @@ static int check_free(const struct pidfd *p, struct fault *f)
 		     p->park.by);
 }
 
-static int ask(struct session *s, struct pidfd *p, struct fault *f)
+static int check_step(const struct session *s, const struct pidfd *p, int step, struct fault *f)
 {
-	int r = p->park.state == PARK_PARKED ? 0 : check_free(p, f);
+	bool changes = step == STEP(ASK) || step == STEP(FREEZE);
+	int r = changes || step == STEP(THAW) ? check_free(p, f) : 0;
 
-	if (r < 0 || p->park.state == PARK_PARKED)
-		return r;
-	r = check(s, p, f);
-	if (r < 0 && f->code != CODE_STATE)
-		return r;
-	p->park.state = PARK_ASKED;
-	return r;
+	return r == 0 && changes && p->park.state != PARK_PARKED ? check(s, p, f) : r;
 }
 
-#define STEP(name) GPUSHM__PROTO__PARK_STEP__PARK_##name
-
 /* What the client may do next is checked; what it has done is believed. */
-static int step(struct session *s, struct pidfd *p, const Gpushm__Proto__Park *m, const char *text,
-		struct fault *f)
+static int step(struct session *s, struct pidfd *p, int step, const char *text, struct fault *f)
 {
-	bool takes = m->step == STEP(FREEZE) || m->step == STEP(THAW);
-	int r = m->step == STEP(ASK) ? ask(s, p, f) : takes ? check_free(p, f) : 0;
+	struct catalog *c = &s->service->catalog;
+	int r = check_step(s, p, step, f);
+	bool may_ask = r == 0 || (step == STEP(ASK) && f->code == CODE_STATE);
 
-	if (m->step == STEP(UNASK) && p->park.state == PARK_ASKED)
+	if (step == STEP(ASK) && may_ask && p->park.state == PARK_NONE)
+		p->park.state = PARK_ASKED;
+	if (step == STEP(UNASK) && p->park.state == PARK_ASKED)
 		p->park.state = PARK_NONE;
-	if (r == 0 && m->step == STEP(FREEZE))
-		r = check(s, p, f);
-	if (r < 0 || m->step == STEP(ASK) || m->step == STEP(UNASK))
+	if (r < 0 || step == STEP(ASK) || step == STEP(UNASK))
 		return r;
-	p->park.by = takes ? s->process->pid : 0;
-	if (m->step == STEP(FREEZE))
+	p->park.by = step == STEP(FREEZE) || step == STEP(THAW) ? s->process->pid : 0;
+	if (step == STEP(FREEZE))
 		p->park.state = PARK_CHANGING;
-	else if (m->step != STEP(THAW))
-		catalog_set_parking(&s->service->catalog, p,
-				    m->step == STEP(DONE)   ? PARK_PARKED
-				    : m->step == STEP(BACK) ? PARK_NONE
-							    : p->park.state,
-				    m->step == STEP(STUCK) ? text : NULL);
+	else if (step != STEP(THAW))
+		catalog_set_parking(c, p,
+				    step == STEP(DONE)	 ? PARK_PARKED
+				    : step == STEP(BACK) ? PARK_NONE
+							 : p->park.state,
+				    step == STEP(STUCK) ? text : NULL);
 	return 0;
 }
 
@@ -98,26 +98,24 @@ int request_park(struct session *s, const Gpushm__Proto__Request *q, struct repl
 	const Gpushm__Proto__Park *m = q->park;
 	char text[PARK_TEXT_MAX + 1];
 	struct pidfd *p = s->process->pidfd;
-	enum parking before;
-	int r = 0;
+	bool asked;
+	int r;
 
-	if (m->text.len > PARK_TEXT_MAX)
-		return request_bad(f, "PARK", "the text is too long");
+	if (m->text.len > PARK_TEXT_MAX || !m->has_step || !p)
+		return request_bad(f, "PARK",
+				   "a step is missing, the text is too long, or your "
+				   "process can't be watched");
 	snprintf(text, sizeof(text), "%.*s", (int)m->text.len, (const char *)m->text.data);
 	if (m->step == STEP(PROMISE)) {
-		if (!p)
-			return fault(f, CODE_UNIDENTIFIED,
-				     "a process that can't be watched can't "
-				     "be parked");
-		pidfd_promise(p, !*text, text, strlen(text));
+		request_promise(p, !*text, text);
 		return reply_result(reply, 0);
 	}
 	r = find(s, m, &p, f);
 	if (r < 0)
 		return r;
-	before = p->park.state;
-	r = step(s, p, m, text, f);
-	if ((before == PARK_NONE) != (p->park.state == PARK_NONE))
+	asked = p->park.state != PARK_NONE;
+	r = step(s, p, (int)m->step, text, f);
+	if (asked != (p->park.state != PARK_NONE))
 		waiters_tell_wanted(&s->service->waiters);
 	if (r < 0)
 		return r;

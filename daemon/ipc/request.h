@@ -39,6 +39,10 @@ request_function request_events;				     /* events.c */
 request_function request_stream, request_join, request_page, request_drop,
 	request_streams; /* stream.c */
 
+/* park.c: the process may be parked, or, for that reason, not. NULL: it has said so before, maybe
+ * to an earlier daemon. */
+void request_promise(struct pidfd *p, bool may, const char *unless);
+
 /* The word for a request's field number in Request, "open"; "connect" for 0. Static. */
 const char *request_verb(unsigned verb);
 

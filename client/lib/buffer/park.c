@@ -25,6 +25,7 @@
 
 #define LOOK_MS 5u /* between two looks at what the process still has mapped */
 #define TEXT_MAX 127u
+#define STEP(name) GPUSHM__PROTO__PARK_STEP__PARK_##name
 
 struct parking {
 	struct gpushm *c;
@@ -56,8 +57,9 @@ static int tell(struct parking *p, Gpushm__Proto__ParkStep step, const char *tex
 	return request_read(p->c, request_with(PARK, park, &park), read_parked, &p->parked);
 }
 
-/* The error that there is stays. */
-static void tell_after_error(struct parking *p, Gpushm__Proto__ParkStep step)
+/* Where the driver does not come back, its process is killed if that is wanted. The error that
+ * there is stays. */
+static int give_up(struct parking *p, int r, Gpushm__Proto__ParkStep step)
 {
 	struct error why;
 	char text[TEXT_MAX + 1];
@@ -66,15 +68,8 @@ static void tell_after_error(struct parking *p, Gpushm__Proto__ParkStep step)
 	snprintf(text, sizeof(text), "%s", gpushm_error());
 	tell(p, step, text);
 	error_put_back(&why);
-}
-
-static int ask_to_suspend(struct parking *p)
-{
-	int r;
-
-	while ((r = tell(p, GPUSHM__PROTO__PARK_STEP__PARK_ASK, NULL)) == -EBUSY &&
-	       clock_left_ms(p->deadline) > 0)
-		poll(NULL, 0, LOOK_MS);
+	if (step == STEP(STUCK) && p->flags & GPUSHM_KILL_STUCK)
+		syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
 	return r;
 }
 
@@ -113,56 +108,88 @@ static int start(struct parking *p)
 		return error_set(errno, "can't make a socket: %m");
 	p->socket = ends[0];
 	theirs = ends[1];
-	return spawn(p, theirs, program && *program ? program : "gpushmctl");
+	return spawn(p, theirs, program ? program : "gpushmctl");
 }
 
-/* The helper is not needed any more, or does not come back. */
+/* The helper ends by itself, unless the driver does not come back. */
 static void end(struct parking *p)
 {
 	close_fd(&p->pidfd);
 	close_fd(&p->socket);
-	if (p->helper <= 0)
-		return;
-	for (int i = 0; waitpid(p->helper, NULL, WNOHANG) == 0 && i < 100; i++) {
+	for (int i = 0; p->helper > 0 && waitpid(p->helper, NULL, WNOHANG) == 0 && i < 100; i++) {
 		if (i == 50)
 			kill(p->helper, SIGKILL);
 		poll(NULL, 0, 2);
 	}
 }
 
-/* -ETIMEDOUT: the driver does not come back. Replies are "" for a success, or the error. */
+/* -ETIMEDOUT: the driver does not come back. */
 static int drive(struct parking *p, const char *call)
 {
 	struct pollfd reply = { .fd = p->socket, .events = POLLIN };
-	char text[256];
-	ssize_t n;
-	int r;
+	char text[256] = "the helper gpushmctl has ended";
+	int r = send(p->socket, call, 1, MSG_NOSIGNAL) < 0 ? -1 : 0;
 
-	if (send(p->socket, call, 1, MSG_NOSIGNAL) < 0)
-		return error_set(EIO, "the helper gpushmctl has ended: %m");
-	do
+	while (r == 0 || (r < 0 && errno == EINTR)) {
 		r = poll(&reply, 1, (int)clock_left_ms(p->deadline));
-	while (r < 0 && errno == EINTR);
-	if (r == 0)
-		return error_set(ETIMEDOUT,
-				 "process %d: the driver does not come back, and nor may the "
-				 "process",
-				 p->pid);
-	n = recv(p->socket, text, sizeof(text) - 1, 0);
-	if (n <= 0)
-		return error_set(EIO, "the helper gpushmctl has ended");
-	text[n] = '\0';
+		if (r == 0)
+			return error_set(ETIMEDOUT,
+					 "process %d: the driver does not come back, and nor may "
+					 "the process",
+					 p->pid);
+	}
+	if (r > 0) {
+		ssize_t n = recv(p->socket, text, sizeof(text) - 1, 0);
+
+		if (n > 0)
+			text[n] = '\0';
+	}
 	return strcmp(text, "ok") == 0 ? 0 : error_set(EIO, "process %d: %s", p->pid, text);
 }
 
-static void fail(struct parking *p)
+/* ---- the calls ---- */
+
+/* It is frozen afterwards, or it runs, or nobody knows. */
+static int freeze(struct parking *p)
 {
-	tell_after_error(p, GPUSHM__PROTO__PARK_STEP__PARK_STUCK);
-	if (p->flags & GPUSHM_KILL_STUCK)
-		syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
+	Gpushm__Proto__ParkStep undo = STEP(UNASK);
+	struct error why;
+	int r = drive(p, "l");
+
+	if (r == 0) {
+		r = tell(p, STEP(FREEZE), NULL);
+		undo = r == 0 ? STEP(BACK) : undo;
+		r = r == 0 ? drive(p, "c") : r;
+		error_keep(&why);
+		if (r < 0 && r != -ETIMEDOUT && drive(p, "u") < 0)
+			r = -ETIMEDOUT;
+		error_put_back(&why);
+	}
+	if (r == 0)
+		return tell(p, STEP(DONE), NULL);
+	return give_up(p, r, r == -ETIMEDOUT ? STEP(STUCK) : undo);
 }
 
-/* ---- the calls ---- */
+static int park(struct parking *p)
+{
+	int r;
+
+	while ((r = tell(p, STEP(ASK), NULL)) == -EBUSY && clock_left_ms(p->deadline) > 0)
+		poll(NULL, 0, LOOK_MS);
+	if (r < 0)
+		return give_up(p, r, STEP(UNASK));
+	return p->parked ? 0 : freeze(p);
+}
+
+static int unpark(struct parking *p)
+{
+	int r = tell(p, STEP(THAW), NULL);
+
+	if (r < 0)
+		return r;
+	r = drive(p, "r");
+	return r == 0 ? tell(p, STEP(BACK), NULL) : give_up(p, r, STEP(STUCK));
+}
 
 static int check(struct gpushm *c, uint32_t flags)
 {
@@ -172,83 +199,6 @@ static int check(struct gpushm *c, uint32_t flags)
 		r = connection_check(c);
 	if (r == 0 && !c->parks)
 		r = error_set(ENOSYS, "gpushmd is older than this library: upgrade it");
-	return r;
-}
-
-int gpushm_may_park(struct gpushm *c, const char *unless)
-{
-	Gpushm__Proto__Park park = GPUSHM__PROTO__PARK__INIT;
-	int r = check(c, 0);
-
-	if (r == 0 && unless && (!*unless || strlen(unless) > TEXT_MAX))
-		r = error_set(EINVAL, "unless: a reason of 1 to %u bytes, or NULL", TEXT_MAX);
-	if (r < 0)
-		return r;
-	process()->park = unless ? 2 : 1;
-	park.has_step = true;
-	park.step = GPUSHM__PROTO__PARK_STEP__PARK_PROMISE;
-	park.has_text = unless != NULL;
-	park.text = connection_bytes(unless ? unless : "");
-	return request_ack(c, request_with(PARK, park, &park));
-}
-
-static int unlock(struct parking *p, int r)
-{
-	struct error why;
-
-	error_keep(&why);
-	if (drive(p, "u") < 0)
-		return -ETIMEDOUT;
-	error_put_back(&why);
-	return r;
-}
-
-/* Either it is frozen afterwards, or it runs, or nobody knows: -ETIMEDOUT. */
-static int freeze(struct parking *p)
-{
-	Gpushm__Proto__ParkStep undo = GPUSHM__PROTO__PARK_STEP__PARK_UNASK;
-	int r = drive(p, "l");
-
-	if (r == 0) {
-		r = tell(p, GPUSHM__PROTO__PARK_STEP__PARK_FREEZE, NULL);
-		if (r == 0) {
-			undo = GPUSHM__PROTO__PARK_STEP__PARK_BACK;
-			r = drive(p, "c");
-		}
-		if (r < 0 && r != -ETIMEDOUT)
-			r = unlock(p, r);
-	}
-	if (r < 0 && r != -ETIMEDOUT)
-		tell_after_error(p, undo);
-	return r;
-}
-
-static int park(struct parking *p)
-{
-	int r = ask_to_suspend(p);
-
-	if (r < 0)
-		tell_after_error(p, GPUSHM__PROTO__PARK_STEP__PARK_UNASK);
-	if (r < 0 || p->parked)
-		return r;
-	r = freeze(p);
-	if (r == 0)
-		r = tell(p, GPUSHM__PROTO__PARK_STEP__PARK_DONE, NULL);
-	else if (r == -ETIMEDOUT)
-		fail(p);
-	return r;
-}
-
-static int unpark(struct parking *p)
-{
-	int r = tell(p, GPUSHM__PROTO__PARK_STEP__PARK_THAW, NULL);
-
-	if (r < 0)
-		return r;
-	r = drive(p, "r");
-	if (r == 0)
-		return tell(p, GPUSHM__PROTO__PARK_STEP__PARK_BACK, NULL);
-	fail(p);
 	return r;
 }
 
@@ -275,4 +225,17 @@ int gpushm_park(struct gpushm *c, pid_t pid, uint64_t timeout_ms, uint32_t flags
 int gpushm_unpark(struct gpushm *c, pid_t pid, uint64_t timeout_ms, uint32_t flags)
 {
 	return run(c, pid, timeout_ms, flags, unpark);
+}
+
+int gpushm_may_park(struct gpushm *c, const char *unless)
+{
+	struct parking self = { .c = c, .pid = getpid() };
+	int r = check(c, 0);
+
+	if (r == 0 && unless && (!*unless || strlen(unless) > TEXT_MAX))
+		r = error_set(EINVAL, "unless: a reason of 1 to %u bytes, or NULL", TEXT_MAX);
+	if (r < 0)
+		return r;
+	process()->park = unless ? 2 : 1;
+	return tell(&self, STEP(PROMISE), unless);
 }
