@@ -17,7 +17,8 @@ extern "C" {
  * "created", "published", "opened", "closed", "renamed", "replaced", "unlinked", "freed", "dirty",
  * "cleaned", "died" (a holder), "lost", "refused", "disconnected", "suspect", "pool-failed",
  * "pool-recovered", "joined", "dropped", "orphaned", "continued", "suspended", "resumed",
- * "evicted", "restored"; gpushmctl(1) describes them. "unknown": a later daemon may have others. */
+ * "evicted", "restored", "parked", "unparked", "stuck"; gpushmctl(1) describes them. "unknown": a
+ * later daemon may have others. */
 
 /* NULL, or all zero but struct_size, means: all events that the daemon has kept. */
 struct gpushm_events_options {

@@ -214,6 +214,18 @@ static bool uses_mps(void)
 	return access(path, F_OK) == 0;
 }
 
+static void test_parking(struct doctor *d)
+{
+	static const struct libcuda_symbol call = { "cuCheckpointProcessRestore", 0 };
+	void *found;
+	char why[256];
+
+	if (libcuda_load(&call, 1, &found, why, sizeof(why)))
+		doctor_ok(d, "park", "the driver can freeze processes: gpushmctl park");
+	else
+		doctor_warn(d, "park", "update the driver to 570 or newer", "%s", why);
+}
+
 void doctor_cuda(struct doctor *d)
 {
 	int count = 0;
@@ -222,6 +234,7 @@ void doctor_cuda(struct doctor *d)
 		return;
 	for (int i = 0; i < count; i++)
 		test_device(d, i);
+	test_parking(d);
 	if (uses_mps())
 		doctor_warn(d, "MPS", NULL,
 			    "a process that is killed while it computes ends the GPU work of the "

@@ -152,7 +152,7 @@ def test_a_parked_process_waits_in_the_driver_and_answers_when_it_is_back(world:
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ("silent", "has not called gpushm_may_park()"),
+        ("silent", "has not promised, by gpushm_may_park()"),
         ("declared", "NCCL has imported its peers' memory"),
         ("deaf", 'has not suspended all: 1 still, buffer "model" among them'),
         ("stream", "is a stream"),
@@ -250,3 +250,13 @@ def test_a_process_that_comes_back_while_the_driver_locks_it_is_not_frozen(tmp_p
         assert answer(w) == "7\n"
     finally:
         world.end()
+
+
+def test_twenty_parked_services_fail_no_request(world: World) -> None:
+    example = Path(__file__).parents[2] / "client/python/examples/parked_services.py"
+    done = subprocess.run(
+        [sys.executable, example, "gpu", "20", "60"], env=os.environ | {"GPUSHM_SOCKET": world.socket},
+        capture_output=True, text=True, check=False, timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("60 requests of 20 services, none failed; ")
