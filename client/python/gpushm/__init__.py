@@ -58,8 +58,8 @@ __version__ = _core.library_version
 __all__ = [
     "Array", "Buffer", "Error", "Transport", "as_array", "clean", "connect", "create", "create_like", "create_many",
     "events", "evict", "flush", "follow", "load", "ls", "make_twin", "may_park", "open", "open_async",
-    "open_many", "open_or_create", "park", "pools", "pull", "pull_wait", "rename", "save", "set_keep", "set_timeout", "stat", "status",
-    "stream", "streams", "unlink", "unpark", "use", "verify", "wait", "wait_async", "watch", "yields",
+    "open_many", "open_or_create", "park", "pools", "pull", "pull_wait", "rename", "save", "set_keep", "set_timeout",
+    "stat", "status", "stream", "streams", "unlink", "unpark", "use", "verify", "wait", "wait_async", "watch", "yields",
 ]
 
 
