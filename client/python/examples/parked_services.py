@@ -46,7 +46,7 @@ class Service:
         self.model = array
         self.socket = socket.create_server(("127.0.0.1", 0))
         words = [sys.executable, __file__, "--serve", f"~/service/{n}"]
-        self.process = subprocess.Popen(words, stdin=self.socket, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(words, stdin=self.socket.fileno(), stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "ready\n"
         self.parked = False
