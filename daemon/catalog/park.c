@@ -43,7 +43,7 @@ void catalog_set_parking(struct catalog *c, struct pidfd *p, enum parking state,
 	p->park.state = state;
 	p->all->parked += (uint32_t)is - (uint32_t)was;
 	if (text)
-		log_warning("process %d of uid %u may not come back: %s", p->pid, p->uid, text);
+		log_info("process %d of uid %u may not come back: %s", p->pid, p->uid, text);
 	if (text || was != is)
 		event_log_add(&c->events, .who = &who, .text = text,
 			      .type = text ? EVENT_STUCK
