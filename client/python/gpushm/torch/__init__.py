@@ -19,6 +19,8 @@ changes.
     with gpushm.use(model):
         model(x)
 
+    gpushm.torch.refresh(model, "policy")                     # between two forwards: the generation that a trainer has made
+
 `import gpushm` does not import this module, and so does not import PyTorch.
 """
 
@@ -33,6 +35,7 @@ from .._yields import yields
 from . import _attach, _fingerprint, _layout
 from ._attach import attach
 from ._memory import Memory, memory
+from ._refresh import refresh
 from ._share import share
 from ._suspend import resume, suspend, suspended
 from ._tensors import Tensors, open_buffer
@@ -45,8 +48,8 @@ if _TYPE_CHECKING:
     from .._typing import Attrs, Device
 
 __all__ = [
-    "Memory", "Tensors", "attach", "load_file", "memory", "open", "publish", "resume", "share", "suspend",
-    "suspended", "yields",
+    "Memory", "Tensors", "attach", "load_file", "memory", "open", "publish", "refresh", "resume", "share",
+    "suspend", "suspended", "yields",
 ]
 
 

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+"""refresh(): a module goes on with the newest generation of a name, between two of its forwards."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+import torch
+
+from .. import _core
+from . import _attach, _suspend, _tensors
+from ._layout import why_not
+
+if TYPE_CHECKING:
+    from .._typing import Buffer
+
+
+def refresh(module: torch.nn.Module, name: str, *, idle: bool = False, timeout: float | None = None) -> bool:
+    """Gives the module the tensors of the buffer that has the name now. False: it has them already.
+
+        gpushm.torch.publish("policy", model, replace=True)    # the trainer, after a step
+
+        gpushm.torch.refresh(model, "policy")                  # each worker, between two forwards
+
+    No tensor is copied or sent. A generation of the same layout comes to the same addresses: tensors, their views and
+    captured CUDA graphs stay, and so do other modules of this process over the same memory, which follow, too. One of
+    another layout, as another pool's, becomes new tensors, which are checked as by attach(); other modules keep the old
+    ones. After a rollback, `gpushmctl mv`, the next call follows back. If nobody has the name, or who has it is being
+    filled, the module keeps what it has.
+
+    What attach(writable=) has copied, and other tensors of the module that are not shared and have a name in the
+    buffer, get the new values.
+
+    First waits for all work that this process has queued on the buffer's GPU; idle: none that uses the module is
+    queued. No other thread may use the module meanwhile. timeout: seconds to wait for memory that is evicted.
+
+    Errors: LayoutError (the module stays as it was), otherwise those of suspend(), resume() and attach().
+    """
+    try:
+        there = _core.stat(name)
+    except _core.NotFound:
+        return False
+    ours = _suspend.buffers_of(module)
+    of_name = [buffer for buffer in ours if buffer.name == name]
+    if there.state == "filling" or any(buffer.id == there.id and not buffer.away for buffer in ours):
+        return False
+    own = _own(module, ours)
+    follows = bool(of_name) and all(buffer.digest == there.digest for buffer in of_name)
+    if follows and _followed(of_name, idle, timeout):
+        _update(own, of_name[0])
+        return True
+    device = torch.device("cuda", ours[0].device) if ours[0].device is not None else "current"
+    with _tensors.open_buffer(name, timeout, device) as new:
+        copied = [slot.name for slot in own if slot.name in new]
+        _attach.attach(name, module, device=device, writable=copied, timeout=timeout)
+    return True
+
+
+def _followed(buffers: list[Buffer], idle: bool, timeout: float | None) -> bool:
+    """By a suspend and a resume, which means the name. False: the name has another layout, or the pool can't suspend."""
+    try:
+        for buffer in buffers:
+            if not buffer.away:
+                buffer.suspend(idle=idle)
+    except _core.NotSupported:
+        return False
+    try:
+        for buffer in buffers:
+            buffer.resume(timeout)
+    except _core.BadContents:
+        return False
+    return True
+
+
+def _own(module: torch.nn.Module, buffers: list[Buffer]) -> list[_attach.Slot]:
+    """What lies in none of the buffers."""
+    spans = sorted(
+        (start, start + buffer.nbytes) for buffer in buffers for start in set(buffer._starts) if start is not None
+    )
+
+    def is_own(tensor: torch.Tensor) -> bool:
+        if why_not(tensor) is not None:
+            return False
+        at = bisect_right(spans, (tensor.data_ptr(), 2**64)) - 1
+        return at < 0 or tensor.data_ptr() >= spans[at][1]
+
+    return [slot for slot in _attach.slots_of(module) if is_own(slot.tensor)]
+
+
+@torch.no_grad()
+def _update(own: list[_attach.Slot], buffer: Buffer) -> None:
+    for slot in own:
+        if slot.name in buffer and slot.tensor.numel():
+            slot.tensor.copy_(_tensors.tensor_of(buffer[slot.name]))
