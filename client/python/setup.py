@@ -148,7 +148,7 @@ setup(
     version=version(),
     packages=[
         "gpushm", "gpushm.numba", "gpushm.ray", "gpushm.safetensors", "gpushm.share", "gpushm.torch",
-        "gpushm.transformers",
+        "gpushm.transformers", "gpushm.vllm",
     ],
     package_dir={"": relative(SOURCE)},
     package_data={"gpushm": ["py.typed", "*.pyi"]},

@@ -19,7 +19,7 @@ changes.
     with gpushm.use(model):
         model(x)
 
-    gpushm.torch.refresh(model, "policy")                     # between two forwards: the generation that a trainer has made
+    gpushm.torch.refresh(model, "policy")                     # between two forwards: what a trainer has published
 
 `import gpushm` does not import this module, and so does not import PyTorch.
 """

@@ -58,7 +58,7 @@ def refresh(module: torch.nn.Module, name: str, *, idle: bool = False, timeout: 
 
 
 def _followed(buffers: list[Buffer], idle: bool, timeout: float | None) -> bool:
-    """By a suspend and a resume, which means the name. False: the name has another layout, or the pool can't suspend."""
+    """By a suspend and a resume, which means the name. False: another layout by now, or the pool can't suspend."""
     try:
         for buffer in buffers:
             if not buffer.away:
@@ -88,8 +88,8 @@ def _own(module: torch.nn.Module, buffers: list[Buffer]) -> list[_attach.Slot]:
     return [slot for slot in _attach.slots_of(module) if is_own(slot.tensor)]
 
 
-@torch.no_grad()
 def _update(own: list[_attach.Slot], buffer: Buffer) -> None:
-    for slot in own:
-        if slot.name in buffer and slot.tensor.numel():
-            slot.tensor.copy_(_tensors.tensor_of(buffer[slot.name]))
+    with torch.no_grad():
+        for slot in own:
+            if slot.name in buffer and slot.tensor.numel():
+                slot.tensor.copy_(_tensors.tensor_of(buffer[slot.name]))
