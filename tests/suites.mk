@@ -211,14 +211,14 @@ check-short: all $(SHORT_TESTS) $(FAKECUDA)
 
 # ---- suites that need other packages of Python ----
 
-# What needs PyTorch, transformers and safetensors: 5 GB, in a virtual environment of their own. TORCH_TESTS= chooses.
 TORCH_TESTS ?= tests/python/models tests/python/test_pages.py
 HERE_ENV = BUILD=$(BUILD) PYTHONPATH=$(abspath $(BUILD))/python
 pytest_here = "$(BUILD)/$(1)/bin/python -B -m pytest -c tests/python/gpu/pytest.ini --rootdir tests/python --confcutdir $(2) $(3)"
 suite_torch = $(HERE_ENV) $(call pytest_here,venv-torch,tests/python,$(TORCH_TESTS))
 suite_fleet = $(HERE_ENV) $(call pytest_here,venv-fleet,tests/python/fleet,tests/python/fleet)
 suite_numba = $(if $(FAKECUDA),$(FAKE_PATH) $(HERE_ENV) $(foreach t,$(wildcard tests/python/numba/test_*.py) tests/python/test_cuda_core.py,$(call pytest_here,venv-numba,tests/python,$(t))) $(call pytest_here,venv-numba,tests/python,tests/python/test_pages.py -k row))
-check-torch: ## models of PyTorch, transformers and safetensors; installs 5 GB
+check-torch: ## models of PyTorch, transformers and safetensors, or TORCH_TESTS; installs 5 GB
+check-engines: python-core $(BUILD)/gpushmd ; @tests/python/engines/run.sh $(BUILD) ## vLLM's loaders, from its wheels; installs 6 GB
 check-fleet: ## gpushm.ray, and the examples for Ray and Dask; installs 500 MB. check-deep runs them if that was done
 check-numba: ## numba-cuda's own tests, and Numba's memory manager; installs 850 MB. check-deep runs them if that was done
 check-torch check-fleet check-numba: check-%: $(BUILD)/venv-%/ready python-core $(BUILD)/gpushmd $(BUILD)/gpushmctl $(BUILD)/gpushm-relay $(FAKECUDA)

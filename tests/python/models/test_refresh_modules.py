@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import multiprocessing as mp
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 import gpushm
@@ -105,7 +106,9 @@ def test_another_layout_becomes_new_tensors(name: str, device: str) -> None:
     assert shared.refresh(model, name) and is_seed(model, 3, device)
 
 
-def test_what_does_not_fit_leaves_the_module_as_it_was(name: str, device: str, raises) -> None:
+def test_what_does_not_fit_leaves_the_module_as_it_was(
+    name: str, device: str, raises: Callable[..., str]
+) -> None:
     generation(name, 1, device)
     model = worker(name, device)
     shared.publish(name, {"embed.weight": torch.zeros(2, 2, device=device)}, replace=True).close()

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: MIT
+"""Tiny models on disk, and what vLLM makes of them on a CPU, with its own registries, loaders and post-processing.
+
+Nothing of vLLM is compiled here: its Python files are enough for all that is done with weights.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import torch
+
+HIDDEN, LAYERS, VOCABULARY = 64, 2, 128
+_COMMON = {
+    "hidden_size": HIDDEN, "intermediate_size": 96, "num_hidden_layers": LAYERS, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "vocab_size": VOCABULARY, "max_position_embeddings": 128,
+}  # fmt: skip
+KINDS = ("llama", "tied", "moe", "fp8")
+_kept: list[Any] = []
+
+
+def make(folder: Path, kind: str, seed: int = 1) -> str:
+    """A model of that kind in that folder, as a user downloads it."""
+    import transformers as tf
+
+    torch.manual_seed(seed)
+    path = folder / f"{kind}-{seed}"
+    if kind == "moe":
+        config = tf.Qwen2MoeConfig(
+            **_COMMON, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
+            shared_expert_intermediate_size=32, architectures=["Qwen2MoeForCausalLM"],
+        )  # fmt: skip
+        model: Any = tf.Qwen2MoeForCausalLM(config)
+    else:
+        config = tf.LlamaConfig(**_COMMON, tie_word_embeddings=kind == "tied", architectures=["LlamaForCausalLM"])
+        model = tf.LlamaForCausalLM(config)
+    if kind == "fp8":
+        _save_fp8(model, path)
+    else:
+        model.to(torch.bfloat16).save_pretrained(path)
+    return str(path)
+
+
+def _save_fp8(model: Any, path: Path) -> None:
+    """A checkpoint with one scale for each weight of a linear layer."""
+    from safetensors.torch import save_file
+
+    model.to(torch.bfloat16)
+    tensors = {}
+    for name, tensor in model.state_dict().items():
+        if ".self_attn." in name or ".mlp." in name:
+            scale = tensor.abs().max().float() / 448
+            tensors[name] = (tensor.float() / scale).to(torch.float8_e4m3fn)
+            tensors[name.replace(".weight", ".weight_scale")] = scale
+        else:
+            tensors[name] = tensor
+    path.mkdir()
+    save_file(tensors, str(path / "model.safetensors"), metadata={"format": "pt"})
+    model.config.quantization_config = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+    model.config.save_pretrained(path)
+
+
+def start(rank: int = 0, ranks: int = 1, port: int = 0) -> None:
+    """What a worker of vLLM does before it loads, on a CPU with gloo."""
+    import vllm.platforms
+    from vllm.platforms.cpu import CpuPlatform
+
+    vllm.platforms._current_platform = CpuPlatform()
+    _kernels()
+    from vllm.config import VllmConfig, set_current_vllm_config
+    from vllm.distributed import init_distributed_environment, initialize_model_parallel
+
+    with set_current_vllm_config(VllmConfig()):
+        where = f"tcp://127.0.0.1:{port or free_port()}"
+        init_distributed_environment(ranks, rank, where, rank, backend="gloo")
+        initialize_model_parallel(ranks, 1, backend="gloo")
+
+
+def _kernels() -> None:
+    """In the place of two of vLLM's kernels, which are compiled: the post-processing calls them. The second packs in
+    another order than vLLM's; what matters is that it is not done twice.
+    """
+    library = torch.library.Library("_C", "FRAGMENT")
+    _kept.append(library)
+    library.define("static_scaled_fp8_quant(Tensor(a!) output, Tensor input, Tensor scale, int[]? group=None) -> ()")
+    library.define("prepack_moe_weight(Tensor weight, Tensor(a!) output, str isa) -> ()")
+
+    def quantise(output: torch.Tensor, input: torch.Tensor, scale: torch.Tensor, group: object = None) -> None:
+        output.copy_((input.float() / scale).clamp(-448, 448).to(output.dtype))
+
+    def pack(weight: torch.Tensor, output: torch.Tensor, isa: str) -> None:
+        output.copy_(weight.roll(1, -1))
+
+    library.impl("static_scaled_fp8_quant", quantise, "CPU")
+    library.impl("prepack_moe_weight", pack, "CPU")
+
+
+def free_port() -> int:
+    """One that nobody has."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def config(path: str, load_format: str = "gpushm", ranks: int = 1, **more: Any) -> Any:
+    """A VllmConfig, as `vllm serve --load-format` makes it. One takes one model."""
+    from vllm.config import CacheConfig, DeviceConfig, LoadConfig, ModelConfig, ParallelConfig, VllmConfig
+
+    model = ModelConfig(model=path, tokenizer=path, skip_tokenizer_init=True, dtype="bfloat16", enforce_eager=True)
+    return VllmConfig(
+        model_config=model,
+        cache_config=CacheConfig(block_size=16),
+        device_config=DeviceConfig(device="cpu"),
+        parallel_config=ParallelConfig(tensor_parallel_size=ranks),
+        load_config=LoadConfig(load_format=load_format, **more),
+    )
+
+
+def load(vllm_config: Any) -> torch.nn.Module:
+    """By the loader that the configuration names."""
+    from vllm.config import set_current_vllm_config
+    from vllm.model_executor.model_loader import get_model_loader
+
+    with set_current_vllm_config(vllm_config):
+        loader = get_model_loader(vllm_config.load_config)
+        made: torch.nn.Module = loader.load_model(vllm_config=vllm_config, model_config=vllm_config.model_config)
+        return made
+
+
+def engine(path: str, load_format: str = "gpushm", **more: Any) -> torch.nn.Module:
+    """A model, as a second process with the same flags has it."""
+    return load(config(path, load_format, **more))
+
+
+def addresses(model: torch.nn.Module) -> dict[str, int]:
+    """Where the parameters are."""
+    return {name: p.data_ptr() for name, p in model.named_parameters(remove_duplicate=False)}
+
+
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
