@@ -9,7 +9,7 @@ set -eu
 cd "$(dirname "$0")/../../.."
 build=$(realpath "$1")
 shift
-versions=(${VLLM:-0.33.0 0.32.0})
+read -ra versions <<<"${VLLM:-0.33.0 0.32.0}"
 python=$build/venv-engines/bin/python
 
 skipped() {

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What gpushm.vllm does to the weights of an engine, without vLLM: times of a first engine, a second one, sleep, wake,
+and a generation that 8 consumers follow, beside safetensors' load_file().
+
+    BUILD=build PYTHONPATH=build/python tests/bench/engine_models.py [--gib 16] [--folder /tmp] [--consumers 8]
+
+Needs PyTorch and safetensors. Takes the GPU if there is one, else host memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
+
+import torch
+
+SIDE = 8192  # of a layer's weight: 128 MiB as bfloat16
+NAME = "bench/model"
+
+
+def build(layers: int) -> torch.nn.Module:
+    """As an engine's model: some weights, and a buffer."""
+    made = torch.nn.ModuleList(torch.nn.Linear(SIDE, SIDE, bias=False, dtype=torch.bfloat16) for _ in range(layers))
+    made.register_buffer("table", torch.ones(128, 64))
+    return made.eval()
+
+
+def timed(call: Callable[[], Any], device: torch.device) -> tuple[float, Any]:
+    """Milliseconds, with what the GPU has to do."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    wait()
+    start = time.perf_counter()
+    found = call()
+    wait()
+    return (time.perf_counter() - start) * 1e3, found
+
+
+def total(model: torch.nn.Module) -> int:
+    """Of all bytes of the weights, a sum that tells two generations apart."""
+    return sum(int(p.detach().view(torch.int16).sum(dtype=torch.int64)) for p in model.parameters())
+
+
+def loaded(folder: Path, layers: int, device: torch.device) -> torch.nn.Module:
+    """From its files, one for each layer."""
+    from safetensors.torch import load_file
+
+    with torch.device("meta"):
+        made = build(layers)
+    for i in range(layers):
+        made[i].weight = torch.nn.Parameter(load_file(folder / f"{i}", str(device))["w"], requires_grad=False)
+    made.table = torch.ones(128, 64, device=device)
+    return made
+
+
+def consumer(layers: int, device: torch.device) -> None:
+    """A process that attaches, sleeps and follows, when it is told; prints a line for each."""
+    from gpushm import _engine
+    from gpushm import torch as shared
+
+    if device.type == "cuda":
+        torch.zeros(1, device=device)
+    with torch.device("meta"):
+        built, model = timed(lambda: build(layers), device)
+    attached, _ = timed(lambda: _engine.attach_model(model, _engine.open_model(NAME, device)), device)
+    said = {"build": built, "attach": attached, "total": total(model)}
+    said["sleep"] = timed(lambda: shared.suspend(model, idle=True), device)[0]
+    said["wake"] = timed(lambda: shared.resume(model), device)[0]
+    print(json.dumps(said), flush=True)
+    sys.stdin.readline()
+    followed, _ = timed(lambda: _engine.follow(model, NAME), device)
+    print(json.dumps({"follow": followed, "total": total(model)}), flush=True)
+
+
+def main() -> None:
+    """Prints a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--gib", type=float, default=16)
+    parser.add_argument("--folder")
+    parser.add_argument("--consumers", type=int, default=8)
+    parser.add_argument("--consumer", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    layers = max(1, int(given.gib * 8))
+    device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    if given.consumer:
+        consumer(layers, device)
+        return
+    from daemon import Daemon
+
+    daemon = Daemon()
+    os.environ["GPUSHM_SOCKET"] = daemon.socket
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        try:
+            measure(Path(folder), layers, device, given)
+        finally:
+            daemon.remove()
+
+
+def measure(folder: Path, layers: int, device: torch.device, given: argparse.Namespace) -> None:
+    """The first engine, the trainer, and the table."""
+    from gpushm import _engine
+    from safetensors.torch import save_file
+
+    for i in range(layers):
+        save_file({"w": torch.full((SIDE, SIDE), i / 7, dtype=torch.bfloat16)}, folder / f"{i}")
+    loaded(folder, layers, device)  # the page cache has the files from now on
+    plain, _ = timed(lambda: loaded(folder, layers, device), device)
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    size = layers * SIDE * SIDE * 2 + (64 << 20)
+    first, model = timed(
+        lambda: _engine.load_and_publish(NAME, device, size, lambda: loaded(folder, layers, device), lambda _: {}),
+        device,
+    )
+    expected = total(model)
+    words = [sys.executable, __file__, "--consumer", "--gib", str(given.gib)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    others = [subprocess.Popen(words, **pipes) for _ in range(given.consumers)]
+    rows = [json.loads(one.stdout.readline()) for one in others]
+    assert all(row["total"] == expected for row in rows), "the bits differ"
+    for parameter in model.parameters():
+        parameter.data = parameter.data + 1
+    published, _ = timed(lambda: _engine.publish_model(NAME, model, {}, replace=True).close(), device)
+    for one in others:
+        one.stdin.write("\n")
+        one.stdin.flush()
+    followed = [json.loads(one.stdout.readline()) for one in others]
+    assert all(row["total"] == total(model) for row in followed), "the bits differ"
+    print(f"{layers / 8:.1f} GiB, {given.consumers} consumers, {device}, torch {torch.__version__}")
+    print(f"load_file() from the page cache      {plain:9.1f} ms")
+    print(f"the first engine: load, publish      {first:9.1f} ms")
+    for key in ("build", "attach", "sleep", "wake"):
+        values = sorted(row[key] for row in rows)
+        print(f"{key:36} {values[len(values) // 2]:9.1f} ms, at most {values[-1]:.1f}")
+    print(f"a trainer publishes a generation     {published:9.1f} ms")
+    print(f"a consumer follows it                {max(row['follow'] for row in followed):9.1f} ms at most")
+    for one in others:
+        one.wait(60)
+
+
+if __name__ == "__main__":
+    main()
