@@ -147,6 +147,7 @@ def rollout(name: str, pipe: Connection) -> None:
     """A worker: follows when it is told, and says what it computes. A forked process has no threads of PyTorch's."""
     torch.set_num_threads(1)
     model = worker(name, "cpu")
+    pipe.send("attached")
     while pipe.recv():
         before = model.embed.weight.data_ptr()
         followed = shared.refresh(model, name)
@@ -162,6 +163,7 @@ def test_eight_workers_follow_one_copy(name: str) -> None:
         processes.append(ctx.Process(target=rollout, args=(name, theirs)))
         processes[-1].start()
         pipes.append(ours)
+    assert [pipe.recv() for pipe in pipes] == ["attached"] * WORKERS
     for seed in (1, 2, 3):
         generation(name, seed)
         for pipe in pipes:
