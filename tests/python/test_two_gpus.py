@@ -181,6 +181,27 @@ def test_a_process_on_another_gpu_reads_the_same_bytes(
 
 
 @pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
+def test_both_gpus_let_go_of_memory_and_come_back(pool: str, own: int, other: int) -> None:
+    if pool in {p.name for p in gpushm.pools() if p.kind == "mempool"}:
+        pytest.skip("a mempool can't be suspended")
+    with filled("a", pool) as a:
+        a.publish()
+        gpushm.make_twin("a", "host")
+        with gpushm.open("a", device=other) as there:
+            before = there.__cuda_array_interface__["data"][0]
+            a.suspend()
+            assert there.tolist() == VALUES  # the other's mapping stays
+            there.suspend()
+            assert gpushm.stat("a").away == 2
+            gpushm.evict("a")
+            there.resume(timeout=10)
+            assert there.__cuda_array_interface__["data"][0] == before
+            a.resume(timeout=10)
+            assert (a.tolist(), there.tolist()) == (VALUES, VALUES)
+    gpushm.unlink("a")
+
+
+@pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
 def test_a_staged_copy_on_the_current_gpu_gives_no_warning(
     pool: str, own: int, other: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ class Service:
 
 def supervise(services: list[Service], over: threading.Event) -> None:
     """Parks who is idle, and brings back whom somebody asks."""
+    daemon = gpushm.connect()
     while not over.is_set():
         asked = select.select([s.socket for s in services if s.parked], [], [], IDLE)[0]
         # A parked service may have accepted already: it waits in its resume.
@@ -68,11 +69,11 @@ def supervise(services: list[Service], over: threading.Event) -> None:
         waiting = {h.pid for h in holders if h.parked and not h.away}
         for s in services:
             if s.socket in asked or s.process.pid in waiting:
-                gpushm.unpark(s.process.pid)
+                daemon.unpark(s.process.pid)
                 s.parked = False
             elif not s.parked and not select.select([s.socket], [], [], 0)[0]:
                 try:
-                    gpushm.park(s.process.pid, timeout=2)
+                    daemon.park(s.process.pid, timeout=2)
                     s.parked = True
                 except gpushm.errors.StateError:  # a request came first
                     pass

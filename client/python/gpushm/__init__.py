@@ -31,8 +31,8 @@ from ._load import Transport, pull_wait
 
 from ._core import (  # isort: skip
     Error, clean, create, create_many, evict, flush, follow, load, ls, make_twin, may_park, open, open_many,
-    open_or_create, park, pools, pull, rename, save, set_keep, set_timeout, stat, status, stream, streams, unlink,
-    unpark, verify, wait, watch,
+    open_or_create, pools, pull, rename, save, set_keep, set_timeout, stat, status, stream, streams, unlink,
+    verify, wait, watch,
 )
 from ._events import events
 from ._foreign import as_array, create_like
@@ -58,8 +58,8 @@ __version__ = _core.library_version
 __all__ = [
     "Array", "Buffer", "Error", "Transport", "as_array", "clean", "connect", "create", "create_like", "create_many",
     "events", "evict", "flush", "follow", "load", "ls", "make_twin", "may_park", "open", "open_async",
-    "open_many", "open_or_create", "park", "pools", "pull", "pull_wait", "rename", "save", "set_keep", "set_timeout",
-    "stat", "status", "stream", "streams", "unlink", "unpark", "use", "verify", "wait", "wait_async", "watch", "yields",
+    "open_many", "open_or_create", "pools", "pull", "pull_wait", "rename", "save", "set_keep", "set_timeout",
+    "stat", "status", "stream", "streams", "unlink", "use", "verify", "wait", "wait_async", "watch", "yields",
 ]
 
 

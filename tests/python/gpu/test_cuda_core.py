@@ -41,7 +41,7 @@ def device() -> Any:
 def of_the_sample(q_in: Any, q_out: Any, n: int) -> None:
     import cupy
 
-    device = Device(0)
+    device = Device(GPU)
     device.set_current()
     buffer = q_in.get(timeout=60)
     arr = cupy.from_dlpack(buffer).view(dtype=cupy.float32)
