@@ -3,11 +3,15 @@
  * Loading, verifying and saving a model, beside what the bus and the file system can do:
  *
  *	models_load FOLDER [--quick] [--gib N] [--rounds N] [--threads N] [--only ROW] [--json FILE]
+ *	models_load --calls FILE N [cold]
  *
  * It makes a safetensors file of N GiB in FOLDER, unless one of that size is there, and removes
  * what it saves. It starts daemons of its own. Each row is the best and the median of its rounds;
  * "floor" is a copy of as many bytes between pinned memory and the GPU in the same process, or for
  * a save to a tmpfs what as many threads write there from memory.
+ *
+ * --calls: N loads of that file by a process that has used the GPU before, or with "cold" not: each
+ * one as a line of JSON, in ms.
  */
 #include "client/gpushm_load.h"
 #include "proto/base/libcuda.h"
@@ -23,6 +27,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -314,6 +319,68 @@ static int load_once(const char *socket, const char *path)
 	return 0;
 }
 
+/* ---- calls ---- */
+
+static unsigned calls;
+static bool cold;
+
+static double processor_ms(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e3 +
+	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e3;
+}
+
+static void print_call(void)
+{
+	struct gpushm_load_report report = { .struct_size = sizeof(report) };
+	double before = processor_ms(), start = now_us(), end;
+	struct gpushm_buffer *b = load("bench/call", "gpu", 0, threads, &report);
+
+	end = now_us();
+	printf("{\"call_ms\": %.2f, \"engine_ms\": %.2f, \"processor_ms\": %.1f, \"gbs\": %.2f}\n",
+	       (end - start) / 1e3, (double)report.elapsed_ns / 1e6, processor_ms() - before,
+	       (double)report.bytes / (end - start) / 1e3);
+	fflush(stdout);
+	drop(b, "bench/call");
+	gpushm_flush(client, "gpu");
+	usleep(CLEARING_US);
+}
+
+/* As in a program that has used the GPU: its context is there, and a copy was made. */
+static void warm_up(void)
+{
+	CUcontext context;
+	CUdeviceptr device;
+	char bytes_of[64] = "";
+
+	start_driver();
+	MUST(cuda.ctx_retain(&context, 0));
+	MUST(cuda.ctx_push(context));
+	MUST(cuda.mem_alloc(&device, MIB));
+	MUST(cuda.memcpy_htod_async(device, bytes_of, sizeof(bytes_of), NULL));
+	MUST(cuda.ctx_synchronize());
+	MUST(cuda.mem_free(device));
+	MUST(cuda.ctx_pop(&context));
+}
+
+static void print_calls(void)
+{
+	struct daemon d;
+
+	if (!cold)
+		warm_up();
+	daemon_start(&d, "[pool gpu]\nkind=vmm\n", NULL);
+	if (gpushm_connect(d.socket, &client) < 0)
+		errx(1, "%s", gpushm_error());
+	for (unsigned i = 0; i < calls; i++)
+		print_call();
+	client = gpushm_disconnect(client);
+	daemon_stop(&d);
+}
+
 /* ---- saving and verifying ---- */
 
 static char *memory; /* WRITE_BYTES */
@@ -437,6 +504,10 @@ static void measure_all(void)
 /* The daemons of tests/lib fail a Check test, so this is one; it runs in this process. */
 START_TEST(everything_runs)
 {
+	if (calls > 0) {
+		print_calls();
+		return;
+	}
 	make_file();
 	measure_all();
 }
@@ -466,6 +537,12 @@ int main(int argc, char **argv)
 {
 	if (argc == 4 && strcmp(argv[1], "--once") == 0)
 		return load_once(argv[2], argv[3]);
+	if (argc >= 4 && strcmp(argv[1], "--calls") == 0) {
+		snprintf(file, sizeof(file), "%s", argv[2]);
+		calls = (unsigned)atoi(argv[3]);
+		cold = argc > 4;
+		return run();
+	}
 	if (argc < 2)
 		errx(2, "usage: models_load FOLDER [--quick] [--gib N] [--rounds N] [--threads N] "
 			"[--only ROW] [--json FILE]");

@@ -57,7 +57,15 @@ def instanttensor_load(path):
         return dict(f.tensors())
 
 
+def gpushm_load(path):
+    """gpushm's own, with the daemon of $GPUSHM_SOCKET."""
+    import gpushm.torch
+
+    return gpushm.torch.load_file(path, device="cuda:0")
+
+
 WAYS = {
+    "gpushm": ("gpushm", gpushm_load),
     "safetensors": ("safetensors", safetensors_load),
     "safetensors-cpu": ("safetensors", safetensors_cpu),
     "fastsafetensors": ("fastsafetensors", fastsafetensors_load),

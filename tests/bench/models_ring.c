@@ -4,7 +4,12 @@
  * hash it, and copy it to the GPU through slots of one block of 4 MiB or of several, without a
  * daemon and a buffer.
  *
- *	models_ring FILE [--rounds N] [--threads N] [--device-mib N] [--json FILE]
+ *	models_ring FILE [--plain] [--gib N] [--rounds N] [--threads N] [--device-mib N]
+ *		    [--json FILE]
+ *
+ * --plain: without the ring. Each thread has a stream and slots of its own, which it fills and
+ * copies in turn, with and without hashes; or it registers parts of the file's mapping, which the
+ * GPU reads where they are. --gib: of the file's start.
  *
  * What fits into the processor's cache is not read from memory by the copies; large slots need
  * fewer copies, each of which costs the GPU some microseconds. The shapes take turns; each row is
@@ -26,6 +31,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,6 +39,7 @@
 #define MIB (1ull << 20)
 #define PIECE (512 * KIB) /* that is read and hashed at a time */
 #define COPY (16 * MIB)	  /* of the floor */
+#define WHOLE (768 * MIB) /* groups of any shape, and chunks */
 #define ROUNDS_MAX 16
 
 struct shape {
@@ -40,9 +47,13 @@ struct shape {
 };
 static const struct shape shapes[] = { { 1, 24 }, { 1, 16 }, { 1, 36 }, { 2, 12 }, { 3, 8 },
 				       { 4, 5 },  { 4, 6 },  { 4, 8 },	{ 4, 10 } };
-#define MEMORY (40 * SLOT_BYTES) /* of the largest */
+#define MEMORY (40 * SLOT_BYTES) /* of the largest; plain ones have less */
 
-#define CALLS(X) X(mem_alloc, cuMemAlloc_v2) X(mem_free, cuMemFree_v2)
+#define CALLS(X)                               \
+	X(mem_alloc, cuMemAlloc_v2)            \
+	X(mem_free, cuMemFree_v2)              \
+	X(host_register, cuMemHostRegister_v2) \
+	X(host_unregister, cuMemHostUnregister)
 struct cuda {
 	CALLS(LIBCUDA_MEMBER)
 };
@@ -50,12 +61,14 @@ static struct cuda cuda;
 
 static const char *path;
 static unsigned rounds = 3, only_threads;
+static bool plainly;
 static FILE *json;
 static struct gpu *gpu;
 static int file;
 static uint64_t bytes; /* whole blocks of the file */
 static CUdeviceptr device;
 static uint64_t device_bytes = 512 * MIB; /* which the copies go to again and again */
+static uint64_t most_bytes = UINT64_MAX;
 
 static void must(int r)
 {
@@ -84,12 +97,12 @@ static void read_all(char *to, size_t n, uint64_t at)
 	}
 }
 
-static void read_and_hash(char *to, uint64_t block, const struct block_hash_code *code,
+static void read_and_hash(char *to, size_t n, uint64_t at, const struct block_hash_code *code,
 			  struct block_hash *hash)
 {
 	code->begin(hash);
-	for (size_t done = 0; done < BLOCK_BYTES; done += PIECE) {
-		read_all(to + done, PIECE, block * BLOCK_BYTES + done);
+	for (size_t done = 0; done < n; done += PIECE) {
+		read_all(to + done, PIECE, at + done);
 		code->add(hash, to + done, PIECE);
 	}
 	code->end(hash);
@@ -118,8 +131,8 @@ static void *work(void *arg)
 	while ((block = atomic_fetch_add(&round->next, 1)) < bytes / BLOCK_BYTES) {
 		must(ring_join(&ring, block / ring.blocks, &s));
 		if (round->reads)
-			read_and_hash(s->memory + block % ring.blocks * BLOCK_BYTES, block, code,
-				      hash);
+			read_and_hash(s->memory + block % ring.blocks * BLOCK_BYTES, BLOCK_BYTES,
+				      block * BLOCK_BYTES, code, hash);
 		if (ring_filled(&ring, s, ring.blocks))
 			copy(s);
 	}
@@ -172,6 +185,148 @@ static double copy_alone(char *memory)
 	start = now_us() - start;
 	gpu_leave();
 	return start;
+}
+
+/* ---- without the ring ---- */
+
+enum way { READ, READ_AND_HASH, REGISTER };
+static const char *const way_names[] = { "read", "read and hash", "register" };
+
+struct plain_shape {
+	enum way way;
+	unsigned threads, slots;
+	size_t chunk;
+};
+
+struct plain {
+	struct plain_shape shape;
+	char *memory; /* the slots; or the file's mapping */
+	_Atomic uint64_t next;
+	_Atomic unsigned started;
+};
+
+static void fill_and_copy(struct plain *p, char *slots, const struct block_hash_code *code,
+			  struct block_hash *hash, struct gpu_queue *queue)
+{
+	uint64_t at;
+
+	for (unsigned slot = 0; (at = p->shape.chunk * p->next++) < bytes;
+	     slot = (slot + 1) % p->shape.slots) {
+		char *to = slots + slot * p->shape.chunk;
+
+		must(gpu_wait(queue, slot));
+		if (p->shape.way == READ)
+			read_all(to, p->shape.chunk, at);
+		else
+			read_and_hash(to, p->shape.chunk, at, code, hash);
+		must(gpu_copy_to_device(queue, device + at % device_bytes, to, p->shape.chunk));
+		must(gpu_mark(queue, slot));
+	}
+}
+
+static void register_and_copy(struct plain *p, struct gpu_queue *queue)
+{
+	uint64_t at;
+
+	while ((at = p->shape.chunk * p->next++) < bytes) {
+		if (cuda.host_register(p->memory + at, p->shape.chunk,
+				       CU_MEMHOSTREGISTER_PORTABLE |
+					       CU_MEMHOSTREGISTER_READ_ONLY) != CUDA_SUCCESS)
+			errx(1, "%s: its mapping can't be registered", path);
+		must(gpu_copy_to_device(queue, device + at % device_bytes, p->memory + at,
+					p->shape.chunk));
+		must(gpu_drain(queue));
+		cuda.host_unregister(p->memory + at);
+	}
+}
+
+static void *work_plainly(void *arg)
+{
+	struct plain *p = arg;
+	const struct block_hash_code *code = digest_code();
+	struct block_hash *hash = code->new ();
+	struct gpu_queue *queue;
+
+	must(gpu_enter(gpu));
+	must(gpu_queue_new(p->shape.slots, &queue));
+	if (p->shape.way == REGISTER)
+		register_and_copy(p, queue);
+	else
+		fill_and_copy(p, p->memory + p->started++ * p->shape.slots * p->shape.chunk, code,
+			      hash, queue);
+	must(gpu_drain(queue));
+	gpu_queue_free(gpu, queue);
+	gpu_leave();
+	code->free(hash);
+	return NULL;
+}
+
+static void print_plain(const struct plain_shape *p, struct sample *s)
+{
+	struct figures f = sample_figures(s);
+
+	printf("%2u threads, %u slots of %5.1f MiB each, %-14s %6.1f GB/s (median %5.1f)\n",
+	       p->threads, p->slots, (double)p->chunk / (double)MIB, way_names[p->way],
+	       (double)bytes / f.min / 1e3, (double)bytes / f.median / 1e3);
+	if (json)
+		fprintf(json,
+			"{\"row\": \"plain\", \"way\": \"%s\", \"threads\": %u, \"slots\": %u, "
+			"\"mib\": %.1f, \"best_gbs\": %.3f, \"median_gbs\": %.3f}\n",
+			way_names[p->way], p->threads, p->slots, (double)p->chunk / (double)MIB,
+			(double)bytes / f.min / 1e3, (double)bytes / f.median / 1e3);
+	fflush(stdout);
+}
+
+static double run_plain(struct plain *p)
+{
+	pthread_t threads[RING_THREADS_MAX];
+	double start = now_us();
+
+	p->next = p->started = 0;
+	for (unsigned i = 0; i < p->shape.threads; i++)
+		if (pthread_create(&threads[i], NULL, work_plainly, p) != 0)
+			errx(1, "no thread could be started");
+	for (unsigned i = 0; i < p->shape.threads; i++)
+		pthread_join(threads[i], NULL);
+	return now_us() - start;
+}
+
+/* load_sweep's shapes that were the best somewhere. */
+static void measure_plain(char *memory)
+{
+	char *mapped = mmap(NULL, bytes, PROT_READ, MAP_SHARED, file, 0);
+	static const struct plain_shape p[] = {
+		{ READ, 12, 2, MIB },
+		{ READ, 12, 2, 2 * MIB },
+		{ READ, 12, 2, 4 * MIB },
+		{ READ, 12, 3, 2 * MIB },
+		{ READ, 16, 2, 2 * MIB },
+		{ READ, 16, 2, 4 * MIB },
+		{ READ, 16, 3, MIB },
+		{ READ_AND_HASH, 12, 2, 2 * MIB },
+		{ READ_AND_HASH, 12, 2, 4 * MIB },
+		{ READ_AND_HASH, 16, 2, 2 * MIB },
+		{ REGISTER, 1, 1, 256 * MIB },
+		{ REGISTER, 2, 1, 128 * MIB },
+		{ REGISTER, 4, 1, 64 * MIB },
+		{ REGISTER, 8, 1, 64 * MIB },
+	};
+	struct sample samples[array_size(p)] = { 0 };
+
+	if (mapped == MAP_FAILED)
+		err(1, "%s", path);
+	for (unsigned r = 0; r < rounds; r++)
+		for (size_t i = 0; i < array_size(p); i++) {
+			struct plain round = { .shape = p[i],
+					       .memory = p[i].way == REGISTER ? mapped : memory };
+
+			sample_add(&samples[i], run_plain(&round));
+		}
+	for (size_t i = 0; i < array_size(p); i++) {
+		print_plain(&p[i], &samples[i]);
+		sample_done(&samples[i]);
+	}
+	munmap(mapped, bytes);
 }
 
 /* ---- all of them ---- */
@@ -231,9 +386,11 @@ static void measure_all(void)
 	floor = rate(sample_figures(&alone).min);
 	printf("%-32s %6.1f GB/s\n", "pinned memory to GPU, alone", floor);
 	sample_done(&alone);
-	if (only_threads > 0)
+	if (plainly)
+		measure_plain(memory);
+	else if (only_threads > 0)
 		measure(only_threads, memory, floor);
-	for (size_t i = 0; only_threads == 0 && i < array_size(counts); i++)
+	for (size_t i = 0; !plainly && only_threads == 0 && i < array_size(counts); i++)
 		measure(counts[i], memory, floor);
 	gpu_unpin(gpu, memory, MEMORY);
 }
@@ -247,7 +404,8 @@ static void open_all(void)
 	file = open(path, O_RDONLY | O_CLOEXEC);
 	if (file < 0 || fstat(file, &st) < 0)
 		err(1, "%s", path);
-	bytes = (uint64_t)st.st_size / (3 * COPY) * (3 * COPY); /* whole groups of any shape */
+	bytes = (uint64_t)st.st_size < most_bytes ? (uint64_t)st.st_size : most_bytes;
+	bytes = bytes / WHOLE * WHOLE;
 	if (bytes == 0)
 		errx(1, "%s: wanted is a file of some GiB", path);
 	must(gpu_open(0, &gpu));
@@ -275,14 +433,17 @@ static void close_all(void)
 int main(int argc, char **argv)
 {
 	if (argc < 2)
-		errx(2, "usage: models_ring FILE [--rounds N] [--threads N] [--device-mib N] "
-			"[--json FILE]");
+		errx(2, "usage: models_ring FILE [--plain] [--gib N] [--rounds N] [--threads N] "
+			"[--device-mib N] [--json FILE]");
 	path = argv[1];
-	for (int i = 2; i + 1 < argc; i += 2) {
+	plainly = argc > 2 && strcmp(argv[2], "--plain") == 0;
+	for (int i = plainly ? 3 : 2; i + 1 < argc; i += 2) {
 		if (strcmp(argv[i], "--rounds") == 0)
 			rounds = (unsigned)atoi(argv[i + 1]);
 		else if (strcmp(argv[i], "--threads") == 0)
 			only_threads = (unsigned)atoi(argv[i + 1]);
+		else if (strcmp(argv[i], "--gib") == 0)
+			most_bytes = strtoull(argv[i + 1], NULL, 10) << 30;
 		else if (strcmp(argv[i], "--device-mib") == 0)
 			device_bytes = strtoull(argv[i + 1], NULL, 10) * MIB;
 		else if (strcmp(argv[i], "--json") == 0)
