@@ -162,7 +162,8 @@ static inline bool buffer_is_inherited(const struct gpushm_buffer *b)
 /* RESUME: the memory of a lease that is away. to: of the buffer with that id, which this process
  * has; 0: of what the name means now. b is that buffer then. An evicted one is restored first, by
  * this process or another one of its user. *ret_fd: owned by the caller. 0; -ENODATA: it is another
- * user's, and stays evicted; -ESTALE; -ENOSPC; -ETIMEDOUT; else -errno, with gpushm_error() set. */
+ * user's, and stays evicted; -ERESTART: nobody of this process has `to` any more, and its name is
+ * another buffer's; -ESTALE; -ENOSPC; -ETIMEDOUT; else -errno, with gpushm_error() set. */
 int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_t to,
 		      uint64_t timeout_ms, int *ret_fd);
 /* Whether this process can load the bytes of the buffer of that name again, which has that id. 0;

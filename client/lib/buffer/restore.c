@@ -333,18 +333,20 @@ static int wait_for_owner(struct gpushm_buffer *b, uint64_t deadline)
 }
 
 /* -ENOENT: it has no name any more. -EAGAIN: another process restores it, or fills what has its
- * name now. */
-static int restore_by_open(struct gpushm_buffer *b, uint64_t deadline, struct gpushm_buffer **ret)
+ * name now. -ERESTART: its name is another buffer's, and it is this one that was asked for. */
+static int restore_by_open(struct gpushm_buffer *b, bool this_one, uint64_t deadline,
+			   struct gpushm_buffer **ret)
 {
 	int r = gpushm_open(b->connection, b->name, GPUSHM_READ, 0, NULL, ret);
 
 	if (r == -ENOSPC)
 		poll(NULL, 0, (int)turn_of(deadline)); /* for which other threads may suspend */
-	return r;
+	return r == 0 && this_one && (*ret)->id != b->id ? -ERESTART : r;
 }
 
 /* *ret: keeps the memory until the lease has it; or NULL. */
-static int restore(struct gpushm_buffer *b, uint64_t deadline, struct gpushm_buffer **ret)
+static int restore(struct gpushm_buffer *b, bool this_one, uint64_t deadline,
+		   struct gpushm_buffer **ret)
 {
 	char name[64];
 	uint64_t id;
@@ -353,7 +355,7 @@ static int restore(struct gpushm_buffer *b, uint64_t deadline, struct gpushm_buf
 	if (b->uid != b->own_uid)
 		return wait_for_owner(b, deadline);
 	snprintf(name, sizeof(name), "~/.restore-%" PRIu64, b->id);
-	r = has_its_table(b) ? -ENOENT : restore_by_open(b, deadline, ret);
+	r = has_its_table(b) ? -ENOENT : restore_by_open(b, this_one, deadline, ret);
 	if (r == -ENOENT)
 		r = copy(b, name, b->pool->name, turn_of(deadline), TO_RESTORE);
 	if (r != -EEXIST && r != -EAGAIN)
@@ -391,7 +393,10 @@ int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_
 	while ((r = ask_back(b, deadline, &back)) == 0 && *ret_fd < 0) {
 		if (there)
 			buffer_end(take_ptr(there));
-		r = restore(b, deadline, &there);
+		if (restored && clock_left_ms(deadline) == 0)
+			r = -EAGAIN; /* it was evicted again each time */
+		else
+			r = restore(b, to != 0, deadline, &there);
 		restored |= r == 0;
 		if (r < 0 && !((r == -ENOSPC || r == -ETIMEDOUT) && clock_left_ms(deadline) > 0))
 			break;
