@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """100 models in a pool that holds ten: hits beside those of exact LRU, and of Belady, on the same requests.
 
-Some processes ask by Zipf's law. Each opens the model, reads from it, and closes it.
+Some processes ask by Zipf's law. Each opens the model, reads from it, and closes it. Requests are taken in the order in
+which they got their model: others go on while one waits for the copy.
 """
 import collections
 import time
@@ -12,14 +13,14 @@ MODELS, ROOM, PROCESSES = 100, 10, 4
 
 
 def ask(n, seed):
-    """Returns when it asked for which model, and how many answers were wrong or none."""
+    """Returns when it got which model, and how many answers were wrong or none."""
     import gpushm
 
     asked, failed = [], 0
     for model, _ in zip(common.zipf(MODELS, 1.0, seed), range(n)):
-        asked.append((time.monotonic_ns(), model))
         try:
             with gpushm.open(f"m{model}", timeout=60) as array:
+                asked.append((time.monotonic_ns(), model))
                 failed += common.answer(array) != model + 1
         except gpushm.errors.Error as e:
             print(e)
