@@ -155,7 +155,7 @@ def nothing_is_left(frozen: None) -> Iterator[None]:
     assert left == []
     assert leases_left() == 0
     assert handed_out() == objects
-    # Only their number: a socket that was closed and opened again has another target. Another thread may close the last.
+    # Only their number: a socket that was closed and opened again has another target. Another thread may close it.
     end = time.monotonic() + 5
     while len(now := open_fds()) != len(fds) and time.monotonic() < end:
         time.sleep(0.01)
