@@ -282,7 +282,8 @@ static double run_plain(struct plain *p)
 	pthread_t threads[RING_THREADS_MAX];
 	double start = now_us();
 
-	p->next = p->started = 0;
+	p->started = 0;
+	p->next = 0;
 	for (unsigned i = 0; i < p->shape.threads; i++)
 		if (pthread_create(&threads[i], NULL, work_plainly, p) != 0)
 			errx(1, "no thread could be started");
