@@ -501,7 +501,7 @@ static void fail_each_call(const struct safetensors_tensor *tensors, size_t n_te
 		if (calls(NULL) - before < n)
 			break;
 	}
-	ck_assert_uint_gt(failed, 20 / step);
+	ck_assert_uint_ge(failed, 20 / step);
 	end_other();
 }
 
