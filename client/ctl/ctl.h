@@ -160,7 +160,7 @@ void event_json(struct json *j, const struct gpushm_logged_event *e);
 /* memory.c: reads "0", a time, or "forever". An exit code, with an error that names the command. */
 int ctl_keep_time(const char *command, const char *text, uint64_t *ret_ms);
 
-/* driver.c: makes the driver's calls for gpushm_park(), as it is told on standard input. */
+/* driver.c: makes the driver's calls that gpushm_park() asks for on standard input. */
 int ctl_drive(char **words);
 
 /* stat.c: its state: "sealed, away 3/8" where processes have suspended it, of all its leases;

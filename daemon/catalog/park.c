@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Processes that are parked: another process has the driver freeze them, so that nothing of theirs
- * is on a GPU. A process that has other processes' memory imported then never comes back, so all
+ * Parked processes: another process lets the driver freeze them, and they have nothing on a GPU. A
+ * process that has other processes' memory imported then never comes back, so all
  * its leases must be away; a client unmaps before it tells the daemon so. The state is that of the
  * process, whatever its connections, and ends with it.
  */

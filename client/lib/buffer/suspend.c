@@ -19,7 +19,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
-#define USE_MS 1000u /* the daemon is told of one use in this time, and needs no finer order */
+#define USE_MS 1000u /* a process tells the daemon of one use in this time */
 
 int buffer_check_mapped(const struct gpushm_buffer *b)
 {

@@ -159,7 +159,7 @@ def drop_leftovers(model: torch.nn.Module, notes: Mapping[str, Note], device: to
 
 
 def open_model(name: str, device: torch.device) -> Buffer | None:
-    """The buffer of that name; None: there is none, or it is of a user whom this process does not trust."""
+    """The buffer of that name. None: there is none, or this process does not trust its user."""
     try:
         if not _models.is_trusted(_core.stat(name).uid):
             return None

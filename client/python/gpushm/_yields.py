@@ -282,7 +282,7 @@ class Use:
 
 def use(x: torch.nn.Module | Buffer | Array, timeout: float | None = 60) -> Use:
     """Says that a module, a Buffer or an Array is used now: its memory is the last that goes, and is there on return.
-    Resumes what is suspended, whoever suspended it, and so does all that a resume does (gpushm-memory(7)).
+    Resumes what is suspended, also by others. gpushm-memory(7) says what a resume does.
 
         with gpushm.use(model):       # it is not suspended before the block ends
             y = model(x)

@@ -81,7 +81,7 @@ class Peer:
 
 
 class Held:
-    """An object: the leases of its buffers, who refers to it, and who reads it."""
+    """An object: the leases of its buffers, its references, and its readers."""
 
     def __init__(self, key: str, buffer: _core.Buffer, maker: Peer | None) -> None:
         self.key, self.buffer = key, buffer.name

@@ -26,8 +26,8 @@ def refresh(module: torch.nn.Module, name: str, *, idle: bool = False, timeout: 
     No tensor is copied or sent. A generation of the same layout comes to the same addresses: tensors, their views and
     captured CUDA graphs stay, and so do other modules of this process over the same memory, which follow, too. One of
     another layout, as another pool's, becomes new tensors, which are checked as by attach(); other modules keep the old
-    ones. After a rollback, `gpushmctl mv`, the next call follows back. If nobody has the name, or who has it is being
-    filled, the module keeps what it has.
+    ones. After a rollback by `gpushmctl mv` the next call takes the former generation. The module
+    keeps what it has if no buffer has the name, or if that one is being filled.
 
     What attach(writable=) has copied, and other tensors of the module that are not shared and have a name in the
     buffer, get the new values.
