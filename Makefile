@@ -13,6 +13,7 @@ VERSION := 0.3.0
 SOVERSION := 1
 
 MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := all
 
 # The CUDA Toolkit's headers, or those that "make deps" has fetched; without them only host pools are built.
 CUDA_HOME ?= /usr/local/cuda
@@ -46,7 +47,6 @@ ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DGPUSHM_VERSION='"
 	-DGPUSHM_SOVERSION='"$(SOVERSION)"' -DGPUSHM_SYSCONFDIR='"$(SYSCONFDIR)"' -fPIC -fvisibility=hidden -I. -Iclient \
 	-I$(BUILD)/gen $(if $(CUDA_INCLUDE),-isystem $(CUDA_INCLUDE)) $(WARNINGS) $(CFLAGS) $(SANITIZE_FLAGS) $(EXTRA_CFLAGS)
 ALL_LDFLAGS = -Wl,--as-needed $(SANITIZE_FLAGS) $(LDFLAGS)
-SANITIZE ?=
 SANITIZE_FLAGS = $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 SYSCONFDIR ?= /etc
 
