@@ -276,10 +276,10 @@ const struct command command_events = {
 		"process\n"
 		"did it. The types are started, created, published, opened, closed, renamed,\n"
 		"replaced, unlinked, freed, dirty, cleaned, died, lost, refused, disconnected,\n"
-		"suspect, pool-failed, pool-recovered, joined, dropped, orphaned, continued,\n"
-		"suspended and resumed (the four before the last two are of streams). A user sees\n"
-		"events of his own processes and of buffers that he may stat; an administrator\n"
-		"sees all.",
+		"suspect, pool-failed, pool-recovered, joined, dropped, orphaned and continued\n"
+		"(of streams), suspended, resumed, evicted, restored, parked, unparked and stuck.\n"
+		"A user sees events of his own processes and of buffers that he may stat; an\n"
+		"administrator sees all.",
 	.args = ARGS({ "since", ARG_TIME, 'S', "TIME",
 		       "begin with what happened this time ago; inf: with all that is kept",
 		       offsetof(struct events_options, since) },

@@ -101,9 +101,9 @@ int request_park(struct session *s, const Gpushm__Proto__Request *q, struct repl
 	bool asked;
 	int r;
 
-	if (m->text.len > PARK_TEXT_MAX || !m->has_step || !p)
+	if (m->text.len > PARK_TEXT_MAX || !m->has_step || m->step > STEP(UNASK) || !p)
 		return request_bad(f, "PARK",
-				   "a step is missing, the text is too long, or your "
+				   "there is no such step, the text is too long, or your "
 				   "process can't be watched");
 	snprintf(text, sizeof(text), "%.*s", (int)m->text.len, (const char *)m->text.data);
 	if (m->step == STEP(PROMISE)) {

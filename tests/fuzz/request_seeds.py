@@ -16,6 +16,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 REQUEST, HASTY, DISCONNECT, DIE, CONNECT, LATE, DEAF, FLUSH = range(8)
 SEALED, SHARED = 2, 3
 READ, WRITE = 1, 2
+NO_PID = 1 << 23  # world.c
+PROMISE, ASK, FREEZE, DONE, THAW, BACK, STUCK, UNASK = range(1, 9)
 FOREVER = 2**64 - 1
 
 
@@ -176,6 +178,11 @@ def open_away(client, name, *more):
     return say(client, 5, data(1, name), number(7, 1), *more)
 
 
+def park(client, step, process, self, text=""):
+    """Both processes by their numbers: 1 is the first that has connected."""
+    return say(client, 31, number(1, step), number(2, 2 * (NO_PID + process)), number(3, 2 * (NO_PID + self)), data(4, text))
+
+
 def an_evicted(client, name):
     """The first lease is its creator's, and away."""
     made = create(client, name, 4096, OPEN_TO_ALL) + publish(client, 1, SEALED) + create(client, "t", 4096)
@@ -326,6 +333,16 @@ SEEDS = {
     + twin(0, 2, 1) + close(0, 2) + keep(0, "a", FOREVER) + create(0, "b", 40000, data(2, "small")) + keep(0, "a", 0, 3)
     + create(0, "c", 40000, data(2, "small"), op=HASTY) + suspend(0, 1) + do(0, LATE) + stat(0, "a") + resume(0, 1)
     + open_(1, "a", READ, 5) + do(1, LATE) + close(0, 1) + say(0, METRICS) + do(0, DIE),
+    "a-parked-process": BOTH + do(1, DISCONNECT) + do(1, CONNECT, b"\4") + create(0, "a", 4096, OPEN_TO_ALL) + park(1, ASK, 1, 3)
+    + park(0, PROMISE, 1, 1) + park(1, ASK, 1, 3) + watch(0, watched(buffer=0), wait=5) + publish(0, 1, SEALED) + suspend(0, 1)
+    + park(1, ASK, 1, 3) + park(1, FREEZE, 1, 3) + park(1, ASK, 1, 3) + park(1, DONE, 1, 3) + park(1, ASK, 1, 3) + stat(1, "a")
+    + say(1, METRICS) + events(1) + park(1, THAW, 1, 3) + park(1, BACK, 1, 3) + resume(0, 1) + park(1, FREEZE, 1, 3)
+    + park(1, UNASK, 1, 3) + suspend(0, 1) + park(1, ASK, 1, 3) + park(1, FREEZE, 1, 3) + park(1, STUCK, 1, 3, "x") + do(1, DIE)
+    + say(0, METRICS) + do(0, DISCONNECT) + do(0, DIE),
+    "wrong-parks": BOTH + park(0, PROMISE, 1, 1, "NCCL") + park(1, ASK, 1, 2) + do(1, DISCONNECT) + do(1, CONNECT, b"\4")
+    + park(1, ASK, 1, 3) + park(1, ASK, 1, 2) + park(1, 99, 1, 3) + park(1, ASK, 10, 3) + park(1, STUCK, 1, 3, "x" * 200) + say(1, 31)
+    + park(0, PROMISE, 1, 1) + a_stream(0, "a") + park(1, ASK, 1, 3) + park(1, DONE, 1, 3) + resume(0, 1) + do(0, DIE)
+    + park(1, THAW, 1, 3),
     "a-stream": BOTH + a_stream(0, "a", number(4, 2)) + page(0, 1, 0) + page(0, 1, 1) + open_(1, "a") + join(1, 2)
     + page(1, 2, 0) + page(1, 2, 2) + page(0, 1, 2) + say(1, STREAMS) + say(0, STREAMS, number(1, 1), data(2, "a"))
     + open_(1, "a") + join(1, 3, 3, 3) + page(1, 3, 1) + page(1, 3, 2) + open_(1, "a") + join(1, 4) + stat(1, "a")

@@ -215,6 +215,15 @@ static void on_reply(struct session *s, struct reply *a)
 	deliver(container_of(s, struct client, session), a);
 }
 
+/* Numbers above PID_MAX_LIMIT (linux/threads.h), which no real process has. */
+#define NO_PID (1 << 23)
+
+/* In place of the daemon's: each of our processes has its own number as its start time. */
+uint64_t pidfd_start_time(pid_t pid)
+{
+	return pid >= NO_PID ? (uint64_t)pid : 0;
+}
+
 static struct process *new_process(unsigned as, int pidfd)
 {
 	static const uid_t uids[] = { 1000, 2000, 3000, 0 };
@@ -227,13 +236,14 @@ static struct process *new_process(unsigned as, int pidfd)
 	list_init(&p->leases);
 	list_init(&p->readers);
 	p->socket = -1;
-	p->pid = 1 + (pid_t)world.n_lives;
+	p->pid = NO_PID + (pid_t)world.n_lives;
 	p->uid = p->gid = uids[as % array_size(uids)];
 	p->admin = p->uid == 0;
 	strcpy(p->command, "fuzz");
 	fd = dup(pidfd);
 	require(fd >= 0);
-	p->pidfd = pidfd_share(&world.service.reaper.pidfds, &fd, p->uid, p->pid, 0);
+	p->pidfd = pidfd_share(&world.service.reaper.pidfds, &fd, p->uid, p->pid,
+			       pidfd_start_time(p->pid));
 	require(p->pidfd);
 	return p;
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -58,11 +59,11 @@ CONFIG = "[pool gpu]\nkind=vmm\ndevice=0\nsize=64M\n[pool mem]\nkind=mempool\nde
 class World:
     """A daemon whose driver other processes share, and a model."""
 
-    def __init__(self, folder: Path, **env: str) -> None:
+    def __init__(self, folder: Path, *, keeper: bool = False, **env: str) -> None:
         self.env = {"FAKECUDA_STATE": f"{folder}/gpus"} | env
         os.environ.update(self.env)
         os.environ["GPUSHMCTL"] = str(BUILD / "gpushmctl")
-        self.daemon = Daemon(CONFIG, FAKECUDA_STATE=self.env["FAKECUDA_STATE"])
+        self.daemon = Daemon(CONFIG, keeper=keeper, FAKECUDA_STATE=self.env["FAKECUDA_STATE"])
         self.socket = self.daemon.socket
         self.c = gpushm.connect(self.socket)
         array = self.c.create("model", 1 << 20, pool="gpu")
@@ -159,23 +160,28 @@ def test_a_parked_process_waits_in_the_driver_and_answers_when_it_is_back(world:
         ("mempool", "mempool"),
     ],
 )
-def test_what_may_not_be_parked_is_refused_and_goes_on(world: World, how: str, why: str) -> None:
-    if how == "stream":
-        stream = world.c.stream("stream", {"x": (64, "uint8")}, slots=2, pool="gpu")
-    if how == "mempool":
-        pooled = world.c.create("pooled", 64, pool="mem")
-        pooled.publish("sealed")
-    w = world.start(how)
-    before = world.ctl("metrics").stdout.count("cuCheckpoint")
-    done = world.ctl("park", "-t", "1", str(w.pid))
-    assert done.returncode == 1
-    assert why in done.stderr
-    assert before == 0
-    if how == "stream":
-        stream.close()
-    else:
-        assert answer(w) == "7\n"
-        assert not world.holders()[0].parked
+def test_what_may_not_be_parked_is_refused_and_goes_on(tmp_path: Path, how: str, why: str) -> None:
+    """The driver is not even asked: it would hang in its first call."""
+    world = World(tmp_path, FAKECUDA_HANG="1:cuCheckpointProcessLock", FAKECUDA_HANG_UNTIL=f"{tmp_path}/never")
+    try:
+        if how == "stream":
+            stream = world.c.stream("stream", {"x": (64, "uint8")}, slots=2, pool="gpu")
+        if how == "mempool":
+            pooled = world.c.create("pooled", 64, pool="mem")
+            pooled.publish("sealed")
+        w = world.start(how)
+        done = world.ctl("park", "-t", "1", str(w.pid))
+        assert done.returncode == 1
+        assert why in done.stderr
+        if how == "stream":
+            stream.close()
+        else:
+            assert answer(w) == "7\n"
+            assert not world.holders()[0].parked
+        if how == "mempool":
+            pooled.close()
+    finally:
+        world.end()
 
 
 def test_a_process_that_is_no_client_is_not_found(world: World) -> None:
@@ -200,20 +206,56 @@ def test_a_parked_process_that_is_killed_ends_like_any(world: World) -> None:
     assert "gpushm_processes_parked 0\n" in world.ctl("metrics").stdout
 
 
-def test_a_daemon_that_takes_over_knows_who_is_parked(tmp_path: Path) -> None:
-    """Over the keeper, which keeps what the daemon leaves."""
-    w = World(tmp_path)
+@pytest.mark.parametrize("how", ["restart", "kill"])
+def test_a_daemon_that_takes_over_knows_who_is_parked(tmp_path: Path, how: str) -> None:
+    """Also over its death: the keeper keeps what the daemon leaves."""
+    w = World(tmp_path, keeper=how == "kill")
     try:
         worker = w.start("well")
         w.c.park(worker.pid)
-        w.ctl("restart")
+        if how == "restart":
+            w.ctl("restart")
+        else:
+            os.kill(w.c.status().pid, signal.SIGKILL)
         until(lambda: w.ctl("status").returncode == 0)
         assert w.holders()[0].parked
+        ask(worker)
+        time.sleep(0.2)
+        w.c.unpark(worker.pid)
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "7\n"
+        until(lambda: w.ctl("park", str(worker.pid)).returncode == 0)  # it has promised it again
         w.c.unpark(worker.pid)
         assert answer(worker) == "7\n"
-        until(lambda: w.ctl("park", str(worker.pid)).returncode == 0)  # it has promised it again
     finally:
         w.end()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="root alone can be somebody else")
+def test_a_process_is_parked_by_its_own_user_alone(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    try:
+        worker = world.start("well")
+        world.daemon.folder.chmod(0o711)
+        code = f"""
+import gpushm, os
+os.setuid(1001)
+c = gpushm.connect()
+for call in c.park, c.unpark:
+    try:
+        call({worker.pid})
+    except gpushm.errors.NotFound as e:
+        print(e)
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"GPUSHM_SOCKET": world.socket},
+            capture_output=True, text=True, check=False,
+        )
+        assert done.stdout.count(f"process {worker.pid} is none of uid 1001") == 2, done.stderr
+        assert not world.holders()[0].parked
+        assert answer(worker) == "7\n"
+    finally:
+        world.end()
 
 
 def test_a_freeze_that_does_not_return_is_reported_and_kills_when_asked(tmp_path: Path) -> None:
@@ -235,7 +277,7 @@ def test_a_freeze_that_does_not_return_is_reported_and_kills_when_asked(tmp_path
         world.end()
 
 
-def test_a_process_that_comes_back_while_the_driver_locks_it_is_not_frozen(tmp_path: Path) -> None:
+def test_a_process_that_comes_back_meanwhile_is_not_frozen(tmp_path: Path) -> None:
     world = World(tmp_path, FAKECUDA_HANG="1:cuCheckpointProcessLock", FAKECUDA_HANG_UNTIL=f"{tmp_path}/go")
     try:
         w = world.start("stubborn")

@@ -76,9 +76,9 @@ def events(*types: str, since: float | None = 0, connection: _core.Connection | 
 
     types: only these: 'started', 'created', 'published', 'opened', 'closed', 'renamed', 'replaced', 'unlinked',
     'freed', 'dirty', 'cleaned', 'died', 'lost', 'refused', 'disconnected', 'suspect', 'pool-failed',
-    'pool-recovered', 'joined', 'dropped', 'orphaned', 'continued', 'suspended', 'resumed'; gpushmctl(1) describes them,
-    and who sees which. since: begin with what happened so many seconds ago; 0: with what comes, None: with everything
-    that the daemon has kept. connection: a Connection, to follow another daemon. Errors: BadArgument (a type),
-    LimitReached, DaemonGone.
+    'pool-recovered', 'joined', 'dropped', 'orphaned', 'continued', 'suspended', 'resumed', 'evicted', 'restored',
+    'parked', 'unparked', 'stuck'; gpushmctl(1) describes them, and who sees which. since: begin with what happened so
+    many seconds ago; 0: with what comes, None: with everything that the daemon has kept. connection: a Connection, to
+    follow another daemon. Errors: BadArgument (a type), LimitReached, DaemonGone.
     """
     return Events(",".join(types) or None, since, connection)
