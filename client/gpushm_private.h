@@ -91,3 +91,9 @@ struct gpushm_private_handle {
 int gpushm_private_read_handle(const void *bytes, size_t size, struct gpushm_private_handle *ret);
 
 #pragma GCC visibility pop
+
+/* For _cleanup_() on what a function of gpushm_query.h returned. */
+static inline void free_result(void *p)
+{
+	*(void **)p = gpushm_free(*(void **)p);
+}

@@ -48,16 +48,14 @@ static struct clients_counts counts;
 
 void clients_limit(const struct clients_limits *new_limits)
 {
-	lock_take(&lock, LOCKS_COMMON);
+	lock_guard(&lock, LOCKS_COMMON);
 	limits = *new_limits;
-	lock_drop(&lock);
 }
 
 void clients_count(struct clients_counts *ret)
 {
-	lock_take(&lock, LOCKS_COMMON);
+	lock_guard(&lock, LOCKS_COMMON);
 	*ret = counts;
-	lock_drop(&lock);
 }
 
 /* The kernel's struct has grown: an old kernel writes less of it, and the rest stays 0. */
@@ -142,14 +140,13 @@ static void drop(struct client *c)
 void clients_on_connection(void *arg, struct MHD_Connection *connection, void **context,
 			   enum MHD_ConnectionNotificationCode code)
 {
-	lock_take(&lock, LOCKS_COMMON);
+	lock_guard(&lock, LOCKS_COMMON);
 	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
 		add(connection, context);
 	} else if (*context) {
 		drop(*context);
 		*context = NULL;
 	}
-	lock_drop(&lock);
 }
 
 static struct client *client_of(struct MHD_Connection *connection)
@@ -165,12 +162,11 @@ void clients_on_completed(void *arg, struct MHD_Connection *connection, void **r
 {
 	struct client *c = client_of(connection);
 
-	lock_take(&lock, LOCKS_COMMON);
+	lock_guard(&lock, LOCKS_COMMON);
 	if (c) {
 		c->received = ask_kernel(c).tcpi_bytes_received;
 		begin(c, IDLE, clock_monotonic_ns());
 	}
-	lock_drop(&lock);
 }
 
 void clients_drop_line(void *arg, const char *format, va_list ap)
@@ -181,7 +177,7 @@ void clients_reply(struct MHD_Connection *connection)
 {
 	struct client *c = client_of(connection);
 
-	lock_take(&lock, LOCKS_COMMON);
+	lock_guard(&lock, LOCKS_COMMON);
 	if (c && c->state != REPLY) {
 		begin(c, REPLY, clock_monotonic_ns());
 		c->slow_at = ask_kernel(c).tcpi_bytes_acked;
@@ -189,7 +185,6 @@ void clients_reply(struct MHD_Connection *connection)
 		if (limits.max_rate)
 			share_out();
 	}
-	lock_drop(&lock);
 }
 
 bool clients_has_gone(struct MHD_Connection *connection)
@@ -276,11 +271,10 @@ void clients_end_slow(void)
 	struct client *c;
 	uint64_t now;
 
-	lock_take(&lock, LOCKS_COMMON);
+	lock_guard(&lock, LOCKS_COMMON);
 	/* Not before: no client's time may be later. */
 	now = clock_monotonic_ns();
 	list_foreach (c, &clients, link)
 		look_at(c, now);
 	share_out();
-	lock_drop(&lock);
 }

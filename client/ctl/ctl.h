@@ -10,6 +10,7 @@
 #include "client/ctl/json.h"
 #include "client/ctl/output.h"
 #include "client/ctl/table.h"
+#include "client/gpushm_private.h"
 #include "client/gpushm_query.h"
 #include "proto/base/args.h"
 
@@ -26,12 +27,6 @@ enum exit_code {
 	CTL_TIMED_OUT = 5,
 	CTL_DIFFERS = 6, /* a buffer's contents differ from their digest */
 };
-
-/* For _cleanup_() on what a function of gpushm_query.h returned. */
-static inline void free_result(void *p)
-{
-	*(void **)p = gpushm_free(*(void **)p);
-}
 
 struct ctl {
 	const char *socket; /* --socket; NULL: the library's rule */

@@ -232,7 +232,7 @@ static void *run(void *user)
 	struct checksums *s = user;
 	int r = hash_files(s);
 
-	lock_take(&s->lock, LOCK_CHECKSUMS);
+	lock_guard(&s->lock, LOCK_CHECKSUMS);
 	if (r < 0 && s->error == 0) {
 		s->error = r;
 		gpushm_private_keep(&s->text);
@@ -240,18 +240,16 @@ static void *run(void *user)
 	}
 	s->running--;
 	pthread_cond_signal(&s->ended);
-	lock_drop(&s->lock);
 	return NULL;
 }
 
 static void start_threads(struct checksums *s, size_t n)
 {
-	lock_take(&s->lock, LOCK_CHECKSUMS);
+	lock_guard(&s->lock, LOCK_CHECKSUMS);
 	for (; s->n_threads < n; s->n_threads++)
 		if (thread_start(&s->threads[s->n_threads], run, s) < 0)
 			break;
 	s->running = s->n_threads;
-	lock_drop(&s->lock);
 }
 
 int checksums_begin(struct load_files *files, struct checksums **ret)

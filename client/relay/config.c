@@ -362,12 +362,8 @@ static struct config *current; /* under lock: a reference */
 
 struct config *config_current(void)
 {
-	struct config *c;
-
-	lock_take(&lock, LOCK_CONFIG);
-	c = config_ref(current);
-	lock_drop(&lock);
-	return c;
+	lock_guard(&lock, LOCK_CONFIG);
+	return config_ref(current);
 }
 
 void config_use(struct config *c)

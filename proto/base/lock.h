@@ -116,3 +116,13 @@ static inline void lock_drop(pthread_mutex_t *mutex)
 #define lock_assert_none_from(rank) lock_check("a call that may take long, not from", rank, #rank)
 
 #endif
+
+static inline void lock_end_guard(pthread_mutex_t **mutex)
+{
+	lock_drop(*mutex);
+}
+
+/* Takes a lock until the end of the block. */
+#define lock_guard(mutex, rank)                                                     \
+	__attribute__((cleanup(lock_end_guard))) pthread_mutex_t *guard_ = (mutex); \
+	lock_take(guard_, rank)

@@ -41,9 +41,8 @@ static uint64_t left = 256u << 20; /* bytes that may still be pinned */
 
 void gpushm_private_mapping_limit(uint64_t bytes)
 {
-	lock_take(&lock, LOCK_COPIER);
+	lock_guard(&lock, LOCK_COPIER);
 	left = bytes;
-	lock_drop(&lock);
 }
 
 /* Under the lock. The primary context is kept until the process ends. */
@@ -124,13 +123,12 @@ static struct slots *take(struct device *d)
 
 static void give(struct device *d, struct slots *s)
 {
-	lock_take(&lock, LOCK_COPIER);
+	lock_guard(&lock, LOCK_COPIER);
 	if (s)
 		list_insert(&d->unused, &s->link);
 	else
 		left += SLOTS * SLOT;
 	pthread_cond_broadcast(&freed);
-	lock_drop(&lock);
 }
 
 static size_t part_of(size_t n, size_t at)

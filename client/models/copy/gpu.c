@@ -69,11 +69,10 @@ static int load(void)
 
 	if (!libcuda_load(symbols, array_size(symbols), &found, why, sizeof(why)))
 		return gpushm_private_fail(ENODEV, "%s", why);
-	lock_take(&lock, LOCK_DRIVER);
+	lock_guard(&lock, LOCK_DRIVER);
 	if (!loaded)
 		cuda = found;
 	loaded = true;
-	lock_drop(&lock);
 	return 0;
 }
 

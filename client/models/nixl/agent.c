@@ -178,12 +178,8 @@ static int register_locked(struct nixl_agent *a, const struct nixl_memory *m)
 
 int gpushm_private_nixl_register(struct nixl_agent *a, const struct nixl_memory *m)
 {
-	int r;
-
-	lock_take(&a->lock, LOCK_NIXL_AGENT);
-	r = register_locked(a, m);
-	lock_drop(&a->lock);
-	return r;
+	lock_guard(&a->lock, LOCK_NIXL_AGENT);
+	return register_locked(a, m);
 }
 
 /* ---- peers ---- */
@@ -192,9 +188,8 @@ int gpushm_private_nixl_metadata(struct nixl_agent *a, void **ret, size_t *ret_n
 {
 	int status;
 
-	lock_take(&a->lock, LOCK_NIXL_AGENT);
+	lock_guard(&a->lock, LOCK_NIXL_AGENT);
 	status = a->library->get_local_md(a->agent, ret, ret_n);
-	lock_drop(&a->lock);
 	return status < 0 ? fail("get_local_md", status) : 0;
 }
 
@@ -202,16 +197,15 @@ int nixl_agent_meet(struct nixl_agent *a, const void *metadata, size_t n)
 {
 	int status;
 
-	lock_take(&a->lock, LOCK_NIXL_AGENT);
+	lock_guard(&a->lock, LOCK_NIXL_AGENT);
 	status = a->library->load_remote_md(a->agent, metadata, n, &a->peer);
-	if (status < 0)
-		a->peer = NULL;
-	lock_drop(&a->lock);
-	return status < 0 ? gpushm_private_fail(EIO,
-						"NIXL: the relay's metadata can't be loaded (%s); "
-						"are both sides' versions the same?",
-						nixl_status_word(status))
-			  : 0;
+	if (status >= 0)
+		return 0;
+	a->peer = NULL;
+	return gpushm_private_fail(EIO,
+				   "NIXL: the relay's metadata can't be loaded (%s); are both "
+				   "sides' versions the same?",
+				   nixl_status_word(status));
 }
 
 /* ---- reads ---- */
@@ -283,19 +277,16 @@ int nixl_read_begin(struct nixl_agent *a, const struct nixl_memory *local,
 		    const struct nixl_memory *remote, const struct nixl_part *parts, size_t n,
 		    struct nixl_read **ret)
 {
-	struct nixl_read *r = calloc(1, sizeof(*r));
+	_cleanup_(free_ptr) struct nixl_read *r = calloc(1, sizeof(*r));
 	int result;
 
 	if (!r)
 		return no_memory();
 	r->agent = a;
-	lock_take(&a->lock, LOCK_NIXL_AGENT);
+	lock_guard(&a->lock, LOCK_NIXL_AGENT);
 	result = begin_locked(r, local, remote, parts, n);
-	lock_drop(&a->lock);
-	if (result < 0)
-		free(r);
-	else
-		*ret = r;
+	if (result == 0)
+		*ret = take_ptr(r);
 	return result;
 }
 
@@ -304,9 +295,8 @@ int nixl_read_poll(struct nixl_read *r)
 	struct nixl_agent *a = r->agent;
 	int status;
 
-	lock_take(&a->lock, LOCK_NIXL_AGENT);
+	lock_guard(&a->lock, LOCK_NIXL_AGENT);
 	status = a->library->get_xfer_status(a->agent, r->request);
-	lock_drop(&a->lock);
 	if (status < 0)
 		return gpushm_private_fail(EIO, "NIXL: the connection to the relay broke (%s)",
 					   nixl_status_word(status));

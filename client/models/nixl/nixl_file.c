@@ -249,7 +249,7 @@ static int enter(struct nixl_file *f, struct load_stop stop, unsigned *ret)
 {
 	int r = 0;
 
-	lock_take(&f->lock, LOCK_NIXL_FILE);
+	lock_guard(&f->lock, LOCK_NIXL_FILE);
 	while (r == 0 && (f->broken || f->beginning))
 		if (f->beginning || f->reading > 0)
 			pthread_cond_wait(&f->changed, &f->lock);
@@ -257,21 +257,19 @@ static int enter(struct nixl_file *f, struct load_stop stop, unsigned *ret)
 			r = begin_again(f, stop);
 	f->reading += r == 0;
 	*ret = f->generation;
-	lock_drop(&f->lock);
 	return r;
 }
 
 /* r: of what was done meanwhile. */
 static void leave(struct nixl_file *f, int r, unsigned generation)
 {
-	lock_take(&f->lock, LOCK_NIXL_FILE);
+	lock_guard(&f->lock, LOCK_NIXL_FILE);
 	if (r == 0)
 		f->progress_ms = clock_monotonic_ms();
 	else if (f->generation == generation)
 		f->broken = true;
 	f->reading--;
 	pthread_cond_broadcast(&f->changed);
-	lock_drop(&f->lock);
 }
 
 /* ---- slots ---- */
@@ -296,10 +294,9 @@ static int take_slot(struct nixl_file *f, struct load_stop stop, unsigned *ret)
 
 static void give_slot(struct nixl_file *f, unsigned slot)
 {
-	lock_take(&f->lock, LOCK_NIXL_FILE);
+	lock_guard(&f->lock, LOCK_NIXL_FILE);
 	f->busy &= ~(1u << slot);
 	pthread_cond_broadcast(&f->changed);
-	lock_drop(&f->lock);
 }
 
 /* ---- reads ---- */
@@ -427,12 +424,8 @@ static bool may_pass(int r)
 
 static bool is_patient(struct nixl_file *f)
 {
-	bool is;
-
-	lock_take(&f->lock, LOCK_NIXL_FILE);
-	is = clock_monotonic_ms() - f->progress_ms < f->patience_ms;
-	lock_drop(&f->lock);
-	return is;
+	lock_guard(&f->lock, LOCK_NIXL_FILE);
+	return clock_monotonic_ms() - f->progress_ms < f->patience_ms;
 }
 
 static int read_again(struct nixl_file *f, unsigned slot, size_t n, uint64_t offset,

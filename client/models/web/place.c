@@ -98,58 +98,48 @@ struct place *places_take(struct places *p, const struct place *avoid, struct ur
 {
 	struct place *place;
 
-	lock_take(&p->lock, LOCK_PLACES);
+	lock_guard(&p->lock, LOCK_PLACES);
 	place = choose(p, avoid, ret_wait_ms);
-	if (place) {
-		*ret_fresh = !place->target.text;
-		if (url_copy(*ret_fresh ? &place->url : &place->target, ret_url) < 0) {
-			place = NULL;
-			*ret_wait_ms = 0;
-		} else {
-			place->active++;
-		}
-	}
-	lock_drop(&p->lock);
+	if (!place)
+		return NULL;
+	*ret_wait_ms = 0;
+	*ret_fresh = !place->target.text;
+	if (url_copy(*ret_fresh ? &place->url : &place->target, ret_url) < 0)
+		return NULL;
+	place->active++;
 	return place;
 }
 
 void places_give(struct places *p, struct place *place)
 {
-	lock_take(&p->lock, LOCK_PLACES);
+	lock_guard(&p->lock, LOCK_PLACES);
 	place->active--;
 	if (!place->bad && place->busy_until_ms <= clock_monotonic_ms())
 		p->latest = place;
-	lock_drop(&p->lock);
 }
 
 void places_mark_bad(struct places *p, struct place *place, int error)
 {
-	lock_take(&p->lock, LOCK_PLACES);
+	lock_guard(&p->lock, LOCK_PLACES);
 	place->bad = true;
 	p->error = error;
 	gpushm_private_keep(&p->why);
-	lock_drop(&p->lock);
 }
 
 int places_error(struct places *p)
 {
-	int error;
-
-	lock_take(&p->lock, LOCK_PLACES);
-	error = p->error;
+	lock_guard(&p->lock, LOCK_PLACES);
 	gpushm_private_put_back(&p->why);
-	lock_drop(&p->lock);
-	return error;
+	return p->error;
 }
 
 void places_mark_busy(struct places *p, struct place *place, uint64_t ms)
 {
 	uint64_t until = clock_monotonic_ms() + ms;
 
-	lock_take(&p->lock, LOCK_PLACES);
+	lock_guard(&p->lock, LOCK_PLACES);
 	if (until > place->busy_until_ms)
 		place->busy_until_ms = until;
-	lock_drop(&p->lock);
 }
 
 void places_set_target(struct places *p, struct place *place, const struct url *target)
@@ -158,22 +148,20 @@ void places_set_target(struct places *p, struct place *place, const struct url *
 
 	if (target && url_copy(target, &copy) < 0)
 		url_clear(&copy);
-	lock_take(&p->lock, LOCK_PLACES);
+	lock_guard(&p->lock, LOCK_PLACES);
 	url_clear(&place->target);
 	place->target = copy;
-	lock_drop(&p->lock);
 }
 
 bool places_has_other(struct places *p, const struct place *than)
 {
 	uint64_t now = clock_monotonic_ms();
-	bool has = false;
 
-	lock_take(&p->lock, LOCK_PLACES);
+	lock_guard(&p->lock, LOCK_PLACES);
 	for (size_t i = 0; i < p->n; i++)
-		has |= p->v[i] != than && !p->v[i]->bad && p->v[i]->busy_until_ms <= now;
-	lock_drop(&p->lock);
-	return has;
+		if (p->v[i] != than && !p->v[i]->bad && p->v[i]->busy_until_ms <= now)
+			return true;
+	return false;
 }
 
 static size_t count_left(const struct places *p)
@@ -189,19 +177,14 @@ bool places_drop(struct places *p, struct place *place)
 {
 	bool others;
 
-	lock_take(&p->lock, LOCK_PLACES);
+	lock_guard(&p->lock, LOCK_PLACES);
 	others = place->bad ? count_left(p) > 0 : count_left(p) > 1;
 	place->bad |= others;
-	lock_drop(&p->lock);
 	return others;
 }
 
 size_t places_left(struct places *p)
 {
-	size_t n;
-
-	lock_take(&p->lock, LOCK_PLACES);
-	n = count_left(p);
-	lock_drop(&p->lock);
-	return n;
+	lock_guard(&p->lock, LOCK_PLACES);
+	return count_left(p);
 }

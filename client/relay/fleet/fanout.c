@@ -85,7 +85,7 @@ void fanout_set_own(struct fanout *f, const char *name, const struct announcemen
 {
 	struct own *own;
 
-	lock_take(&f->lock, LOCK_FANOUT);
+	lock_guard(&f->lock, LOCK_FANOUT);
 	own = find_own(f, name);
 	if (own && says) {
 		own->says = *says;
@@ -96,18 +96,16 @@ void fanout_set_own(struct fanout *f, const char *name, const struct announcemen
 	} else if (says) {
 		add_own(f, name, says);
 	}
-	lock_drop(&f->lock);
 }
 
 bool fanout_own(struct fanout *f, const char *name, struct announcement *ret)
 {
 	const struct own *own;
 
-	lock_take(&f->lock, LOCK_FANOUT);
+	lock_guard(&f->lock, LOCK_FANOUT);
 	own = find_own(f, name);
 	if (own)
 		*ret = own->says;
-	lock_drop(&f->lock);
 	return own;
 }
 

@@ -162,7 +162,7 @@ void mirrors_note(struct mirrors *m, const char *etag, const struct announcement
 
 	if (strlen(etag) >= ETAG_MAX)
 		return;
-	lock_take(&m->lock, LOCK_MIRRORS);
+	lock_guard(&m->lock, LOCK_MIRRORS);
 	mirror = find(m, a->url);
 	if (mirror) {
 		drop(m, mirror);
@@ -178,7 +178,6 @@ void mirrors_note(struct mirrors *m, const char *etag, const struct announcement
 		memcpy(mirror->etag, etag, strlen(etag) + 1);
 		insert(m, mirror);
 	}
-	lock_drop(&m->lock);
 }
 
 /* Who is looked for. */
@@ -260,7 +259,7 @@ size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announce
 	const struct mirror *chosen[MIRRORS_NAMED];
 	size_t n;
 
-	lock_take(&m->lock, LOCK_MIRRORS);
+	lock_guard(&m->lock, LOCK_MIRRORS);
 	forget_old(m, clock_monotonic_ns());
 	n = choose_young(m, &s, chosen);
 	n = choose_by_chance(m, &s, chosen, n);
@@ -271,7 +270,6 @@ size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announce
 		n = choose_by_chance(m, &s, chosen, n);
 	for (size_t i = 0; i < n; i++)
 		ret[i] = chosen[i]->says;
-	lock_drop(&m->lock);
 	return n;
 }
 
@@ -279,15 +277,13 @@ bool mirrors_has_older(struct mirrors *m, const char *etag, const struct announc
 {
 	const struct search s = { etag, hash_of(etag), asks, .age = MIRRORS_OLDER };
 	struct mirror *mirror;
-	bool has = false;
 
-	lock_take(&m->lock, LOCK_MIRRORS);
+	lock_guard(&m->lock, LOCK_MIRRORS);
 	forget_old(m, clock_monotonic_ns());
 	hashtable_foreach (mirror, &m->by_etag, s.hash, by_etag)
-		if ((has = suits(mirror, &s)))
-			break;
-	lock_drop(&m->lock);
-	return has;
+		if (suits(mirror, &s))
+			return true;
+	return false;
 }
 
 char *mirrors_link(struct mirrors *m, const char *etag, const struct announcement *asks)

@@ -392,10 +392,9 @@ static void sleep_before_retry(struct pull *p, enum pulls_cause cause)
 	uint64_t until = clock_monotonic_ns() + ms * 1000000u;
 	bool in_time = true;
 
-	lock_take(&p->of->lock, LOCK_PULLS);
+	lock_guard(&p->of->lock, LOCK_PULLS);
 	while (!is_woken(p) && in_time)
 		in_time = thread_cond_wait(&p->of->changed, &p->of->lock, until);
-	lock_drop(&p->of->lock);
 	p->retry_ms = 2 * pause < max ? 2 * pause : max;
 }
 
@@ -488,18 +487,14 @@ static void take_section(struct pull *p)
 /* False: there is nothing more to do, and the pull is another thread's or gone. */
 static bool has_work(struct pull *p)
 {
-	struct pulls *all = p->of;
-	bool has = false;
-
-	lock_take(&all->lock, LOCK_PULLS);
-	if (!find_section(all->config, p->name)) {
+	lock_guard(&p->of->lock, LOCK_PULLS);
+	if (!find_section(p->of->config, p->name)) {
 		free_pull(p);
-	} else {
-		take_section(p);
-		has = p->runs = !p->done;
+		return false;
 	}
-	lock_drop(&all->lock);
-	return has;
+	take_section(p);
+	p->runs = !p->done;
+	return p->runs;
 }
 
 static void *run(void *arg)
@@ -569,7 +564,7 @@ int pulls_use(struct pulls *all, struct config *config)
 {
 	int r = 0;
 
-	lock_take(&all->lock, LOCK_PULLS);
+	lock_guard(&all->lock, LOCK_PULLS);
 	config_release(all->config);
 	all->config = config_ref(config);
 	end_others(all);
@@ -579,7 +574,6 @@ int pulls_use(struct pulls *all, struct config *config)
 		r = thread_start_detached(repeat_announcements, all);
 		all->announces = r == 0;
 	}
-	lock_drop(&all->lock);
 	return r;
 }
 

@@ -49,27 +49,25 @@ void route_begin(const char *name)
 {
 	struct route *r;
 
-	lock_take(&lock, LOCK_ROUTE);
+	lock_guard(&lock, LOCK_ROUTE);
 	r = own_name()[0] && !find(name) ? calloc(1, sizeof(*r)) : NULL;
 	if (r && (r->name = strdup(name)))
 		list_insert(&routes, &r->link);
 	else
 		free(r);
-	lock_drop(&lock);
 }
 
 void route_end(const char *name)
 {
 	struct route *r;
 
-	lock_take(&lock, LOCK_ROUTE);
+	lock_guard(&lock, LOCK_ROUTE);
 	r = find(name);
 	if (r) {
 		list_drop(&r->link);
 		free(r->name);
 		free(r);
 	}
-	lock_drop(&lock);
 }
 
 bool route_hear(const char *name, const char *via)
@@ -77,7 +75,7 @@ bool route_hear(const char *name, const char *via)
 	const char *here = NULL;
 	struct route *r;
 
-	lock_take(&lock, LOCK_ROUTE);
+	lock_guard(&lock, LOCK_ROUTE);
 	r = find(name);
 	if (r)
 		here = strstr(via, own_name());
@@ -85,7 +83,6 @@ bool route_hear(const char *name, const char *via)
 		via = here + strlen(self) + strspn(here + strlen(self), ", ");
 	if (r)
 		snprintf(r->via, sizeof(r->via), "%s", via);
-	lock_drop(&lock);
 	return here;
 }
 
@@ -94,12 +91,11 @@ void route_get(const char *name, char ret[PULL_VIA_MAX])
 	const struct route *r;
 	int n = 0;
 
-	lock_take(&lock, LOCK_ROUTE);
+	lock_guard(&lock, LOCK_ROUTE);
 	r = find(name);
 	if (r)
 		n = snprintf(ret, PULL_VIA_MAX, "%s%s1.1 %s", r->via, r->via[0] ? ", " : "", self);
 	/* So many are no chain any more. */
 	if (!r || n >= (int)PULL_VIA_MAX)
 		ret[0] = '\0';
-	lock_drop(&lock);
 }

@@ -170,16 +170,13 @@ static void note_refusal(struct transfers *t, const struct key *key)
 uint64_t transfers_refused_ns(struct transfers *t, const char *address, const char *etag)
 {
 	const struct key key = key_of(address, etag);
-	uint64_t now = clock_monotonic_ns(), ns = 0;
+	uint64_t now = clock_monotonic_ns();
 	const struct refusal *refusal;
 
-	lock_take(&t->lock, LOCK_TRANSFERS);
+	lock_guard(&t->lock, LOCK_TRANSFERS);
 	drop_old_refusals(t, now);
 	refusal = find_refusal(t, &key);
-	if (refusal)
-		ns = now - refusal->first_ns;
-	lock_drop(&t->lock);
-	return ns;
+	return refusal ? now - refusal->first_ns : 0;
 }
 
 /* ---- transfers ---- */
@@ -204,18 +201,15 @@ unsigned transfers_begin(struct transfers *t, const char *address, const char *e
 {
 	const struct key key = key_of(address, etag);
 	struct transfer *transfer;
-	unsigned requests = 0;
 
-	lock_take(&t->lock, LOCK_TRANSFERS);
+	lock_guard(&t->lock, LOCK_TRANSFERS);
 	transfer = find(t, &key);
 	if (!transfer)
 		transfer = add(t, &key, max);
 	if (transfer)
-		requests = ++transfer->requests;
-	else
-		note_refusal(t, &key);
-	lock_drop(&t->lock);
-	return requests;
+		return ++transfer->requests;
+	note_refusal(t, &key);
+	return 0;
 }
 
 void transfers_end(struct transfers *t, const char *address, const char *etag)
@@ -223,20 +217,15 @@ void transfers_end(struct transfers *t, const char *address, const char *etag)
 	const struct key key = key_of(address, etag);
 	struct transfer *transfer;
 
-	lock_take(&t->lock, LOCK_TRANSFERS);
+	lock_guard(&t->lock, LOCK_TRANSFERS);
 	transfer = find(t, &key);
 	if (transfer && transfer->requests > 0 && --transfer->requests == 0)
 		transfer->ended_ns = clock_monotonic_ns();
-	lock_drop(&t->lock);
 }
 
 size_t transfers_count(struct transfers *t)
 {
-	size_t n;
-
-	lock_take(&t->lock, LOCK_TRANSFERS);
+	lock_guard(&t->lock, LOCK_TRANSFERS);
 	drop_ended(t);
-	n = t->n;
-	lock_drop(&t->lock);
-	return n;
+	return t->n;
 }

@@ -56,12 +56,11 @@ static struct daemon_question *take(struct daemon_link *l)
 {
 	struct daemon_question *q;
 
-	lock_take(&l->lock, LOCK_LINK);
+	lock_guard(&l->lock, LOCK_LINK);
 	while (list_empty(&l->questions))
 		pthread_cond_wait(&l->put, &l->lock);
 	q = list_first(&l->questions, struct daemon_question, link);
 	list_drop(&q->link);
-	lock_drop(&l->lock);
 	return q;
 }
 
@@ -96,8 +95,7 @@ int daemon_link_start(const char *socket, struct daemon_link **ret)
 
 void daemon_link_put(struct daemon_link *l, struct daemon_question *q)
 {
-	lock_take(&l->lock, LOCK_LINK);
+	lock_guard(&l->lock, LOCK_LINK);
 	list_insert(&l->questions, &q->link);
 	pthread_cond_signal(&l->put);
-	lock_drop(&l->lock);
 }

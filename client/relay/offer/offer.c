@@ -104,9 +104,8 @@ struct offer *offer_new(struct daemon_link *link, const struct gpushm_stat *stat
 
 struct offer *offer_ref(struct offer *o)
 {
-	lock_take(&o->lock, LOCK_OFFER);
+	lock_guard(&o->lock, LOCK_OFFER);
 	o->refs++;
-	lock_drop(&o->lock);
 	return o;
 }
 
@@ -164,7 +163,7 @@ const char *offer_name(const struct offer *o)
 
 void offer_facts(struct offer *o, struct offer_facts *ret)
 {
-	lock_take(&o->lock, LOCK_OFFER);
+	lock_guard(&o->lock, LOCK_OFFER);
 	*ret = (struct offer_facts){ .name = o->name,
 				     .id = o->id,
 				     .bytes = o->bytes,
@@ -175,7 +174,6 @@ void offer_facts(struct offer *o, struct offer_facts *ret)
 	memcpy(ret->etag, o->etag, sizeof(ret->etag));
 	memcpy(ret->content, o->content, sizeof(ret->content));
 	memcpy(ret->why, o->why, sizeof(ret->why));
-	lock_drop(&o->lock);
 }
 
 /* ---- the mapping ---- */
@@ -223,9 +221,8 @@ static int ask_open(struct gpushm *c, struct daemon_question *q)
 
 	if (r < 0)
 		return r;
-	lock_take(&o->lock, LOCK_OFFER);
+	lock_guard(&o->lock, LOCK_OFFER);
 	o->opened = take_ptr(p);
-	lock_drop(&o->lock);
 	return 0;
 }
 
@@ -286,27 +283,22 @@ static struct manifest_attr *copy_attrs(const struct gpushm_stat *s)
 
 static int ask_attrs(struct gpushm *c, struct daemon_question *q)
 {
+	_cleanup_(free_result) struct gpushm_stat *stat = NULL;
 	struct offer *o = offer_of(q);
-	struct manifest_attr *fresh = NULL;
-	struct gpushm_stat *stat;
+	struct manifest_attr *fresh;
 	int r = gpushm_stat(c, o->name, 0, 0, &stat);
 
 	if (r < 0)
 		return r;
-	if (stat->id != o->id) {
-		r = gpushm_private_fail(ENOENT, "buffer \"%s\" was replaced", o->name);
-	} else {
-		fresh = copy_attrs(stat);
-		r = fresh ? 0 : gpushm_private_fail(ENOMEM, "out of memory");
-	}
-	if (fresh) {
-		lock_take(&o->lock, LOCK_OFFER);
-		o->attrs = fresh;
-		o->n_attrs = stat->n_attrs;
-		lock_drop(&o->lock);
-	}
-	gpushm_free(stat);
-	return r;
+	if (stat->id != o->id)
+		return gpushm_private_fail(ENOENT, "buffer \"%s\" was replaced", o->name);
+	fresh = copy_attrs(stat);
+	if (!fresh)
+		return gpushm_private_fail(ENOMEM, "out of memory");
+	lock_guard(&o->lock, LOCK_OFFER);
+	o->attrs = fresh;
+	o->n_attrs = stat->n_attrs;
+	return 0;
 }
 
 /* ---- questions ---- */
@@ -393,11 +385,10 @@ int offer_attrs(struct offer *o, struct MHD_Connection *reader, const struct man
 {
 	int r;
 
-	lock_take(&o->lock, LOCK_OFFER);
+	lock_guard(&o->lock, LOCK_OFFER);
 	r = has_attrs(o) ? 0 : ask(o, has_attrs, ask_attrs, reader);
 	*ret = o->attrs;
 	*ret_n = o->n_attrs;
-	lock_drop(&o->lock);
 	return r;
 }
 
@@ -412,7 +403,7 @@ int offer_enter(struct offer *o, struct MHD_Connection *reader, const struct map
 {
 	int r;
 
-	lock_take(&o->lock, LOCK_OFFER);
+	lock_guard(&o->lock, LOCK_OFFER);
 	r = ask(o, is_ready, ask_open, reader);
 	if (r == 0 && o->pull)
 		r = gpushm_private_fail(EBUSY, "buffer \"%s\" is being pulled", o->name);
@@ -420,7 +411,6 @@ int offer_enter(struct offer *o, struct MHD_Connection *reader, const struct map
 		o->opened->readers++;
 		*ret = &o->opened->m;
 	}
-	lock_drop(&o->lock);
 	return r;
 }
 
@@ -439,12 +429,8 @@ void offer_leave(struct offer *o, const struct mapping *m)
 
 bool offer_is_open(struct offer *o)
 {
-	bool open;
-
-	lock_take(&o->lock, LOCK_OFFER);
-	open = o->opened || o->busy || o->pull;
-	lock_drop(&o->lock);
-	return open;
+	lock_guard(&o->lock, LOCK_OFFER);
+	return o->opened || o->busy || o->pull;
 }
 
 void offer_close_idle(struct offer *o, uint64_t idle_ns)
@@ -550,15 +536,10 @@ static bool has_etag(const struct offer *o)
 
 int offer_look(struct offer *o, struct MHD_Connection *reader)
 {
-	int r = 0;
-
-	lock_take(&o->lock, LOCK_OFFER);
+	lock_guard(&o->lock, LOCK_OFFER);
 	if (o->why[0])
-		r = gpushm_private_fail(o->why_error, "%s", o->why);
-	else if (!has_file(o))
-		r = ask(o, has_file, ask_file, reader);
-	lock_drop(&o->lock);
-	return r;
+		return gpushm_private_fail(o->why_error, "%s", o->why);
+	return has_file(o) ? 0 : ask(o, has_file, ask_file, reader);
 }
 
 int offer_know(struct offer *o, struct MHD_Connection *reader)
@@ -587,23 +568,21 @@ static int begin_hashing(struct offer *o, struct MHD_Connection *reader, bool *r
 {
 	int r;
 
-	lock_take(&o->lock, LOCK_OFFER);
+	lock_guard(&o->lock, LOCK_OFFER);
 	r = await_end(o, &o->hashing, reader);
 	*ret = r == 0 && !o->has_sha256;
 	o->hashing |= *ret;
-	lock_drop(&o->lock);
 	return r;
 }
 
 static void end_hashing(struct offer *o, int r, const unsigned char hash[SHA256_DIGEST_SIZE])
 {
-	lock_take(&o->lock, LOCK_OFFER);
+	lock_guard(&o->lock, LOCK_OFFER);
 	if (r == 0)
 		memcpy(o->sha256, hash, sizeof(o->sha256));
 	o->has_sha256 = r == 0;
 	o->hashing = false;
 	pthread_cond_broadcast(&o->changed);
-	lock_drop(&o->lock);
 }
 
 /* One thread hashes half a GB a second: nobody else waits for it, as they would if it were busy. */
@@ -685,12 +664,11 @@ struct offer *offer_new_pulled(struct daemon_link *link, const char *name, const
 
 void offer_pull_block(struct offer *o, uint64_t block)
 {
-	lock_take(&o->lock, LOCK_OFFER);
+	lock_guard(&o->lock, LOCK_OFFER);
 	if (o->pull && block < o->n_blocks) {
 		o->pull->there[block] = true;
 		pthread_cond_broadcast(&o->changed);
 	}
-	lock_drop(&o->lock);
 }
 
 void offer_pull_end(struct offer *o, int result)
@@ -755,12 +733,8 @@ static int read_pulled(struct offer *o, uint64_t offset, void *to, size_t n,
 
 bool offer_has(struct offer *o, uint64_t offset)
 {
-	bool has;
-
-	lock_take(&o->lock, LOCK_OFFER);
-	has = !o->pull || is_there(o, offset, 1);
-	lock_drop(&o->lock);
-	return has;
+	lock_guard(&o->lock, LOCK_OFFER);
+	return !o->pull || is_there(o, offset, 1);
 }
 
 int offer_read(struct offer *o, uint64_t offset, void *to, size_t n, struct MHD_Connection *reader)

@@ -80,29 +80,25 @@ static bool has_etag(struct offer *o, const char *etag)
 
 struct offer *offers_find(struct offers *o, const char *name, const char *etag)
 {
-	struct offer *found = NULL, **at;
+	struct offer **at;
 
-	lock_take(&o->lock, LOCK_OFFERS);
-	for (size_t i = 0; etag && !found && i < o->n_retired; i++)
+	lock_guard(&o->lock, LOCK_OFFERS);
+	for (size_t i = 0; etag && i < o->n_retired; i++)
 		if (strcmp(offer_name(o->retired[i]), name) == 0 && has_etag(o->retired[i], etag))
-			found = offer_ref(o->retired[i]);
-	at = found ? NULL : find(o->items, o->n, name);
-	if (at)
-		found = offer_ref(*at);
-	lock_drop(&o->lock);
-	return found;
+			return offer_ref(o->retired[i]);
+	at = find(o->items, o->n, name);
+	return at ? offer_ref(*at) : NULL;
 }
 
 int offers_list(struct offers *o, struct offer ***ret, size_t *ret_n)
 {
 	struct offer **list;
 
-	lock_take(&o->lock, LOCK_OFFERS);
+	lock_guard(&o->lock, LOCK_OFFERS);
 	list = calloc(o->n + 1, sizeof(struct offer *));
 	for (size_t i = 0; list && i < o->n; i++)
 		list[i] = offer_ref(o->items[i]);
 	*ret_n = o->n;
-	lock_drop(&o->lock);
 	*ret = list;
 	return list ? 0 : -ENOMEM;
 }
@@ -228,11 +224,10 @@ static int await_change(struct gpushm *c, uint64_t *last)
 
 static void note_try(struct offers *o, bool is_there)
 {
-	lock_take(&o->lock, LOCK_OFFERS);
+	lock_guard(&o->lock, LOCK_OFFERS);
 	o->tried = true;
 	o->known &= is_there;
 	pthread_cond_broadcast(&o->changed);
-	lock_drop(&o->lock);
 }
 
 /* Follows one daemon until it has gone. Returns why. */
@@ -278,10 +273,9 @@ static void await_first_try(struct offers *o)
 	uint64_t until = clock_monotonic_ns() + FIRST_TRY_NS;
 	bool in_time = true;
 
-	lock_take(&o->lock, LOCK_OFFERS);
+	lock_guard(&o->lock, LOCK_OFFERS);
 	while (!o->tried && in_time)
 		in_time = thread_cond_wait(&o->changed, &o->lock, until);
-	lock_drop(&o->lock);
 }
 
 int offers_start(const struct config *config, struct offers **ret)
@@ -307,12 +301,8 @@ int offers_start(const struct config *config, struct offers **ret)
 
 bool offers_known(struct offers *o)
 {
-	bool known;
-
-	lock_take(&o->lock, LOCK_OFFERS);
-	known = o->known;
-	lock_drop(&o->lock);
-	return known;
+	lock_guard(&o->lock, LOCK_OFFERS);
+	return o->known;
 }
 
 struct listing {
@@ -373,15 +363,15 @@ static void drop_retired(struct offers *o)
 {
 	size_t kept = 0;
 
-	lock_take(&o->lock, LOCK_OFFERS);
+	lock_guard(&o->lock, LOCK_OFFERS);
 	for (size_t i = 0; i < o->n_retired; i++) {
+		offer_close_idle(o->retired[i], RETIRED_IDLE_NS);
 		if (offer_is_open(o->retired[i]))
 			o->retired[kept++] = o->retired[i];
 		else
 			offer_release(o->retired[i]);
 	}
 	o->n_retired = kept;
-	lock_drop(&o->lock);
 }
 
 void offers_tick(struct offers *o)
@@ -396,10 +386,6 @@ void offers_tick(struct offers *o)
 		offer_release(list[i]);
 	}
 	free(list);
-	lock_take(&o->lock, LOCK_OFFERS);
-	for (size_t i = 0; i < o->n_retired; i++)
-		offer_close_idle(o->retired[i], RETIRED_IDLE_NS);
-	lock_drop(&o->lock);
 	drop_retired(o);
 }
 

@@ -115,7 +115,7 @@ static bool begin_wait(struct waiter *w)
 	const struct waiter *other;
 	bool may;
 
-	lock_take(&lock, LOCK_WAITERS);
+	lock_guard(&lock, LOCK_WAITERS);
 	list_foreach (other, &waiters, link) {
 		n++;
 		of_address += strcmp(other->x->peer->address, w->x->peer->address) == 0;
@@ -124,15 +124,13 @@ static bool begin_wait(struct waiter *w)
 	      of_address < (c->max_connections_per_address + 1) / 2;
 	if (may)
 		list_insert(&waiters, &w->link);
-	lock_drop(&lock);
 	return may;
 }
 
 static void end_wait(struct waiter *w)
 {
-	lock_take(&lock, LOCK_WAITERS);
+	lock_guard(&lock, LOCK_WAITERS);
 	list_drop(&w->link);
-	lock_drop(&lock);
 }
 
 static bool is_wanted(void *user, struct offer *is)

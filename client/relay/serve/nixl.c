@@ -301,28 +301,25 @@ static int begin(const struct exchange *x, struct offer *o, struct session **ret
 /* Gets a session for a request. NULL: that buffer has no session of that name. */
 static struct session *enter(const struct exchange *x, const char *id)
 {
-	struct session *s, *found = NULL;
+	struct session *s;
 
-	lock_take(&lock, LOCK_NIXL);
+	lock_guard(&lock, LOCK_NIXL);
 	list_foreach (s, &sessions, link)
-		if (!s->ended && strcmp(s->id, id) == 0 && strcmp(s->name, x->name) == 0)
-			found = s;
-	if (found) {
-		found->users++;
-		found->used_ms = clock_monotonic_ms();
-	}
-	lock_drop(&lock);
-	return found;
+		if (!s->ended && strcmp(s->id, id) == 0 && strcmp(s->name, x->name) == 0) {
+			s->users++;
+			s->used_ms = clock_monotonic_ms();
+			return s;
+		}
+	return NULL;
 }
 
 static void leave(struct session *s, bool ends)
 {
-	lock_take(&lock, LOCK_NIXL);
+	lock_guard(&lock, LOCK_NIXL);
 	s->users--;
 	s->used_ms = clock_monotonic_ms();
 	if (ends || s->ended)
 		end(s);
-	lock_drop(&lock);
 }
 
 static void end_unused(void)
@@ -355,11 +352,10 @@ void nixl_count(unsigned *ret_sessions, unsigned *ret_regions)
 	struct region *r;
 
 	*ret_regions = 0;
-	lock_take(&lock, LOCK_NIXL);
+	lock_guard(&lock, LOCK_NIXL);
 	*ret_sessions = n_sessions;
 	list_foreach (r, &regions, link)
 		*ret_regions += 1;
-	lock_drop(&lock);
 }
 
 /* ---- requests ---- */

@@ -24,8 +24,15 @@ enum rank { FIRST = 1, SECOND, THIRD };
 static pthread_mutex_t first, second, third;
 static const struct timespec long_ago;
 
+static void hold_the_third(void)
+{
+	lock_guard(&third, THIRD);
+	lock_assert_none_from(THIRD + 1);
+}
+
 static void in_order(void)
 {
+	hold_the_third();
 	lock_take(&first, FIRST);
 	lock_take(&third, THIRD);
 	lock_drop(&first);
@@ -52,6 +59,12 @@ static void after_one_that_was_tried(void)
 {
 	if (lock_try(&second, SECOND))
 		lock_take(&first, FIRST);
+}
+
+static void one_that_is_held_by_the_block(void)
+{
+	lock_guard(&second, SECOND);
+	lock_take(&first, FIRST);
 }
 
 static void one_that_is_tried(void)
@@ -87,6 +100,7 @@ static const struct {
 	{ in_order, NULL },
 	{ one_that_is_tried, NULL },
 	{ in_another_order, "taken: FIRST while SECOND is held" },
+	{ one_that_is_held_by_the_block, "taken: FIRST while SECOND is held" },
 	{ the_same_rank_twice, "taken: SECOND while SECOND is held" },
 	{ after_one_that_was_tried, "taken: FIRST while SECOND is held" },
 	{ in_time, "taken: FIRST while SECOND is held" },
