@@ -6,6 +6,7 @@
 #pragma once
 
 #include "client/gpushm_array.h"
+#include "proto/base/own.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -97,3 +98,8 @@ static inline void free_result(void *p)
 {
 	*(void **)p = gpushm_free(*(void **)p);
 }
+
+/* gpushm_error() at the end of the block in which this stands is what it is here: for an undo. */
+#define private_error_guard()                                                 \
+	_cleanup_(gpushm_private_put_back) struct gpushm_private_error kept_; \
+	gpushm_private_keep(&kept_)

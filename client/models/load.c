@@ -177,16 +177,14 @@ static int check_attrs(struct loading *l)
 /* *ret_again: the buffer was lost with its daemon, before anything was read into it. */
 static int describe(struct loading *l, bool *ret_again)
 {
-	struct gpushm_private_error why;
 	int r = gpushm_describe(l->b, l->m.specs, l->m.n);
 
 	*ret_again = r == -ECONNRESET && gpushm_buffer_lost(l->b) == 1;
 	l->created = !*ret_again;
 	if (l->created)
 		return r;
-	gpushm_private_keep(&why);
+	private_error_guard();
 	gpushm_discard(l->b);
-	gpushm_private_put_back(&why);
 	l->b = NULL;
 	return r;
 }
@@ -246,15 +244,13 @@ static uint64_t left_ms(const struct loading *l)
 static int compare(struct loading *l)
 {
 	const struct match match = { l->c, &l->cp, &l->m, &l->known, &l->load, l->pulled };
-	struct gpushm_private_error why;
 	int r = match_buffer(&match, l->b);
 
 	if (r == MATCH_SAME)
 		return r;
-	gpushm_private_keep(&why);
+	private_error_guard();
 	gpushm_close(l->b);
 	l->b = NULL;
-	gpushm_private_put_back(&why);
 	return r;
 }
 
@@ -457,10 +453,9 @@ static int set_attrs(struct loading *l)
  * The buffer is whole, and one that it has replaced does not come back: so it is opened anew. */
 static int open_published(struct loading *l, int error)
 {
-	struct gpushm_private_error why;
 	struct gpushm_buffer *b = NULL;
 
-	gpushm_private_keep(&why);
+	private_error_guard();
 	l->created = false;
 	if (gpushm_open(l->c, l->name, GPUSHM_READ, 0, &l->opening, &b) < 0 && !l->under_other)
 		gpushm_unlink(l->c, l->name);
@@ -470,7 +465,6 @@ static int open_published(struct loading *l, int error)
 		return 0;
 	}
 	gpushm_close(b);
-	gpushm_private_put_back(&why);
 	return error;
 }
 
@@ -630,10 +624,7 @@ static void report(const struct loading *l)
 /* Keeps gpushm_error(). */
 static void finish(struct loading *l, bool close_buffer, int result)
 {
-	struct gpushm_private_error why;
-
-	if (result < 0)
-		gpushm_private_keep(&why);
+	private_error_guard();
 	if (l->pulled)
 		pulled_end(l->pulled, result);
 	free(l->attrs);
@@ -646,8 +637,6 @@ static void finish(struct loading *l, bool close_buffer, int result)
 		gpushm_close(l->b);
 	model_clear(&l->m);
 	checkpoint_close(&l->cp);
-	if (result < 0)
-		gpushm_private_put_back(&why);
 }
 
 /* gpushm_create() checks the rest. */

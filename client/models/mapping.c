@@ -102,11 +102,8 @@ static int open_file(struct gpushm *c, const char *name, bool memory, struct map
 		r = take_layout(ret, &layout);
 	save_layout_clear(&layout);
 	if (r < 0) {
-		struct gpushm_private_error e;
-
-		gpushm_private_keep(&e);
+		private_error_guard();
 		gpushm_private_mapping_close(ret);
-		gpushm_private_put_back(&e);
 	}
 	return r;
 }

@@ -184,7 +184,6 @@ static int read_source(struct gpushm *c, struct source_of *s, struct gpushm_buff
 						  .progress = on_progress,
 						  .user = s };
 	struct engine_result result = { .content = "" };
-	struct gpushm_private_error why;
 	struct engine *engine = NULL;
 	int r = engine_new(c, &o, &load, &engine);
 
@@ -195,9 +194,8 @@ static int read_source(struct gpushm *c, struct source_of *s, struct gpushm_buff
 	if (r == 0 && strcmp(result.content, s->content) != 0)
 		r = load_fail(ESTALE, "%s has the digest %s, and had %s when it was loaded",
 			      s->path, result.content, s->content);
-	gpushm_private_keep(&why);
+	private_error_guard();
 	engine_free(engine);
-	gpushm_private_put_back(&why);
 	return r;
 }
 
@@ -206,7 +204,6 @@ static int load_again(struct gpushm *c, struct gpushm_buffer *b, struct gpushm_b
 		      uint64_t until)
 {
 	struct source_of s = { .until = until };
-	struct gpushm_private_error why;
 	int r;
 
 	if (!read_attrs(b, &s))
@@ -215,9 +212,8 @@ static int load_again(struct gpushm *c, struct gpushm_buffer *b, struct gpushm_b
 	if (r == 0 && fresh)
 		r = read_source(c, &s, fresh);
 	r = explain(&s, r);
-	gpushm_private_keep(&why);
+	private_error_guard();
 	close_source(&s);
-	gpushm_private_put_back(&why);
 	return r;
 }
 

@@ -64,12 +64,9 @@ static int make(struct device *d, struct slots **ret)
 	if (r == 0)
 		r = gpu_queue_new(SLOTS, &s->queue);
 	if (r < 0) {
-		struct gpushm_private_error e;
-
-		gpushm_private_keep(&e);
+		private_error_guard();
 		gpu_unpin(d->gpu, memory, RING_BYTES);
 		free(s);
-		gpushm_private_put_back(&e);
 		return r;
 	}
 	s->memory = memory;

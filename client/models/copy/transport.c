@@ -79,14 +79,11 @@ static int take_pinned(const struct transport *t, struct pinned *p, uint64_t byt
 
 static void give_pinned(const struct transport *t, const struct pinned *p)
 {
-	struct gpushm_private_error e;
-
-	gpushm_private_keep(&e);
+	private_error_guard();
 	if (p->buffer)
 		gpushm_discard(p->buffer);
 	else
 		gpu_unpin(t->gpu, p->memory, p->bytes);
-	gpushm_private_put_back(&e);
 }
 
 void transport_close(struct transport *t)

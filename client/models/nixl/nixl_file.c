@@ -200,7 +200,6 @@ static int ask_for_grant(struct nixl_file *f, struct load_stop stop)
 static int begin_session(struct nixl_file *f, struct load_stop stop)
 {
 	const struct nixl_memory local = local_memory(f);
-	struct gpushm_private_error e;
 	int r = gpushm_private_nixl_new(&f->agent);
 
 	if (r == -ENOSYS)
@@ -215,12 +214,11 @@ static int begin_session(struct nixl_file *f, struct load_stop stop)
 		r = meet(f);
 	if (r == 0)
 		return 0;
-	gpushm_private_keep(&e);
+	private_error_guard();
 	if (f->grant.session[0])
 		end_session(f);
 	f->agent = gpushm_private_nixl_free(f->agent);
 	grant_clear(&f->grant);
-	gpushm_private_put_back(&e);
 	return r;
 }
 
@@ -509,11 +507,9 @@ int nixl_file_open(const char *url, const char *etag, uint64_t header, uint64_t 
 
 struct nixl_file *nixl_file_close(struct nixl_file *f)
 {
-	struct gpushm_private_error e;
-
 	if (!f)
 		return NULL;
-	gpushm_private_keep(&e);
+	private_error_guard();
 	end_session(f);
 	if (f->memory)
 		munmap(f->memory, (size_t)NIXL_SLOTS * NIXL_SLOT_BYTES);
@@ -522,6 +518,5 @@ struct nixl_file *nixl_file_close(struct nixl_file *f)
 	free(f->url);
 	free(f->etag);
 	free(f);
-	gpushm_private_put_back(&e);
 	return NULL;
 }

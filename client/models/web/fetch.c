@@ -159,12 +159,11 @@ void fetch_end(struct fetch *f)
 
 struct fetch *fetch_free(struct fetch *f)
 {
-	struct gpushm_private_error why;
 	sigset_t before;
 
 	if (!f)
 		return NULL;
-	gpushm_private_keep(&why);
+	private_error_guard();
 	fetch_end(f);
 	mask_signals(&before);
 	if (f->easy)
@@ -175,7 +174,6 @@ struct fetch *fetch_free(struct fetch *f)
 	head_clear(&f->head);
 	url_clear(&f->at);
 	free(f);
-	gpushm_private_put_back(&why);
 	return NULL;
 }
 

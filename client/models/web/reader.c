@@ -51,19 +51,17 @@ static void drain(struct remote_reader *rr)
 /* Drops the reply that is open. Keeps gpushm_error(). */
 static void drop_reply(struct remote_reader *rr)
 {
-	struct gpushm_private_error why;
 	struct remote *r = rr->remote;
 
 	if (!r)
 		return;
-	gpushm_private_keep(&why);
+	private_error_guard();
 	drain(rr);
 	fetch_end(rr->fetch);
 	places_give(&r->places, rr->place);
 	rr->remote = NULL;
 	rr->place = NULL;
 	remote_release(r);
-	gpushm_private_put_back(&why);
 }
 
 struct remote_reader *remote_reader_free(struct remote_reader *rr)

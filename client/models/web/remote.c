@@ -45,13 +45,10 @@ void remote_release(struct remote *r)
 
 struct remote *remote_close(struct remote *r)
 {
-	struct gpushm_private_error why;
-
 	if (!r)
 		return NULL;
-	gpushm_private_keep(&why);
+	private_error_guard();
 	r->own = remote_reader_free(r->own);
-	gpushm_private_put_back(&why);
 	remote_release(r);
 	return NULL;
 }

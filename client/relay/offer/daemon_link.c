@@ -31,15 +31,13 @@ static bool is_broken(int result)
 
 static int ask_once(struct daemon_link *l, struct daemon_question *q)
 {
-	struct gpushm_private_error e;
 	int r = l->c ? 0 : gpushm_connect(l->socket, &l->c);
 
 	if (r == 0)
 		r = q->ask(l->c, q);
 	if (is_broken(r)) {
-		gpushm_private_keep(&e);
+		private_error_guard();
 		l->c = gpushm_disconnect(l->c);
-		gpushm_private_put_back(&e);
 	}
 	return r;
 }
