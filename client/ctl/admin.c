@@ -79,12 +79,9 @@ const struct command command_rm = {
 		"model/ stands for all names below it. A buffer that has the PATTERN as its name "
 		"is\n"
 		"taken first.",
-	.args = ARGS({ "force", ARG_FLAG, 'f', NULL,
-		       "a NAME or PATTERN without a buffer is no error",
-		       offsetof(struct rm_options, force) }),
-	.options_size = sizeof(struct rm_options),
-	.min_words = 1,
-	.max_words = SIZE_MAX,
+	OPTIONS(rm_options, FLAG(rm_options, force, "force", 'f',
+				 "a NAME or PATTERN without a buffer is no error")),
+	.words = { 1, SIZE_MAX },
 	.each = remove_word,
 };
 
@@ -110,11 +107,9 @@ const struct command command_mv = {
 	.more = "With --force, NEW may be the name of another buffer, which loses it in the same\n"
 		"step: nobody finds NEW missing. Processes that have the old buffer open keep it\n"
 		"until they close it. The owner of both buffers and administrators may do that.",
-	.args = ARGS({ "force", ARG_FLAG, 'f', NULL, "take NEW from the buffer that has it",
-		       offsetof(struct mv_options, force) }),
-	.options_size = sizeof(struct mv_options),
-	.min_words = 2,
-	.max_words = 2,
+	OPTIONS(mv_options,
+		FLAG(mv_options, force, "force", 'f', "take NEW from the buffer that has it")),
+	.words = { 2, 2 },
 	.run = run_mv,
 };
 
@@ -127,8 +122,7 @@ const struct command command_clean = {
 	.name = "clean",
 	.synopsis = "NAME...",
 	.about = "mark dirty buffers as clean after you have checked them",
-	.min_words = 1,
-	.max_words = SIZE_MAX,
+	.words = { 1, SIZE_MAX },
 	.each = clean,
 };
 
@@ -143,7 +137,7 @@ const struct command command_flush = {
 	.about = "return freed memory that pools keep for reuse",
 	.more = "Without POOL it flushes all pools that the user may create buffers in. When the\n"
 		"command ends, the memory is returned to the driver or the kernel.",
-	.max_words = 1,
+	.words = { 0, 1 },
 	.run = run_flush,
 };
 

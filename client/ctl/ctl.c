@@ -26,13 +26,12 @@ const struct command *const commands[] = {
 };
 
 const struct arg ctl_args[] = {
-	{ "socket", ARG_TEXT, 's', "PATH", "connect to this socket ($GPUSHM_SOCKET)",
-	  offsetof(struct ctl, socket) },
-	{ "json", ARG_JSON, 0, "short|pretty", "print one JSON document instead of text",
-	  offsetof(struct ctl, json) },
-	{ "bytes", ARG_FLAG, 'b', NULL, "print sizes as exact numbers of bytes",
-	  offsetof(struct ctl, bytes) },
-	{ "quiet", ARG_FLAG, 'q', NULL, "print errors only", offsetof(struct ctl, quiet) },
+	ARG(ctl, socket, "socket", ARG_TEXT, 's', "PATH",
+	    "connect to this socket ($GPUSHM_SOCKET)"),
+	ARG(ctl, json, "json", ARG_JSON, 0, "short|pretty",
+	    "print one JSON document instead of text"),
+	FLAG(ctl, bytes, "bytes", 'b', "print sizes as exact numbers of bytes"),
+	FLAG(ctl, quiet, "quiet", 'q', "print errors only"),
 	{ "help", ARG_HELP, 'h', NULL, "print this text", 0 },
 	{ .name = NULL },
 };

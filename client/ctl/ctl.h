@@ -47,13 +47,18 @@ struct command {
 	const struct arg *args, *more_args[2];
 	size_t options_size;  /* of that struct */
 	const void *defaults; /* of that struct; NULL: zeros */
-	size_t min_words, max_words;
+	struct {
+		size_t min, max;
+	} words;
 	bool connects_itself; /* else the connection stands when run() is called */
 	/* One of both: all at once, or each word by itself, also after one has failed. */
 	int (*run)(struct ctl *ctl, const void *options, size_t n, char **words);
 	int (*each)(struct ctl *ctl, const void *options, const char *word);
 	bool loads; /* the memory of evicted buffers: the library that loads models is offered */
 };
+
+/* Members of a struct command: the options of its own, and the struct that they are stored in. */
+#define OPTIONS(of, ...) .args = ARGS(__VA_ARGS__), .options_size = sizeof(struct of)
 
 extern const struct command command_status, command_pools, command_ls, command_stat, command_create,
 	command_put, command_get, command_load, command_save, command_verify, command_publish,
@@ -74,18 +79,12 @@ const struct command *command_find(const char *name);
 const char *command_suggest(const char *typed);
 
 /* --timeout of the commands that open a buffer. */
-#define ARG_TIMEOUT(options)                                                                      \
-	{                                                                                         \
-		"timeout", ARG_TIME, 't', "TIME", "wait up to this time until NAME is published", \
-			offsetof(options, timeout)                                                \
-	}
+#define ARG_TIMEOUT(of)                                    \
+	ARG(of, timeout, "timeout", ARG_TIME, 't', "TIME", \
+	    "wait up to this time until NAME is published")
 
 /* --wide of the commands that print tables; run() copies it to ctl->wide. */
-#define ARG_WIDE(options)                                                                       \
-	{                                                                                       \
-		"wide", ARG_FLAG, 'w', NULL, "print whole names and all columns on a terminal", \
-			offsetof(options, wide)                                                 \
-	}
+#define ARG_WIDE(of) FLAG(of, wide, "wide", 'w', "print whole names and all columns on a terminal")
 
 /* Connects, once. An exit code. */
 int ctl_connect(struct ctl *ctl);

@@ -348,13 +348,13 @@ static void finish(struct doctor *d)
 	}
 }
 
-struct doctor_options {
+struct options {
 	bool driver;
 };
 
 static int run(struct ctl *ctl, const void *options, size_t n, char **argv)
 {
-	const struct doctor_options *o = options;
+	const struct options *o = options;
 	struct doctor d = { .ctl = ctl };
 
 	d.as_json = ctl_json(ctl, &d.json);
@@ -387,10 +387,9 @@ const struct command command_doctor = {
 		"and\n"
 		"in each pool a small buffer that a second process reads. The exit code is 1 if a\n"
 		"test fails; warnings do not count.",
-	.args = ARGS({ "driver", ARG_FLAG, 0, NULL,
-		       "test instead, in a minute, what gpushm relies on and no driver promises",
-		       offsetof(struct doctor_options, driver) }),
-	.options_size = sizeof(struct doctor_options),
+	OPTIONS(options,
+		FLAG(options, driver, "driver", 0,
+		     "test instead, in a minute, what gpushm relies on and no driver promises")),
 	.connects_itself = true,
 	.run = run,
 };

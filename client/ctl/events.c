@@ -24,7 +24,7 @@
 	10000 /* as libgpushm's $GPUSHM_RECONNECT_MS, where no daemon keeps anything \
 	       */
 
-struct events_options {
+struct options {
 	uint64_t since;	  /* ms; 0: not given */
 	const char *user; /* a name or a number; NULL: all */
 	const char *types;
@@ -35,7 +35,7 @@ struct events_options {
 
 struct event_reader {
 	struct ctl *ctl;
-	const struct events_options *options;
+	const struct options *options;
 	char *const *words;
 	size_t n_words;
 	uid_t uid;		    /* (uid_t)-1: of all users */
@@ -233,7 +233,7 @@ static int read_batch(struct event_reader *r, struct gpushm_events_options *o, b
 
 static int follow(struct event_reader *r)
 {
-	const struct events_options *x = r->options;
+	const struct options *x = r->options;
 	bool all = x->once || x->since, more = true;
 	struct gpushm_events_options o = { sizeof(o), all ? 0 : GPUSHM_EVENTS_NEW, 0, x->types };
 	int code = CTL_OK;
@@ -254,7 +254,7 @@ static int follow(struct event_reader *r)
 
 static int run_events(struct ctl *ctl, const void *options, size_t n, char **words)
 {
-	const struct events_options *o = options;
+	const struct options *o = options;
 	struct event_reader r = { .ctl = ctl, .options = o, .words = words, .n_words = n };
 	uint64_t ns;
 	int code = CTL_OK;
@@ -280,22 +280,18 @@ const struct command command_events = {
 		"(of streams), suspended, resumed, evicted, restored, parked, unparked and stuck.\n"
 		"A user sees events of his own processes and of buffers that he may stat; an\n"
 		"administrator sees all.",
-	.args = ARGS({ "since", ARG_TIME, 'S', "TIME",
-		       "begin with what happened this time ago; inf: with all that is kept",
-		       offsetof(struct events_options, since) },
-		     { "user", ARG_TEXT, 'u', "USER", "only what this user's processes did",
-		       offsetof(struct events_options, user) },
-		     { "type", ARG_TEXT, 0, "TYPE,...", "only events of these types",
-		       offsetof(struct events_options, types) },
-		     { "once", ARG_FLAG, 0, NULL, "print what is kept, and end",
-		       offsetof(struct events_options, once) },
-		     { "count", ARG_COUNT, 'c', "N", "end after this number of events",
-		       offsetof(struct events_options, count) },
-		     { "timeout", ARG_TIME, 't', "TIME",
-		       "give up after this time without an event, with exit code 5",
-		       offsetof(struct events_options, timeout) }),
-	.options_size = sizeof(struct events_options),
-	.defaults = &(const struct events_options){ .timeout = GPUSHM_WAIT_FOREVER },
-	.max_words = SIZE_MAX,
+	OPTIONS(options,
+		ARG(options, since, "since", ARG_TIME, 'S', "TIME",
+		    "begin with what happened this time ago; inf: with all that is kept"),
+		ARG(options, user, "user", ARG_TEXT, 'u', "USER",
+		    "only what this user's processes did"),
+		ARG(options, types, "type", ARG_TEXT, 0, "TYPE,...", "only events of these types"),
+		FLAG(options, once, "once", 0, "print what is kept, and end"),
+		ARG(options, count, "count", ARG_COUNT, 'c', "N",
+		    "end after this number of events"),
+		ARG(options, timeout, "timeout", ARG_TIME, 't', "TIME",
+		    "give up after this time without an event, with exit code 5")),
+	.defaults = &(const struct options){ .timeout = GPUSHM_WAIT_FOREVER },
+	.words = { 0, SIZE_MAX },
 	.run = run_events,
 };

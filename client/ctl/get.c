@@ -116,14 +116,11 @@ const struct command command_get = {
 	.more = "Without ARRAY it writes the buffer's own array, or its only one. \"-\" is "
 		"standard\n"
 		"output. To FILE.safetensors it writes all arrays, as `gpushmctl save` does.",
-	.args = ARGS({ "array", ARG_TEXT, 'A', "ARRAY",
-		       "the array; a colon in NAME is then part of NAME",
-		       offsetof(struct options, array) },
-		     { "raw", ARG_FLAG, 'r', NULL, "write the elements without a NumPy header",
-		       offsetof(struct options, raw) },
-		     ARG_TIMEOUT(struct options)),
-	.options_size = sizeof(struct options),
-	.min_words = 2,
-	.max_words = 2,
+	OPTIONS(options,
+		ARG(options, array, "array", ARG_TEXT, 'A', "ARRAY",
+		    "the array; a colon in NAME is then part of NAME"),
+		FLAG(options, raw, "raw", 'r', "write the elements without a NumPy header"),
+		ARG_TIMEOUT(options)),
+	.words = { 2, 2 },
 	.run = run,
 };

@@ -85,7 +85,7 @@ const struct command command_help = {
 	.name = "help",
 	.synopsis = "[COMMAND]",
 	.about = "list the commands, or explain one",
-	.max_words = 1,
+	.words = { 0, 1 },
 	.connects_itself = true,
 	.run = run,
 };

@@ -125,12 +125,10 @@ const struct command command_hold = {
 	.about = "keep a buffer open until the end of input",
 	.more = "Prints \"held NAME PID LEASE\" when it has the buffer, then waits for the end of "
 		"its\ninput.",
-	.args = ARGS({ "write", ARG_FLAG, 'w', NULL,
-		       "open it for writing; only a shared buffer allows this",
-		       offsetof(struct options, write) },
-		     ARG_TIMEOUT(struct options)),
-	.options_size = sizeof(struct options),
-	.min_words = 1,
-	.max_words = 1,
+	OPTIONS(options,
+		FLAG(options, write, "write", 'w',
+		     "open it for writing; only a shared buffer allows this"),
+		ARG_TIMEOUT(options)),
+	.words = { 1, 1 },
 	.run = run,
 };

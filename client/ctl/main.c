@@ -18,10 +18,10 @@ static int check_words(const struct command *c, size_t n)
 {
 	char text[160];
 
-	if (n >= c->min_words && n <= c->max_words)
+	if (n >= c->words.min && n <= c->words.max)
 		return CTL_OK;
 	snprintf(text, sizeof(text), "%s: gpushmctl %s %.*s",
-		 n < c->min_words ? "something is missing" : "too many words", c->name,
+		 n < c->words.min ? "something is missing" : "too many words", c->name,
 		 (int)strcspn(c->synopsis, "\n"), c->synopsis);
 	return help_usage_error(c, text);
 }

@@ -30,8 +30,7 @@ const struct command command_evict = {
 		"there.\n"
 		"The name stays. The next process of the owner that opens or resumes the buffer\n"
 		"makes its memory again: of the twin's bytes, or by loading them again.",
-	.min_words = 1,
-	.max_words = SIZE_MAX,
+	.words = { 1, SIZE_MAX },
 	.loads = true,
 	.each = evict,
 };
@@ -70,11 +69,9 @@ const struct command command_demote = {
 		"A\n"
 		"buffer that a process uses stays where it is, and from now on its memory can be\n"
 		"evicted.",
-	.args = ARGS({ "pool", ARG_TEXT, 0, "POOL", "a host or pinned pool",
-		       offsetof(struct demote_options, pool) }),
-	.options_size = sizeof(struct demote_options),
-	.min_words = 1,
-	.max_words = SIZE_MAX,
+	OPTIONS(demote_options,
+		ARG(demote_options, pool, "pool", ARG_TEXT, 0, "POOL", "a host or pinned pool")),
+	.words = { 1, SIZE_MAX },
 	.loads = true,
 	.run = run_demote,
 };
@@ -91,8 +88,7 @@ const struct command command_promote = {
 	.name = "promote",
 	.synopsis = "NAME...",
 	.about = "make the memory of evicted buffers again",
-	.min_words = 1,
-	.max_words = SIZE_MAX,
+	.words = { 1, SIZE_MAX },
 	.loads = true,
 	.each = promote,
 };
@@ -133,11 +129,9 @@ const struct command command_keep = {
 		"the memory of others always stays. 0: it goes when its owner needs memory in "
 		"that\n"
 		"pool. Those of a lower priority are asked for first.",
-	.args = ARGS({ "priority", ARG_TEXT, 0, "N", "a whole number; 0 without it",
-		       offsetof(struct keep_options, priority) }),
-	.options_size = sizeof(struct keep_options),
-	.min_words = 2,
-	.max_words = 2,
+	OPTIONS(keep_options, ARG(keep_options, priority, "priority", ARG_TEXT, 0, "N",
+				  "a whole number; 0 without it")),
+	.words = { 2, 2 },
 	.loads = true,
 	.run = run_keep,
 };
@@ -181,7 +175,7 @@ const struct command command_wanted = {
 	.name = "wanted",
 	.synopsis = "[PATTERN]",
 	.about = "show who was asked to let go of memory that is needed, and has not",
-	.max_words = 1,
+	.words = { 0, 1 },
 	.run = run_wanted,
 };
 
@@ -253,13 +247,11 @@ const struct command command_suspend = {
 	.more = "Waits until they have, and says who has not. Nobody is forced. The buffers keep\n"
 		"their memory. They stay asked until `resume`, or until the daemon is started "
 		"again.",
-	.args = ARGS({ "timeout", ARG_TIME, 't', "TIME",
-		       "wait up to this time; without it, yield-timeout of gpushmd.conf",
-		       offsetof(struct suspend_options, timeout) }),
-	.options_size = sizeof(struct suspend_options),
+	OPTIONS(suspend_options,
+		ARG(suspend_options, timeout, "timeout", ARG_TIME, 't', "TIME",
+		    "wait up to this time; without it, yield-timeout of gpushmd.conf")),
 	.defaults = &(const struct suspend_options){ .timeout = YIELD_TIMEOUT },
-	.min_words = 1,
-	.max_words = SIZE_MAX,
+	.words = { 1, SIZE_MAX },
 	.run = run_suspend,
 };
 
@@ -272,7 +264,6 @@ const struct command command_resume = {
 	.name = "resume",
 	.synopsis = "NAME...",
 	.about = "ask nobody any more to suspend these buffers",
-	.min_words = 1,
-	.max_words = SIZE_MAX,
+	.words = { 1, SIZE_MAX },
 	.each = ask_resume,
 };

@@ -15,28 +15,25 @@
 #include <string.h>
 
 const struct arg new_buffer_args[] = {
-	{ "pool", ARG_TEXT, 'p', "POOL", "take memory from this pool (gpushmctl pools)",
-	  offsetof(struct new_buffer, pool) },
-	{ "mode", ARG_MODE, 'm', "OCTAL", "who may open it, as for a file (0600)",
-	  offsetof(struct new_buffer, mode) },
-	{ "group", ARG_TEXT, 'g', "GROUP", "its group", offsetof(struct new_buffer, group) },
-	{ "attr", ARG_LIST, 'a', "KEY=VALUE", "add a user attribute; may be given several times",
-	  offsetof(struct new_buffer, attrs) },
-	{ "wait", ARG_TIME, 'w', "TIME", "if the pool is full, wait up to this time for space",
-	  offsetof(struct new_buffer, wait) },
-	{ "transient", ARG_FLAG, 0, NULL,
-	  "unlink it with its last lease; this command keeps one until its input ends",
-	  offsetof(struct new_buffer, transient) },
+	ARG(new_buffer, pool, "pool", ARG_TEXT, 'p', "POOL",
+	    "take memory from this pool (gpushmctl pools)"),
+	ARG(new_buffer, mode, "mode", ARG_MODE, 'm', "OCTAL",
+	    "who may open it, as for a file (0600)"),
+	ARG(new_buffer, group, "group", ARG_TEXT, 'g', "GROUP", "its group"),
+	ARG(new_buffer, attrs, "attr", ARG_LIST, 'a', "KEY=VALUE",
+	    "add a user attribute; may be given several times"),
+	ARG(new_buffer, wait, "wait", ARG_TIME, 'w', "TIME",
+	    "if the pool is full, wait up to this time for space"),
+	FLAG(new_buffer, transient, "transient", 0,
+	     "unlink it with its last lease; this command keeps one until its input ends"),
 	{ .name = NULL },
 };
 
 const struct arg new_buffer_state_args[] = {
-	{ "shared", ARG_FLAG, 0, NULL, "publish it for reading and writing",
-	  offsetof(struct new_buffer, shared) },
-	{ "sealed", ARG_FLAG, 0, NULL, "publish it for reading only, for ever",
-	  offsetof(struct new_buffer, sealed) },
-	{ "hold", ARG_FLAG, 0, NULL, "fill it, and let `gpushmctl publish NAME` publish it later",
-	  offsetof(struct new_buffer, hold) },
+	FLAG(new_buffer, shared, "shared", 0, "publish it for reading and writing"),
+	FLAG(new_buffer, sealed, "sealed", 0, "publish it for reading only, for ever"),
+	FLAG(new_buffer, hold, "hold", 0,
+	     "fill it, and let `gpushmctl publish NAME` publish it later"),
 	{ .name = NULL },
 };
 

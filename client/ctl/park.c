@@ -13,13 +13,13 @@
 
 typedef int park_function(struct gpushm *c, pid_t pid, uint64_t timeout_ms, uint32_t flags);
 
-struct park_options {
+struct options {
 	uint64_t timeout; /* ms */
 	bool kill_stuck;
 	park_function *call;
 };
 
-static int park_one(struct ctl *ctl, const struct park_options *o, pid_t pid)
+static int park_one(struct ctl *ctl, const struct options *o, pid_t pid)
 {
 	return ctl_result(
 		o->call(ctl->connection, pid, o->timeout, o->kill_stuck ? GPUSHM_KILL_STUCK : 0));
@@ -51,15 +51,14 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 	return ctl_each(ctl, options, n, words, park_word);
 }
 
-#define PARK_OPTIONS(function)                                                               \
-	.args = ARGS({ "timeout", ARG_TIME, 't', "TIME", "for each process; 10s without it", \
-		       offsetof(struct park_options, timeout) },                             \
-		     { "kill-stuck", ARG_FLAG, 0, NULL,                                      \
-		       "kill a process with which the driver does not come back",            \
-		       offsetof(struct park_options, kill_stuck) }),                         \
-	.options_size = sizeof(struct park_options),                                         \
-	.defaults = &(const struct park_options){ .timeout = PARK_MS, .call = (function) },  \
-	.min_words = 1, .max_words = SIZE_MAX
+#define PARK_OPTIONS(function)                                                                 \
+	OPTIONS(options,                                                                       \
+		ARG(options, timeout, "timeout", ARG_TIME, 't', "TIME",                        \
+		    "for each process; 10s without it"),                                       \
+		FLAG(options, kill_stuck, "kill-stuck", 0,                                     \
+		     "kill a process with which the driver does not come back")),              \
+		.defaults = &(const struct options){ .timeout = PARK_MS, .call = (function) }, \
+		.words = { 1, SIZE_MAX }
 
 const struct command command_park = {
 	.name = "park",

@@ -94,7 +94,6 @@ const struct command command_pools = {
 	.name = "pools",
 	.synopsis = "[--wide]",
 	.about = "list the pools that memory comes from",
-	.args = ARGS(ARG_WIDE(struct options)),
-	.options_size = sizeof(struct options),
+	OPTIONS(options, ARG_WIDE(options)),
 	.run = run,
 };

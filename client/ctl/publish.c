@@ -324,13 +324,9 @@ const struct command command_publish = {
 	.more = "Only the process that created a buffer can publish it. This command asks the\n"
 		"`gpushmctl put --hold` or `gpushmctl create --hold` that is waiting; that one\n"
 		"publishes the buffer and ends.",
-	.args = ARGS({ "sealed", ARG_FLAG, 0, NULL, "for reading only",
-		       offsetof(struct options, sealed) },
-		     { "shared", ARG_FLAG, 0, NULL, "for reading and writing",
-		       offsetof(struct options, shared) }),
-	.options_size = sizeof(struct options),
-	.min_words = 1,
-	.max_words = SIZE_MAX,
+	OPTIONS(options, FLAG(options, sealed, "sealed", 0, "for reading only"),
+		FLAG(options, shared, "shared", 0, "for reading and writing")),
+	.words = { 1, SIZE_MAX },
 	.connects_itself = true,
 	.run = run,
 };

@@ -252,13 +252,10 @@ const struct command command_put = {
 		"standard input. The buffer is sealed unless --shared is given. With --hold it is\n"
 		"filled, and `gpushmctl publish NAME` publishes it later. Safetensors files are\n"
 		"loaded as by `gpushmctl load`, which has more options.",
-	.args = ARGS({ "dtype", ARG_TEXT, 'd', "DTYPE",
-		       "give the elements this type of the same size",
-		       offsetof(struct options, dtype) }),
+	OPTIONS(options, ARG(options, dtype, "dtype", ARG_TEXT, 'd', "DTYPE",
+			     "give the elements this type of the same size")),
 	.more_args = { new_buffer_state_args, new_buffer_args },
-	.options_size = sizeof(struct options),
-	.min_words = 2,
-	.max_words = SIZE_MAX,
+	.words = { 2, SIZE_MAX },
 	.connects_itself = true,
 	.run = run,
 };

@@ -39,13 +39,10 @@ const struct command command_wait = {
 	.name = "wait",
 	.synopsis = "[--timeout=TIME] NAME...",
 	.about = "wait until buffers are published",
-	.args = ARGS({ "timeout", ARG_TIME, 't', "TIME",
-		       "give up after this time, with exit code 5",
-		       offsetof(struct wait_options, timeout) }),
-	.options_size = sizeof(struct wait_options),
+	OPTIONS(wait_options, ARG(wait_options, timeout, "timeout", ARG_TIME, 't', "TIME",
+				  "give up after this time, with exit code 5")),
 	.defaults = &(const struct wait_options){ .timeout = GPUSHM_WAIT_FOREVER },
-	.min_words = 1,
-	.max_words = SIZE_MAX,
+	.words = { 1, SIZE_MAX },
 	.run = run_wait,
 };
 
@@ -337,14 +334,12 @@ const struct command command_watch = {
 		"unlinked, and published follows. It starts with the buffers that are already\n"
 		"published. A PATTERN, in quotes, has *, ? or [; model/\n"
 		"stands for all names below it. Names that match are looked for twice a second.",
-	.args = ARGS({ "count", ARG_COUNT, 'c', "N", "end after this number of events",
-		       offsetof(struct watch_options, count) },
-		     { "timeout", ARG_TIME, 't', "TIME",
-		       "give up after this time without an event, with exit code 5",
-		       offsetof(struct watch_options, timeout) }),
-	.options_size = sizeof(struct watch_options),
+	OPTIONS(watch_options,
+		ARG(watch_options, count, "count", ARG_COUNT, 'c', "N",
+		    "end after this number of events"),
+		ARG(watch_options, timeout, "timeout", ARG_TIME, 't', "TIME",
+		    "give up after this time without an event, with exit code 5")),
 	.defaults = &(const struct watch_options){ .timeout = GPUSHM_WAIT_FOREVER },
-	.min_words = 1,
-	.max_words = SIZE_MAX,
+	.words = { 1, SIZE_MAX },
 	.run = run_watch,
 };

@@ -26,14 +26,11 @@ struct options {
 };
 
 static const struct arg args[] = {
-	{ "config", ARG_TEXT, 'c', "FILE",
-	  "read this file (" GPUSHM_SYSCONFDIR "/gpushm/gpushm-relay.conf)",
-	  offsetof(struct options, config) },
-	{ "check-config", ARG_FLAG, 0, NULL, "say what is wrong with the file, and end",
-	  offsetof(struct options, check) },
-	{ "listen", ARG_TEXT, 'l', "ADDRESS:PORT",
-	  "serve this address instead of the file's (" CONFIG_DEFAULT_LISTEN ")",
-	  offsetof(struct options, listen) },
+	ARG(options, config, "config", ARG_TEXT, 'c', "FILE",
+	    "read this file (" GPUSHM_SYSCONFDIR "/gpushm/gpushm-relay.conf)"),
+	FLAG(options, check, "check-config", 0, "say what is wrong with the file, and end"),
+	ARG(options, listen, "listen", ARG_TEXT, 'l', "ADDRESS:PORT",
+	    "serve this address instead of the file's (" CONFIG_DEFAULT_LISTEN ")"),
 	{ .name = NULL },
 };
 

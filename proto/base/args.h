@@ -35,6 +35,13 @@ struct arg {
 	size_t offset;
 };
 
+/* An entry of a table: its value is a member of struct `of`. */
+#define ARG(of, member, name, type, letter, meta, help)                     \
+	{                                                                   \
+		name, type, letter, meta, help, offsetof(struct of, member) \
+	}
+#define FLAG(of, member, name, letter, help) ARG(of, member, name, ARG_FLAG, letter, NULL, help)
+
 /* A table of struct arg for a struct command. */
 #define ARGS(...) ((const struct arg[]){ __VA_ARGS__, { .name = NULL } })
 

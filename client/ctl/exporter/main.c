@@ -23,14 +23,12 @@ struct options {
 };
 
 static const struct arg args[] = {
-	{ "listen", ARG_TEXT, 'l', "ADDRESS:PORT", "serve this address (" DEFAULT_ADDRESS ")",
-	  offsetof(struct options, listen) },
-	{ "socket", ARG_TEXT, 's', "PATH", "connect to this socket ($GPUSHM_SOCKET)",
-	  offsetof(struct options, socket) },
-	{ "by-owner", ARG_FLAG, 0, NULL, "show what each user holds, too",
-	  offsetof(struct options, by_owner) },
-	{ "by-stream", ARG_FLAG, 0, NULL, "show each stream, too",
-	  offsetof(struct options, by_stream) },
+	ARG(options, listen, "listen", ARG_TEXT, 'l', "ADDRESS:PORT",
+	    "serve this address (" DEFAULT_ADDRESS ")"),
+	ARG(options, socket, "socket", ARG_TEXT, 's', "PATH",
+	    "connect to this socket ($GPUSHM_SOCKET)"),
+	FLAG(options, by_owner, "by-owner", 0, "show what each user holds, too"),
+	FLAG(options, by_stream, "by-stream", 0, "show each stream, too"),
 	{ .name = NULL },
 };
 

@@ -24,12 +24,9 @@ struct progress {
 };
 
 /* --progress of a command whose options have `const char *progress`. */
-#define ARG_PROGRESS(options)                                                   \
-	{                                                                       \
-		"progress", ARG_CHOICE, 0, "auto|always|never|json",            \
-			"how to show progress on stderr (a bar on a terminal)", \
-			offsetof(options, progress)                             \
-	}
+#define ARG_PROGRESS(of)                                                       \
+	ARG(of, progress, "progress", ARG_CHOICE, 0, "auto|always|never|json", \
+	    "how to show progress on stderr (a bar on a terminal)")
 
 /* asked: a value of --progress, or NULL for "auto", which is a bar if stderr is a terminal and the
  * command is not quiet. */

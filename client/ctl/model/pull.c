@@ -307,17 +307,14 @@ const struct command command_pull = {
 		"here.\n"
 		"The relay is asked by HTTPS at port 19401; an http:// or https:// URL is taken as "
 		"it is.",
-	.args = ARGS({ "follow", ARG_FLAG, 'f', NULL,
-		       "stay, and replace NEW by each buffer that NAME becomes there",
-		       offsetof(struct options, follow) },
-		     { "via", ARG_CHOICE, 0, "https|nixl",
-		       "how the bytes come: nixl uses RDMA where there is some (https)",
-		       offsetof(struct options, via) }),
+	OPTIONS(options,
+		FLAG(options, follow, "follow", 'f',
+		     "stay, and replace NEW by each buffer that NAME becomes there"),
+		ARG(options, via, "via", ARG_CHOICE, 0, "https|nixl",
+		    "how the bytes come: nixl uses RDMA where there is some (https)")),
 	.more_args = { model_fetch_args, new_buffer_args },
-	.options_size = sizeof(struct options),
 	.defaults = &(const struct options){ .fetch.new_buffer.wait = NEW_BUFFER_NO_WAIT },
-	.min_words = 1,
-	.max_words = 2,
+	.words = { 1, 2 },
 	.connects_itself = true,
 	.run = run,
 };

@@ -95,16 +95,13 @@ const struct command command_save = {
 	.more = "All arrays of the buffer are written. The FILE gets its name when it is "
 		"complete;\n"
 		"until then the old file stays. \"-\" is standard output.",
-	.args = ARGS({ "shard-size", ARG_SIZE, 0, "SIZE",
-		       "write files of so much each, and FILE.index.json",
-		       offsetof(struct model_save, shard_size) },
-		     { "threads", ARG_COUNT, 0, "N",
-		       "write with so many threads (one a processor, up to 12)",
-		       offsetof(struct model_save, threads) },
-		     ARG_PROGRESS(struct model_save), ARG_TIMEOUT(struct model_save)),
-	.options_size = sizeof(struct model_save),
-	.min_words = 2,
-	.max_words = 2,
+	OPTIONS(model_save,
+		ARG(model_save, shard_size, "shard-size", ARG_SIZE, 0, "SIZE",
+		    "write files of so much each, and FILE.index.json"),
+		ARG(model_save, threads, "threads", ARG_COUNT, 0, "N",
+		    "write with so many threads (one a processor, up to 12)"),
+		ARG_PROGRESS(model_save), ARG_TIMEOUT(model_save)),
+	.words = { 2, 2 },
 	.run = run_save,
 };
 
@@ -175,9 +172,7 @@ const struct command command_verify = {
 	.about = "compare a model with the digest of its contents",
 	.more = "It reads all of the buffer. The exit status is 0 if the contents are those that\n"
 		"were loaded, 6 if they differ, and 1 if the buffer has no digest.",
-	.args = ARGS(ARG_PROGRESS(struct verify_options), ARG_TIMEOUT(struct verify_options)),
-	.options_size = sizeof(struct verify_options),
-	.min_words = 1,
-	.max_words = 1,
+	OPTIONS(verify_options, ARG_PROGRESS(verify_options), ARG_TIMEOUT(verify_options)),
+	.words = { 1, 1 },
 	.run = run_verify,
 };

@@ -312,13 +312,11 @@ const struct command command_streams = {
 		"many frames it is behind (LAG) and did not get (SKIPPED), how many it holds, and "
 		"how\n"
 		"many it may. A reader that does not release a frame is named below the table.",
-	.args = ARGS({ "delay", ARG_TIME, 'd', "TIME",
-		       "measure rates for this time (0.5 s); 0: print no rates",
-		       offsetof(struct options, delay) },
-		     ARG_WIDE(struct options),
-		     { "names-only", ARG_FLAG, 0, NULL, NULL, offsetof(struct options, names) }),
-	.options_size = sizeof(struct options),
+	OPTIONS(options,
+		ARG(options, delay, "delay", ARG_TIME, 'd', "TIME",
+		    "measure rates for this time (0.5 s); 0: print no rates"),
+		ARG_WIDE(options), FLAG(options, names, "names-only", 0, NULL)),
 	.defaults = &(const struct options){ .delay = STREAM_DELAY_MS },
-	.max_words = 1,
+	.words = { 0, 1 },
 	.run = run,
 };
