@@ -19,7 +19,7 @@ struct rm_options {
 /* A buffer that another process unlinks meanwhile is no error. */
 static int remove_matching(struct ctl *ctl, const char *pattern, bool force)
 {
-	struct gpushm_stat **stats = NULL;
+	_cleanup_(free_result) struct gpushm_stat **stats = NULL;
 	size_t n, found = 0;
 	int r = pattern_list(ctl->connection, pattern, 0, &stats, &n), first = CTL_OK;
 
@@ -34,7 +34,6 @@ static int remove_matching(struct ctl *ctl, const char *pattern, bool force)
 		if (!first)
 			first = r;
 	}
-	gpushm_free(stats);
 	if (!found && !force)
 		return ctl_error(CTL_NOT_FOUND, "no buffer matches \"%s\"", pattern);
 	return first;
@@ -44,13 +43,12 @@ static int remove_matching(struct ctl *ctl, const char *pattern, bool force)
 static int report_missing(struct ctl *ctl, const char *word)
 {
 	_cleanup_(free_ptr) char *folder = NULL;
-	struct gpushm_stat **below = NULL;
+	_cleanup_(free_result) struct gpushm_stat **below = NULL;
 	size_t n = 0;
 
 	if (asprintf(&folder, "%s/", word) < 0)
 		return ctl_error(CTL_FAILED, "out of memory");
-	gpushm_free(pattern_list(ctl->connection, folder, 0, &below, &n) == 0 ? below : NULL);
-	if (n > 0)
+	if (pattern_list(ctl->connection, folder, 0, &below, &n) == 0 && n > 0)
 		return ctl_error(CTL_NOT_FOUND,
 				 "no buffer \"%s\"; gpushmctl rm %s removes the %zu below it", word,
 				 folder, n);
@@ -159,16 +157,14 @@ static void report_restart(const struct ctl *ctl, const struct gpushm_status *s)
 
 static int run_restart(struct ctl *ctl, const void *options, size_t n, char **words)
 {
-	struct gpushm_status *s = NULL;
+	_cleanup_(free_result) struct gpushm_status *s = NULL;
 	int r = gpushm_restart(ctl->connection);
 
 	if (r == 0)
 		r = gpushm_status(ctl->connection, &s);
-	if (r < 0)
-		return ctl_refused(r);
-	report_restart(ctl, s);
-	gpushm_free(s);
-	return CTL_OK;
+	if (r == 0)
+		report_restart(ctl, s);
+	return ctl_result(r);
 }
 
 const struct command command_restart = {

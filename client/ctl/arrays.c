@@ -6,6 +6,7 @@
 #include "client/ctl/arrays.h"
 
 #include "client/ctl/npy.h"
+#include "proto/base/own.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -41,13 +42,12 @@ int arrays_table(const struct ctl *ctl, struct gpushm_buffer *b, const char *buf
 		 struct table *t)
 {
 	for (size_t i = 0; i < gpushm_buffer_arrays(b); i++) {
-		struct gpushm_array *a = NULL;
+		_cleanup_(free_array) struct gpushm_array *a = NULL;
 		int r = gpushm_array_at(b, i, &a);
 
 		if (r < 0)
 			return ctl_refused(r);
 		add_row(ctl, a, buffer, t);
-		gpushm_array_free(a);
 	}
 	return CTL_OK;
 }
@@ -73,12 +73,11 @@ int arrays_json(struct json *j, struct gpushm_buffer *b)
 
 	json_open(j, "arrays", '[');
 	for (size_t i = 0; i < gpushm_buffer_arrays(b) && r == 0; i++) {
-		struct gpushm_array *a = NULL;
+		_cleanup_(free_array) struct gpushm_array *a = NULL;
 
 		r = gpushm_array_at(b, i, &a);
 		if (r == 0)
 			write_object(j, a);
-		gpushm_array_free(a);
 	}
 	json_close(j, ']');
 	return ctl_result(r);
@@ -87,14 +86,13 @@ int arrays_json(struct json *j, struct gpushm_buffer *b)
 int arrays_names(struct gpushm_buffer *b)
 {
 	for (size_t i = 0; i < gpushm_buffer_arrays(b); i++) {
-		struct gpushm_array *a = NULL;
+		_cleanup_(free_array) struct gpushm_array *a = NULL;
 		int r = gpushm_array_at(b, i, &a);
 
 		if (r < 0)
 			return ctl_refused(r);
 		if (gpushm_array_name(a)[0])
 			puts(gpushm_array_name(a));
-		gpushm_array_free(a);
 	}
 	return CTL_OK;
 }
@@ -106,13 +104,12 @@ static int missing(struct gpushm_buffer *b, const char *array)
 	char names[200] = "", which[48] = "only array is";
 
 	for (size_t i = 0; i < n && i < 4 && used < sizeof(names); i++) {
-		struct gpushm_array *a = NULL;
+		_cleanup_(free_array) struct gpushm_array *a = NULL;
 
 		if (gpushm_array_at(b, i, &a) < 0)
 			break;
 		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s\"%s\"",
 					 i ? ", " : "", gpushm_array_name(a));
-		gpushm_array_free(a);
 	}
 	if (n != 1)
 		snprintf(which, sizeof(which), "%zu arrays are", n);

@@ -155,7 +155,7 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	const struct options *o = options;
 	struct source from = { .file = o->from ? o->from : "zeros", .fd = -1 };
-	struct gpushm_buffer *b = NULL;
+	_cleanup_(close_buffer) struct gpushm_buffer *b = NULL;
 	struct plan p = { 0 };
 	int r = o->from ? open_source(&from) : CTL_OK;
 
@@ -167,7 +167,6 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 		r = fill(ctl, &p, &from, b);
 	if (r == CTL_OK)
 		r = new_buffer_finish(ctl, &o->new_buffer, b, GPUSHM_SHARED);
-	gpushm_close(b);
 	close_fd(&from.fd);
 	return r;
 }

@@ -161,7 +161,7 @@ static void check_usage(struct doctor *d, const struct gpushm_usage *u)
 
 static bool test_daemon(struct doctor *d)
 {
-	struct gpushm_status *s = NULL;
+	_cleanup_(free_result) struct gpushm_status *s = NULL;
 	char path[SOCKET_PATH_SIZE];
 	int r;
 
@@ -177,7 +177,6 @@ static bool test_daemon(struct doctor *d)
 	check_status(d, s);
 	for (size_t i = 0; i < s->n_usage; i++)
 		check_usage(d, s->usage[i]);
-	gpushm_free(s);
 	return true;
 }
 

@@ -213,7 +213,7 @@ static int connect_again(struct ctl *ctl)
 /* One request. A number of an earlier daemon is good for its successor, too. */
 static int read_batch(struct event_reader *r, struct gpushm_events_options *o, bool *ret_more)
 {
-	struct gpushm_events *batch = NULL;
+	_cleanup_(free_result) struct gpushm_events *batch = NULL;
 	int code = gpushm_events(r->ctl->connection, o, &batch);
 
 	*ret_more = true;
@@ -226,9 +226,7 @@ static int read_batch(struct event_reader *r, struct gpushm_events_options *o, b
 		return ctl_refused(code);
 	o->after = batch->last;
 	*ret_more = batch->more;
-	code = print_batch(r, batch);
-	gpushm_free(batch);
-	return code;
+	return print_batch(r, batch);
 }
 
 static int follow(struct event_reader *r)

@@ -75,22 +75,19 @@ static void report(const struct ctl *ctl, const struct gpushm_array *a, const ch
 /* colon: the end of the buffer's name in words[0], or NULL. */
 static int get_array(struct ctl *ctl, const struct options *o, char **words, char *colon)
 {
-	struct gpushm_buffer *b = NULL;
-	struct gpushm_array *a = NULL;
+	_cleanup_(close_buffer) struct gpushm_buffer *b = NULL;
+	_cleanup_(free_array) struct gpushm_array *a = NULL;
 	int r;
 
 	if (colon)
 		*colon = '\0';
 	r = model_open(ctl, words[0], o->timeout, &b);
-	if (r)
-		return r;
-	r = arrays_find(b, colon ? colon + 1 : o->array, &a);
+	if (r == CTL_OK)
+		r = arrays_find(b, colon ? colon + 1 : o->array, &a);
 	if (r == CTL_OK)
 		r = write_file(ctl, o, a, words[1]);
 	if (r == CTL_OK)
 		report(ctl, a, words[1]);
-	gpushm_array_free(a);
-	gpushm_close(b);
 	return r;
 }
 

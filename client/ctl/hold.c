@@ -23,11 +23,9 @@ struct options {
 /* A request makes the library reconnect to a restarted daemon, and take its leases along. */
 static int reconnect(struct ctl *ctl)
 {
-	struct gpushm_status *status = NULL;
-	int r = gpushm_status(ctl->connection, &status);
+	_cleanup_(free_result) struct gpushm_status *status = NULL;
 
-	gpushm_free(status);
-	return r;
+	return gpushm_status(ctl->connection, &status);
 }
 
 static bool has_gone(int error)
@@ -71,7 +69,7 @@ int hold_until_eof(struct ctl *ctl)
  * buffer's owner and to admins; else 0. */
 static uint64_t find_lease(struct ctl *ctl, const char *name, enum gpushm_access access)
 {
-	struct gpushm_stat *s = NULL;
+	_cleanup_(free_result) struct gpushm_stat *s = NULL;
 	uint64_t lease = 0;
 
 	if (gpushm_stat(ctl->connection, name, 0, GPUSHM_HOLDERS, &s) < 0)
@@ -79,7 +77,6 @@ static uint64_t find_lease(struct ctl *ctl, const char *name, enum gpushm_access
 	for (size_t i = 0; i < s->n_holders; i++)
 		if (s->holders[i]->pid == getpid() && s->holders[i]->access == access)
 			lease = s->holders[i]->lease;
-	gpushm_free(s);
 	return lease;
 }
 

@@ -151,7 +151,7 @@ static int each_buffer(const struct ctl *ctl, struct gpushm_stat *const *list, s
 
 	for (size_t i = 0; i < n; i++) {
 		int r;
-		struct gpushm_buffer *b = open_listed(ctl, list[i], &r);
+		_cleanup_(close_buffer) struct gpushm_buffer *b = open_listed(ctl, list[i], &r);
 
 		if (b && j) {
 			json_open(j, NULL, '{');
@@ -161,7 +161,6 @@ static int each_buffer(const struct ctl *ctl, struct gpushm_stat *const *list, s
 		} else if (b) {
 			r = arrays_table(ctl, b, list[i]->name, t);
 		}
-		gpushm_close(b);
 		if (!first)
 			first = r;
 	}
@@ -213,7 +212,7 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 {
 	const struct options *o = options;
 	const char *word = n_words ? words[0] : NULL;
-	struct gpushm_stat **stats = NULL;
+	_cleanup_(free_result) struct gpushm_stat **stats = NULL;
 	size_t n;
 	int r;
 
@@ -221,11 +220,7 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 		return ctl_error(CTL_USAGE, "ls: --arrays and --holders: choose one");
 	ctl->wide = o->wide;
 	r = pattern_list(ctl->connection, word, o->holders ? GPUSHM_HOLDERS : 0, &stats, &n);
-	if (r < 0)
-		return ctl_refused(r);
-	r = show(ctl, o, word, stats, n);
-	gpushm_free(stats);
-	return r;
+	return r < 0 ? ctl_refused(r) : show(ctl, o, word, stats, n);
 }
 
 const struct command command_ls = {

@@ -11,6 +11,7 @@
 #include "client/gpushm_memory.h"
 #include "proto/base/args.h"
 #include "proto/base/clock.h"
+#include "proto/base/own.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -147,7 +148,7 @@ static void tell_wanted(const struct gpushm_stat *s)
 
 static int run_wanted(struct ctl *ctl, const void *options, size_t n, char **words)
 {
-	struct gpushm_stat **stats = NULL;
+	_cleanup_(free_result) struct gpushm_stat **stats = NULL;
 	struct json j;
 	bool json = ctl_json(ctl, &j);
 	size_t found;
@@ -167,7 +168,6 @@ static int run_wanted(struct ctl *ctl, const void *options, size_t n, char **wor
 	}
 	if (json)
 		json_close(&j, ']');
-	gpushm_free(stats);
 	return CTL_OK;
 }
 
@@ -198,7 +198,7 @@ static int ask_suspend(struct ctl *ctl, const void *options, const char *name)
 /* Returns how many have it mapped still, or an error. */
 static int look(struct ctl *ctl, const char *name, bool tell)
 {
-	struct gpushm_stat *s = NULL;
+	_cleanup_(free_result) struct gpushm_stat *s = NULL;
 	int mapped = 0, r = gpushm_stat(ctl->connection, name, 0, GPUSHM_HOLDERS, &s);
 
 	if (r < 0)
@@ -211,7 +211,6 @@ static int look(struct ctl *ctl, const char *name, bool tell)
 			ctl_error(CTL_TIMED_OUT, "%s: process %d (%s) of %s has not suspended it",
 				  name, h->pid, h->command, output_user(h->uid));
 	}
-	gpushm_free(s);
 	return mapped;
 }
 

@@ -36,7 +36,7 @@ struct options {
 /* The part of a socket's name that a client can compute: "gpushmctl/UID/HASH/". */
 static int hold_prefix(struct ctl *ctl, const char *name, char *ret, size_t size)
 {
-	struct gpushm_status *s = NULL;
+	_cleanup_(free_result) struct gpushm_status *s = NULL;
 	uint64_t h = FNV1A_BASIS;
 	char owner[16];
 	int r = gpushm_status(ctl->connection, &s);
@@ -44,7 +44,6 @@ static int hold_prefix(struct ctl *ctl, const char *name, char *ret, size_t size
 	if (r < 0)
 		return ctl_refused(r);
 	h = fnv1a(h, s->daemon, sizeof(s->daemon));
-	gpushm_free(s);
 	/* "~/x" and "~1001/x" are one name. */
 	snprintf(owner, sizeof(owner), "~%u", geteuid());
 	if (!strncmp(name, "~/", 2)) {
@@ -278,14 +277,13 @@ static int ask(struct ctl *ctl, const char *name, unsigned state)
 /* No process listens for this buffer: prints why. */
 static int explain(struct ctl *ctl, const char *name)
 {
-	struct gpushm_stat *s = NULL;
+	_cleanup_(free_result) struct gpushm_stat *s = NULL;
 	int r = gpushm_stat(ctl->connection, name, 0, 0, &s);
 	enum gpushm_state state;
 
 	if (r < 0 && r != -EAGAIN)
 		return ctl_refused(r);
 	state = s ? s->state : GPUSHM_FILLING;
-	gpushm_free(s);
 	if (state != GPUSHM_FILLING)
 		return ctl_error(CTL_FAILED, "%s: it is already published (%s)", name,
 				 state_word(state));

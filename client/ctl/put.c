@@ -221,8 +221,8 @@ static bool is_model(size_t n, char **words)
 
 static int put_arrays(struct ctl *ctl, const struct options *o, size_t n, char **words)
 {
-	struct gpushm_buffer *b = NULL;
-	struct inputs in = { 0 };
+	_cleanup_(inputs_free) struct inputs in = { 0 };
+	_cleanup_(close_buffer) struct gpushm_buffer *b = NULL;
 	const char *name;
 	int r = open_all(&in, o, n, words, &name);
 
@@ -232,8 +232,6 @@ static int put_arrays(struct ctl *ctl, const struct options *o, size_t n, char *
 		r = fill(ctl, &in, b);
 	if (r == CTL_OK)
 		r = new_buffer_finish(ctl, &o->new_buffer, b, GPUSHM_SEALED);
-	gpushm_close(b);
-	inputs_free(&in);
 	return r;
 }
 

@@ -138,7 +138,7 @@ static int print_usages(const struct ctl *ctl, const struct gpushm_status *s)
 
 static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 {
-	struct gpushm_status *s = NULL;
+	_cleanup_(free_result) struct gpushm_status *s = NULL;
 	struct json j;
 	int r = gpushm_status(ctl->connection, &s);
 
@@ -146,12 +146,10 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 		return ctl_refused(r);
 	if (ctl_json(ctl, &j)) {
 		status_json(&j, s);
-	} else {
-		print_daemon(ctl, s);
-		r = print_usages(ctl, s);
+		return CTL_OK;
 	}
-	gpushm_free(s);
-	return r;
+	print_daemon(ctl, s);
+	return print_usages(ctl, s);
 }
 
 const struct command command_status = {

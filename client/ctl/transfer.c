@@ -236,14 +236,13 @@ static int dump_rows(struct transfer *t, const struct gpushm_array *a, int fd, c
 	int64_t step = row >= CHUNK ? 1 : (int64_t)(CHUNK / row);
 
 	for (int64_t i = 0; i < rows; i += step) {
-		struct gpushm_array *part = NULL;
+		_cleanup_(free_array) struct gpushm_array *part = NULL;
 		int r = row > CHUNK ? gpushm_array_index(a, 0, i, &part)
 				    : gpushm_array_slice(a, 0, i, i + step, 1, &part);
 
 		if (r < 0)
 			return ctl_refused(r);
 		r = dump_c_order(t, part, fd, file);
-		gpushm_array_free(part);
 		if (r)
 			return r;
 	}

@@ -500,14 +500,10 @@ static int attach(struct loading *l)
 /* Without one if the buffer is there most likely: it would start the driver, and pin memory. */
 static int begin_engine(struct loading *l)
 {
-	struct gpushm_stat *st;
+	_cleanup_(free_result) struct gpushm_stat *st = NULL;
 
 	if ((l->load.flags & GPUSHM_LOAD_IF_MISSING) && !l->engine) {
-		int r = gpushm_stat(l->c, l->name, 0, 0, &st);
-
-		if (r == 0)
-			gpushm_free(st);
-		if (r != -ENOENT)
+		if (gpushm_stat(l->c, l->name, 0, 0, &st) != -ENOENT)
 			return 0;
 	}
 	return engine_new(l->c, &l->known, &l->load, &l->engine);

@@ -7,6 +7,7 @@
  */
 #include "client/models/pulled.h"
 
+#include "client/gpushm_private.h"
 #include "client/models/fail.h"
 #include "client/models/nixl/nixl_file.h"
 #include "client/models/web/remote.h"
@@ -104,14 +105,9 @@ static bool same_array(const struct gpushm_array *a, const struct gpushm_array_s
 
 static bool has_array(struct gpushm_buffer *b, const struct gpushm_array_spec *s)
 {
-	struct gpushm_array *a;
-	bool same;
+	_cleanup_(free_array) struct gpushm_array *a = NULL;
 
-	if (gpushm_array_get(b, s->name, &a) < 0)
-		return false;
-	same = same_array(a, s);
-	gpushm_array_free(a);
-	return same;
+	return gpushm_array_get(b, s->name, &a) == 0 && same_array(a, s);
 }
 
 static bool has_arrays(const struct model *m, struct gpushm_buffer *b)

@@ -6,6 +6,7 @@
  */
 #include "client/gpushm_load.h"
 
+#include "client/gpushm_private.h"
 #include "client/models/caller.h"
 #include "client/models/copy/readback.h"
 #include "client/models/fail.h"
@@ -144,12 +145,11 @@ static int gather(struct save *s, const struct saved *it)
 	if (!memory)
 		return load_no_memory();
 	for (int64_t i = 0; r == 0 && i < rows; i += each) {
-		struct gpushm_array *part = NULL;
+		_cleanup_(free_array) struct gpushm_array *part = NULL;
 
 		r = gpushm_array_slice(a, 0, i, i + each, 1, &part);
 		if (r == 0)
 			r = write_gathered(s, part, memory, offset + (uint64_t)i * row);
-		gpushm_array_free(part);
 	}
 	return r;
 }

@@ -65,12 +65,9 @@ static int pull(struct pull *p, struct model_fetching *f)
 /* Whether the daemon is away, rather than the relay. */
 static bool is_daemon_away(const struct ctl *ctl)
 {
-	struct gpushm_status *status;
-	bool away = gpushm_status(ctl->connection, &status) < 0;
+	_cleanup_(free_result) struct gpushm_status *status = NULL;
 
-	if (!away)
-		gpushm_free(status);
-	return away;
+	return gpushm_status(ctl->connection, &status) < 0;
 }
 
 /* The exit code for an error of the library. */
@@ -120,15 +117,13 @@ static void calm_down(struct pull *p)
 /* Whether the buffer may be gone here: the daemon has died, or the name is free. */
 static bool is_gone(struct pull *p)
 {
-	struct gpushm_stat *st;
+	_cleanup_(free_result) struct gpushm_stat *st = NULL;
 	int r;
 
 	if (!p->here || clock_monotonic_ms() < p->look)
 		return false;
 	p->look = clock_monotonic_ms() + LOOK_MS;
 	r = gpushm_stat(p->ctl->connection, p->here, 0, 0, &st);
-	if (r == 0)
-		gpushm_free(st);
 	return r == -ENOENT || r == -ECONNRESET || r == -ECONNREFUSED;
 }
 

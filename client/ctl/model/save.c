@@ -64,7 +64,7 @@ static int save(struct ctl *ctl, const struct model_save *o, struct gpushm_buffe
 int model_save(struct ctl *ctl, const struct model_save *o, const char *name, const char *file)
 {
 	struct gpushm_load_report saved = { .struct_size = sizeof(saved) };
-	struct gpushm_buffer *b = NULL;
+	_cleanup_(close_buffer) struct gpushm_buffer *b = NULL;
 	int r;
 
 	if (!strcmp(file, "-") && isatty(STDOUT_FILENO))
@@ -79,7 +79,6 @@ int model_save(struct ctl *ctl, const struct model_save *o, const char *name, co
 		r = save(ctl, o, b, file, &saved);
 	if (r == CTL_OK)
 		report_save(ctl, name, file, &saved);
-	gpushm_close(b);
 	return r;
 }
 
@@ -157,13 +156,10 @@ static int verify(struct ctl *ctl, const struct verify_options *o, struct gpushm
 static int run_verify(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	const struct verify_options *o = options;
-	struct gpushm_buffer *b = NULL;
+	_cleanup_(close_buffer) struct gpushm_buffer *b = NULL;
 	int r = model_open(ctl, words[0], o->timeout, &b);
 
-	if (r == CTL_OK)
-		r = verify(ctl, o, b, words[0]);
-	gpushm_close(b);
-	return r;
+	return r ? r : verify(ctl, o, b, words[0]);
 }
 
 const struct command command_verify = {

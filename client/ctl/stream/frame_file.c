@@ -67,13 +67,12 @@ static int write_frame(struct frame_file *f, const struct gpushm_array *a)
 
 int frame_file_add(struct frame_file *f, struct gpushm_frame *frame)
 {
-	struct gpushm_array *a = NULL;
+	_cleanup_(free_array) struct gpushm_array *a = NULL;
 	int r = gpushm_frame_array(frame, gpushm_array_name(f->all), &a);
 
 	if (r < 0)
 		return ctl_refused(r);
 	r = write_frame(f, a);
-	gpushm_array_free(a);
 	if (r)
 		return r;
 	if (gpushm_frame_ok(frame) < 0)
@@ -87,14 +86,13 @@ int frame_file_add(struct frame_file *f, struct gpushm_frame *frame)
 static int write_last_header(struct frame_file *f)
 {
 	_cleanup_(free_ptr) char *header = NULL;
-	struct gpushm_array *one = NULL;
+	_cleanup_(free_array) struct gpushm_array *one = NULL;
 	size_t len;
 	int r = gpushm_array_index(f->all, 0, 0, &one);
 
 	if (r < 0)
 		return ctl_refused(r);
 	r = arrays_npy_header(one, (int64_t)f->n, f->header, &header, &len);
-	gpushm_array_free(one);
 	/* Not by transfer_write(), which stops after a signal. */
 	if (r == CTL_OK && pwrite(f->file.fd, header, len, 0) != (ssize_t)len)
 		r = new_file_failed(&f->file);

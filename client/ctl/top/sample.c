@@ -7,6 +7,7 @@
 
 #include "client/ctl/pattern.h"
 #include "client/gpushm_metrics.h"
+#include "client/gpushm_private.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
@@ -92,14 +93,13 @@ static uint64_t succeeded(const struct gpushm_metrics *m, const char *verb)
 
 static int take_counts(struct gpushm *c, struct sample *s)
 {
-	struct gpushm_metrics *m = NULL;
+	_cleanup_(free_result) struct gpushm_metrics *m = NULL;
 	int r = gpushm_metrics(c, &m);
 
 	if (r < 0)
 		return r;
 	s->creates = succeeded(m, "create");
 	s->opens = succeeded(m, "open");
-	gpushm_free(m);
 	return 0;
 }
 

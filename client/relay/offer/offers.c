@@ -178,7 +178,7 @@ static int set_list(struct offers *o, const struct config *config, struct gpushm
 static int refresh(struct offers *o, struct gpushm *c)
 {
 	struct config *config;
-	struct gpushm_stat **stats = NULL;
+	_cleanup_(free_result) struct gpushm_stat **stats = NULL;
 	size_t n = 0;
 	uint64_t list;
 	int r;
@@ -197,7 +197,6 @@ static int refresh(struct offers *o, struct gpushm *c)
 		o->last = list;
 	lock_drop(&o->lock);
 	config_release(config);
-	gpushm_free(stats);
 	return r;
 }
 
@@ -210,15 +209,13 @@ static int await_change(struct gpushm *c, uint64_t *last)
 	struct gpushm_events_options options = { .struct_size = sizeof(options),
 						 .after = *last,
 						 .types = EVENTS };
-	struct gpushm_events *events;
+	_cleanup_(free_result) struct gpushm_events *events = NULL;
 	int r;
 
 	options.timeout_ms = *last == GPUSHM_EVENTS_NEW ? 0 : EVENTS_MS;
 	r = gpushm_events(c, &options, &events);
-	if (r == 0) {
+	if (r == 0)
 		*last = events->last;
-		gpushm_free(events);
-	}
 	return r;
 }
 
