@@ -166,7 +166,7 @@ static int find_pieces(struct mapping *m, json_t *header)
 int gpushm_private_mapping_lend(struct gpushm_buffer *b, const char *header, uint64_t n_header,
 				struct mapping *ret)
 {
-	json_t *object;
+	_cleanup_(json_decrefp) json_t *object = NULL;
 	int r;
 
 	*ret = (struct mapping){
@@ -183,7 +183,6 @@ int gpushm_private_mapping_lend(struct gpushm_buffer *b, const char *header, uin
 		find_memory(ret);
 	if (r == 0)
 		r = find_pieces(ret, object);
-	json_decref(object);
 	return r;
 }
 
@@ -201,24 +200,19 @@ void gpushm_private_mapping_close(struct mapping *m)
 
 /* ---- reading ---- */
 
+static int compare_byte(const void *offset, const void *piece)
+{
+	const struct piece *p = piece;
+	uint64_t at = *(const uint64_t *)offset;
+
+	return at < p->begin ? -1 : at >= p->begin + p->bytes;
+}
+
 /* The piece that has this byte of the file; NULL: the byte belongs to the header, or lies behind
  * the file. */
 static const struct piece *mapping_find(const struct mapping *m, uint64_t offset)
 {
-	size_t low = 0, high = m->n;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		const struct piece *p = &m->pieces[middle];
-
-		if (offset < p->begin)
-			high = middle;
-		else if (offset >= p->begin + p->bytes)
-			low = middle + 1;
-		else
-			return p;
-	}
-	return NULL;
+	return bsearch(&offset, m->pieces, m->n, sizeof(*m->pieces), compare_byte);
 }
 
 static int gather(const struct gpushm_array *a, uint64_t skip, char *to, size_t n);
@@ -226,13 +220,10 @@ static int gather(const struct gpushm_array *a, uint64_t skip, char *to, size_t 
 /* Of one row, which is an array without the first axis. */
 static int gather_row(const struct gpushm_array *a, uint64_t row, uint64_t skip, char *to, size_t n)
 {
-	struct gpushm_array *part = NULL;
+	_cleanup_(free_array) struct gpushm_array *part = NULL;
 	int r = gpushm_array_index(a, 0, (int64_t)row, &part);
 
-	if (r == 0)
-		r = gather(part, skip, to, n);
-	gpushm_array_free(part);
-	return r;
+	return r < 0 ? r : gather(part, skip, to, n);
 }
 
 static int gather_rows(const struct gpushm_array *a, uint64_t row, uint64_t skip, char *to,
@@ -240,7 +231,7 @@ static int gather_rows(const struct gpushm_array *a, uint64_t row, uint64_t skip
 {
 	uint64_t first = skip / row, last = (skip + n - 1) / row;
 	_cleanup_(free_ptr) char *rows = malloc((last - first + 1) * row);
-	struct gpushm_array *part = NULL;
+	_cleanup_(free_array) struct gpushm_array *part = NULL;
 	int r;
 
 	if (!rows)
@@ -250,7 +241,6 @@ static int gather_rows(const struct gpushm_array *a, uint64_t row, uint64_t skip
 		r = gpushm_copy_to_host(part, rows, NULL);
 	if (r == 0)
 		memcpy(to, rows + (skip - first * row), n);
-	gpushm_array_free(part);
 	return r;
 }
 

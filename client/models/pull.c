@@ -117,11 +117,9 @@ static int find_place(const char *source, struct place *ret)
 
 int gpushm_private_pull_check(const char *source)
 {
-	struct place place = { 0 };
-	int r = find_place(source, &place);
+	_cleanup_(place_clear) struct place place = { 0 };
 
-	place_clear(&place);
-	return r;
+	return find_place(source, &place);
 }
 
 /* ---- pulling ---- */
@@ -160,19 +158,16 @@ static int get_manifest(const struct pull *p, struct manifest *ret)
 		.options = p->load.remote,
 		.stop = { p->load.progress ? is_stopped : NULL, p },
 	};
-	struct remote_reply reply = { 0 };
+	_cleanup_(remote_reply_clear) struct remote_reply reply = { 0 };
 	int r = remote_request(&q, &reply);
 
 	tell_via(p->observer, r, &reply);
-	if (r == 0)
-		r = manifest_parse(p->place.manifest, reply.body, reply.n_body, ret);
-	remote_reply_clear(&reply);
-	return r;
+	return r < 0 ? r : manifest_parse(p->place.manifest, reply.body, reply.n_body, ret);
 }
 
 static int pull_once(const struct pull *p, struct gpushm_buffer **ret)
 {
-	struct manifest m = { 0 };
+	_cleanup_(gpushm_private_manifest_clear) struct manifest m = { 0 };
 	struct pulled pulled = { .m = &m,
 				 .observer = p->observer,
 				 .url = p->place.url,
@@ -180,10 +175,7 @@ static int pull_once(const struct pull *p, struct gpushm_buffer **ret)
 				 .remote = p->load.remote };
 	int r = get_manifest(p, &m);
 
-	if (r == 0)
-		r = load_run(p->c, NULL, 0, p->name, p->options, &p->load, &pulled, ret);
-	gpushm_private_manifest_clear(&m);
-	return r;
+	return r < 0 ? r : load_run(p->c, NULL, 0, p->name, p->options, &p->load, &pulled, ret);
 }
 
 /* What a pull can't do, or has no use for. */
@@ -231,22 +223,16 @@ int gpushm_pull(struct gpushm *c, const char *source, const char *name,
 int gpushm_private_pull_announce(const char *source, const char *etag, const char *relay,
 				 const struct gpushm_remote_options *remote)
 {
-	struct remote_reply reply = { 0 };
-	struct place place = { 0 };
+	_cleanup_(remote_reply_clear) struct remote_reply reply = { 0 };
+	_cleanup_(place_clear) struct place place = { 0 };
 	int r = find_place(source, &place);
+	const struct remote_request q = { .url = place.manifest,
+					  .if_none_match = etag,
+					  .max_bytes = MANIFEST_BYTES_MAX,
+					  .relay = relay,
+					  .options = remote };
 
-	if (r == 0) {
-		const struct remote_request q = { .url = place.manifest,
-						  .if_none_match = etag,
-						  .max_bytes = MANIFEST_BYTES_MAX,
-						  .relay = relay,
-						  .options = remote };
-
-		r = remote_request(&q, &reply);
-	}
-	remote_reply_clear(&reply);
-	place_clear(&place);
-	return r;
+	return r < 0 ? r : remote_request(&q, &reply);
 }
 
 /* ---- waiting for another generation ---- */
@@ -283,7 +269,7 @@ static bool wait_is_over(const void *of)
 /* 1: there are other contents; 0: not yet. */
 static int read_news(struct wait *w, const struct remote_reply *reply)
 {
-	struct manifest m = { 0 };
+	_cleanup_(gpushm_private_manifest_clear) struct manifest m = { 0 };
 	int r;
 
 	if (reply->status == 304)
@@ -297,7 +283,6 @@ static int read_news(struct wait *w, const struct remote_reply *reply)
 		w->etag = strdup(reply->etag ? reply->etag : m.etag);
 		r = w->etag ? 0 : load_no_memory();
 	}
-	gpushm_private_manifest_clear(&m);
 	return r;
 }
 
@@ -314,7 +299,7 @@ static int ask(struct wait *w, bool *ret_waited)
 		.options = &w->remote,
 		.stop = { wait_is_over, w },
 	};
-	struct remote_reply reply = { 0 };
+	_cleanup_(remote_reply_clear) struct remote_reply reply = { 0 };
 	uint64_t begin = clock_monotonic_ms();
 	bool first = !w->etag;
 	int r = remote_request(&q, &reply);
@@ -325,7 +310,6 @@ static int ask(struct wait *w, bool *ret_waited)
 		r = -ENODATA;
 	if (r == 0)
 		r = read_news(w, &reply);
-	remote_reply_clear(&reply);
 	*ret_waited = (r == 0 && first && w->etag) || clock_monotonic_ms() - begin >= AGAIN_MS;
 	return r;
 }

@@ -384,17 +384,15 @@ static json_t *metadata_of(const struct save_shard *s, json_t *files, json_t *me
 
 static int make_header(struct save_shard *s, json_t *files, json_t *metadata)
 {
-	json_t *header = json_object(), *own = metadata_of(s, files, metadata);
+	_cleanup_(json_decrefp) json_t *header = json_object(),
+				       *own = metadata_of(s, files, metadata);
 	int r = header && own ? 0 : -1;
 
 	if (r == 0 && json_object_size(own) > 0)
 		r = json_object_set(header, METADATA, own);
 	for (size_t i = 0; r == 0 && i < s->n; i++)
 		r = json_object_set_new(header, name_of(&s->items[i]), describe(&s->items[i]));
-	r = r < 0 ? load_no_memory() : write_header(s, header);
-	json_decref(header);
-	json_decref(own);
-	return r;
+	return r < 0 ? load_no_memory() : write_header(s, header);
 }
 
 /* The file of each tensor, as the index has it under "weight_map". NULL: out of memory. */
@@ -412,18 +410,18 @@ static json_t *list_files(const struct save_layout *l)
 
 static int make_index(struct save_layout *l, json_t *files)
 {
-	json_t *index = json_pack("{s:{s:I}, s:O}", "metadata", "total_size", (json_int_t)l->bytes,
-				  "weight_map", files);
+	_cleanup_(json_decrefp) json_t *index =
+		json_pack("{s:{s:I}, s:O}", "metadata", "total_size", (json_int_t)l->bytes,
+			  "weight_map", files);
 	_cleanup_(free_ptr) char *text =
 		index ? json_dumps(index, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
 
-	json_decref(index);
 	return text ? load_format(&l->index, "%s\n", text) : load_no_memory();
 }
 
 static int make_headers(struct save_layout *l, json_t *metadata)
 {
-	json_t *files = list_files(l);
+	_cleanup_(json_decrefp) json_t *files = list_files(l);
 	int r = files ? 0 : load_no_memory();
 
 	for (size_t i = 0; r == 0 && i < l->n_shards; i++) {
@@ -433,14 +431,13 @@ static int make_headers(struct save_layout *l, json_t *metadata)
 	}
 	if (r == 0 && l->n_shards > 1)
 		r = make_index(l, files);
-	json_decref(files);
 	return r;
 }
 
 int save_layout_make(struct gpushm_buffer *b, const struct arrays *arrays, const char *metadata,
 		     const char *path, uint64_t shard_bytes, struct save_layout *ret)
 {
-	json_t *object = NULL;
+	_cleanup_(json_decrefp) json_t *object = NULL;
 	int r;
 
 	*ret = (struct save_layout){ 0 };
@@ -453,7 +450,6 @@ int save_layout_make(struct gpushm_buffer *b, const struct arrays *arrays, const
 		r = make_shards(ret, path, shard_bytes);
 	if (r == 0)
 		r = make_headers(ret, object);
-	json_decref(object);
 	return r;
 }
 

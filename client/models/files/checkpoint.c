@@ -71,17 +71,13 @@ static int read_index(struct checkpoint *cp, const char *url, struct index *ret)
 					  .max_bytes = INDEX_BYTES_MAX,
 					  .options = cp->files.options,
 					  .stop = cp->files.stop };
-	struct remote_reply reply = { 0 };
-	struct url shown = { 0 };
+	_cleanup_(remote_reply_clear) struct remote_reply reply = { 0 };
+	_cleanup_(url_clear) struct url shown = { 0 };
 	int r = url_parse(url, &shown);
 
 	if (r == 0)
 		r = remote_request(&q, &reply);
-	if (r == 0)
-		r = index_parse(shown.name, reply.body, reply.n_body, ret);
-	remote_reply_clear(&reply);
-	url_clear(&shown);
-	return r;
+	return r < 0 ? r : index_parse(shown.name, reply.body, reply.n_body, ret);
 }
 
 static int add_index(struct checkpoint *cp, struct indexes *indexes, const char *source)
@@ -235,12 +231,11 @@ static int add_folder_url(struct checkpoint *cp, struct indexes *indexes, const 
 
 static int add_url(struct checkpoint *cp, struct indexes *indexes, const char *url)
 {
-	struct url u = { 0 };
+	_cleanup_(url_clear) struct url u = { 0 };
 	int r = url_parse(url, &u);
 	bool folder = r == 0 && url_ends_with(u.name, "/");
 	bool index = r == 0 && url_ends_with(u.name, INDEX_SUFFIX);
 
-	url_clear(&u);
 	return r < 0	? r
 	       : folder ? add_folder_url(cp, indexes, url)
 	       : index	? add_index(cp, indexes, url)

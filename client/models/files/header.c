@@ -423,17 +423,12 @@ static int parse_metadata(struct parse *p, json_t *metadata)
 	return 0;
 }
 
-static void drop_json(json_t **json)
-{
-	json_decref(*json);
-}
-
 /* By jansson. */
 static int parse_member(struct parse *p)
 {
 	const char *text = p->s.at;
 	size_t n = json_text_member(text, (size_t)(p->s.end - text));
-	_cleanup_(drop_json) json_t *object = NULL;
+	_cleanup_(json_decrefp) json_t *object = NULL;
 	const char *key;
 	json_error_t e;
 	json_t *value;

@@ -248,7 +248,7 @@ static int add_tensors(struct build *b, const struct checkpoint *cp)
 /* Of several files: all entries; of one key the first file's. */
 static int merge_metadata(struct model *m, const struct checkpoint *cp)
 {
-	json_t *merged = json_object();
+	_cleanup_(json_decrefp) json_t *merged = json_object();
 	int r = merged ? 0 : -1;
 
 	for (size_t i = 0; i < cp->files.n && r == 0; i++)
@@ -258,7 +258,6 @@ static int merge_metadata(struct model *m, const struct checkpoint *cp)
 		m->metadata = json_dumps(merged, JSON_COMPACT);
 		r = m->metadata ? 0 : -1;
 	}
-	json_decref(merged);
 	m->metadata_len = m->metadata ? strlen(m->metadata) : 0;
 	return r < 0 ? load_no_memory() : 0;
 }

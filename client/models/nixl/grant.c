@@ -6,6 +6,7 @@
 
 #include "client/gpushm_private.h"
 #include "client/models/web/json_text.h"
+#include "proto/base/own.h"
 
 #include <ctype.h>
 #include <jansson.h>
@@ -145,16 +146,13 @@ static int take(const char *source, const json_t *object, struct grant *g)
 int grant_parse(const char *source, const char *text, size_t n, struct grant *ret)
 {
 	json_error_t e;
-	json_t *object = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
-	int r;
+	_cleanup_(json_decrefp) json_t *object = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
 
 	*ret = (struct grant){ 0 };
 	if (!object)
 		return json_error_code(&e) == json_error_out_of_memory ? no_memory()
 								       : broken(source, e.text);
-	r = take(source, object, ret);
-	json_decref(object);
-	return r;
+	return take(source, object, ret);
 }
 
 /* ---- writing ---- */
@@ -176,7 +174,7 @@ static json_t *format_pieces(const struct grant *g)
 
 int gpushm_private_grant_format(const struct grant *g, char **ret)
 {
-	json_t *object =
+	_cleanup_(json_decrefp) json_t *object =
 		json_pack("{s:i, s:s, s:i, s:s, s:s, s:I, s:I, s:o, s:{s:b, s:i, s:I, s:I}}",
 			  "version", GRANT_VERSION, "session", g->session, "expires",
 			  (int)g->expires_s, "nixl", g->nixl, "etag", g->etag, "size",
@@ -194,7 +192,6 @@ int gpushm_private_grant_format(const struct grant *g, char **ret)
 		r = json_object_set_new(object, "pieces", format_pieces(g));
 	}
 	*ret = r == 0 ? json_dumps(object, JSON_COMPACT) : NULL;
-	json_decref(object);
 	return *ret ? 0 : no_memory();
 }
 
@@ -208,20 +205,21 @@ void grant_clear(struct grant *g)
 
 /* ---- use ---- */
 
+static int compare_byte(const void *offset, const void *piece)
+{
+	const struct grant_piece *p = piece;
+	uint64_t at = *(const uint64_t *)offset;
+
+	return at < p->begin ? -1 : at - p->begin >= p->bytes;
+}
+
 /* The piece that has the byte. */
 static size_t find_piece(const struct grant *g, uint64_t offset)
 {
-	size_t low = 0, high = g->n_pieces;
+	const struct grant_piece *found =
+		bsearch(&offset, g->pieces, g->n_pieces, sizeof(*g->pieces), compare_byte);
 
-	while (high - low > 1) {
-		size_t middle = low + (high - low) / 2;
-
-		if (g->pieces[middle].begin <= offset)
-			low = middle;
-		else
-			high = middle;
-	}
-	return low;
+	return found ? (size_t)(found - g->pieces) : 0;
 }
 
 int grant_parts(const struct grant *g, uint64_t offset, uint64_t n, uint64_t local,

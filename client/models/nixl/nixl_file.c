@@ -101,11 +101,9 @@ static int ask(const struct remote_request *q, struct remote_reply *ret)
 /* The reply does not matter. */
 static int send_request(const struct remote_request *q)
 {
-	struct remote_reply reply = { 0 };
-	int r = ask(q, &reply);
+	_cleanup_(remote_reply_clear) struct remote_reply reply = { 0 };
 
-	remote_reply_clear(&reply);
-	return r;
+	return ask(q, &reply);
 }
 
 static int request(const struct nixl_file *f, const char *body, struct load_stop stop)
@@ -174,7 +172,7 @@ static int meet(struct nixl_file *f)
  * by itself if its grant was lost. */
 static int ask_for_grant(struct nixl_file *f, struct load_stop stop)
 {
-	struct remote_reply reply = { 0 };
+	_cleanup_(remote_reply_clear) struct remote_reply reply = { 0 };
 	_cleanup_(free_ptr) char *body = NULL;
 	struct remote_request q;
 	int r;
@@ -191,10 +189,7 @@ static int ask_for_grant(struct nixl_file *f, struct load_stop stop)
 	r = q.again ? remote_request(&q, &reply) : ask(&q, &reply);
 	if (r == 0)
 		r = grant_parse(f->url, reply.body, reply.n_body, &f->grant);
-	remote_reply_clear(&reply);
-	if (r == -ENOTSUP)
-		return load_fail(ENOSYS, "%s", gpushm_error());
-	return r;
+	return r == -ENOTSUP ? load_fail(ENOSYS, "%s", gpushm_error()) : r;
 }
 
 static int begin_session(struct nixl_file *f, struct load_stop stop)

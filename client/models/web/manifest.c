@@ -7,6 +7,7 @@
 
 #include "client/gpushm_private.h"
 #include "client/models/web/json_text.h"
+#include "proto/base/own.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -26,10 +27,9 @@ struct parser {
 	struct manifest *m;
 };
 
-static int wrong(const struct parser *p, const char *what)
-{
-	return gpushm_private_fail(EBADMSG, "%s: the manifest is wrong: %s", p->source, what);
-}
+#define wrong(p, format, ...)                                                           \
+	gpushm_private_fail(EBADMSG, "%s: the manifest is wrong: " format, (p)->source, \
+			    ##__VA_ARGS__)
 
 static int no_memory(void)
 {
@@ -40,13 +40,9 @@ static int no_memory(void)
 
 static int get_number(const struct parser *p, const char *key, uint64_t *ret)
 {
-	json_t *value = json_object_get(p->object, key);
-	char why[64];
-
-	if (json_text_number(value, INT64_MAX, ret))
+	if (json_text_number(json_object_get(p->object, key), INT64_MAX, ret))
 		return 0;
-	snprintf(why, sizeof(why), "\"%s\" is no number of bytes", key);
-	return wrong(p, why);
+	return wrong(p, "\"%s\" is no number of bytes", key);
 }
 
 /* Without control characters, and not too long. */
@@ -65,12 +61,9 @@ static bool is_text(json_t *value)
 static int get_text(const struct parser *p, const char *key, char **ret)
 {
 	json_t *value = json_object_get(p->object, key);
-	char why[64];
 
-	if (!is_text(value)) {
-		snprintf(why, sizeof(why), "\"%s\" is no text, or too long", key);
-		return wrong(p, why);
-	}
+	if (!is_text(value))
+		return wrong(p, "\"%s\" is no text, or too long", key);
 	*ret = strdup(json_string_value(value));
 	return *ret ? 0 : no_memory();
 }
@@ -232,22 +225,20 @@ static int parse_object(struct parser *p)
 
 int manifest_parse(const char *source, const char *text, size_t n, struct manifest *ret)
 {
+	_cleanup_(json_decrefp) json_t *object = NULL;
 	struct parser p = { .source = source, .m = ret };
 	json_error_t error;
-	char why[256];
-	int r;
 
 	*ret = (struct manifest){ 0 };
 	if (n > MANIFEST_BYTES_MAX)
 		return wrong(&p, "it is too long");
-	p.object = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
-	if (!p.object && json_error_code(&error) == json_error_out_of_memory)
+	p.object = object = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
+	if (!object && json_error_code(&error) == json_error_out_of_memory)
 		return no_memory();
-	snprintf(why, sizeof(why), "it is no JSON object%s%s", p.object ? "" : ": ",
-		 p.object ? "" : "its text breaks the rules of JSON");
-	r = json_is_object(p.object) ? parse_object(&p) : wrong(&p, why);
-	json_decref(p.object);
-	return r;
+	if (!json_is_object(object))
+		return wrong(&p, "it is no JSON object%s",
+			     object ? "" : ": its text breaks the rules of JSON");
+	return parse_object(&p);
 }
 
 /* ---- writing ---- */
@@ -275,27 +266,23 @@ static json_t *format_mirrors(const struct manifest *m)
 
 int gpushm_private_manifest_format(const struct manifest *m, char **ret_text, size_t *ret_n)
 {
-	json_t *object =
+	_cleanup_(json_decrefp) json_t *object =
 		json_pack("{s:i, s:s, s:I, s:s, s:I, s:I, s:I, s:i, s:s, s:b}", "version",
 			  (int)MANIFEST_VERSION, "name", m->name, "id", (json_int_t)m->id, "etag",
 			  m->etag, "size", (json_int_t)m->size, "header", (json_int_t)m->header,
 			  "data", (json_int_t)m->data, "block", (int)BLOCK_BYTES, "content",
 			  m->content, "complete", m->complete);
-	char *text = NULL;
 
+	*ret_text = NULL;
 	if (object &&
 	    json_object_set_new(object, "blocks",
 				json_text_encode(m->blocks, m->n_blocks * sizeof(*m->blocks))) ==
 		    0 &&
 	    json_object_set_new(object, "attributes", format_attrs(m)) == 0 &&
 	    json_object_set_new(object, "mirrors", format_mirrors(m)) == 0)
-		text = json_dumps(object, JSON_COMPACT);
-	json_decref(object);
-	if (!text)
-		return -ENOMEM;
-	*ret_text = text;
-	*ret_n = strlen(text);
-	return 0;
+		*ret_text = json_dumps(object, JSON_COMPACT);
+	*ret_n = *ret_text ? strlen(*ret_text) : 0;
+	return *ret_text ? 0 : -ENOMEM;
 }
 
 void gpushm_private_manifest_clear(struct manifest *m)

@@ -5,6 +5,7 @@
 
 #include "client/models/fail.h"
 #include "client/models/web/remote_internal.h"
+#include "proto/base/own.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -56,14 +57,13 @@ static void read_error(struct fetch *f, struct load_stop stop, char *ret, size_t
 	const char *text;
 	enum fate fate;
 	size_t got = 0;
-	json_t *json;
+	_cleanup_(json_decrefp) json_t *json = NULL;
 
 	fetch_hurry(f, BODY_WAIT_MS);
 	fetch_body(f, body, sizeof(body), &got, stop, &fate);
 	json = json_loadb(body, got, JSON_DISABLE_EOF_CHECK, NULL);
 	text = json_string_value(json_object_get(json, "error"));
 	snprintf(ret, size, "%s%.300s", text ? ": " : "", text ? text : "");
-	json_decref(json);
 }
 
 static const char *hint(const struct fetch *f, const struct credentials *c, unsigned status)

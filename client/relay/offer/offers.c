@@ -52,22 +52,14 @@ static int by_name(const void *x, const void *y)
 	return strcmp(offer_name(*a), offer_name(*b));
 }
 
+static int compare_name(const void *name, const void *item)
+{
+	return strcmp(name, offer_name(*(struct offer *const *)item));
+}
+
 static struct offer **find(struct offer **items, size_t n, const char *name)
 {
-	size_t low = 0, high = n;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		int r = strcmp(name, offer_name(items[middle]));
-
-		if (r == 0)
-			return &items[middle];
-		if (r < 0)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return NULL;
+	return n > 0 ? bsearch(name, items, n, sizeof(*items), compare_name) : NULL;
 }
 
 static bool has_etag(struct offer *o, const char *etag)

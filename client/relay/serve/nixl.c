@@ -493,17 +493,14 @@ static enum MHD_Result reply(const struct exchange *x, const json_t *body)
 
 enum MHD_Result nixl_post(const struct exchange *x)
 {
-	enum MHD_Result ret;
-	json_t *body;
+	_cleanup_(json_decrefp) json_t *body = NULL;
 
 	if (!is_on)
 		return exchange_error(x, MHD_HTTP_NOT_IMPLEMENTED,
 				      "this relay does not serve by NIXL: its configuration needs "
 				      "nixl=yes (gpushm-relay(8) says what that means)");
 	body = json_loadb(x->body, x->n_body, JSON_REJECT_DUPLICATES, NULL);
-	ret = reply(x, body);
-	json_decref(body);
-	return ret;
+	return reply(x, body);
 }
 
 void nixl_prepare(const struct config *c)
