@@ -90,6 +90,13 @@ int snapshot_read(struct gpushm *c, unsigned by, struct snapshot *ret)
 
 #define GAUGE(name, help, value) exposition_one(e, EXPOSITION_GAUGE, name, NULL, help, value)
 #define COUNTER(name, help, value) exposition_one(e, EXPOSITION_COUNTER, name, NULL, help, value)
+/* One with a sample for each of n things; the calls behind `help` write the i-th. */
+#define EACH(n, type, name, unit, help, ...)                  \
+	do {                                                  \
+		exposition_family(e, type, name, unit, help); \
+		for (size_t i = 0; i < (n); i++)              \
+			__VA_ARGS__;                          \
+	} while (0)
 
 static void write_build(struct exposition *e, const struct gpushm_status *s)
 {
@@ -157,37 +164,18 @@ static void pool_labels(struct exposition *e, const struct gpushm_pool *p)
 
 static void write_pools(struct exposition *e, const struct snapshot *s)
 {
-	static const struct {
-		const char *name, *unit, *help;
-		size_t offset;
-	} families[] = {
-#define BYTES(name, member, help) \
-	{ "gpushm_pool_" name, "bytes", help, offsetof(struct gpushm_pool, member) }
-		BYTES("size_bytes", bytes, "The most that the pool may hold."),
-		BYTES("used_bytes", used_bytes, "Memory of buffers that exist."),
-		BYTES("pending_bytes", pending_bytes,
-		      "Memory that was freed, and is kept for the next buffer."),
-		BYTES("suspect_bytes", suspect_bytes,
-		      "Memory that only processes hold which closed their connection."),
-#undef BYTES
-	};
-
-	for (size_t i = 0; i < array_size(families); i++) {
-		exposition_family(e, EXPOSITION_GAUGE, families[i].name, families[i].unit,
-				  families[i].help);
-		for (size_t j = 0; j < s->n_pools; j++) {
-			const char *pool = (const char *)s->pools[j]->pool;
-
-			pool_labels(e, s->pools[j]->pool);
-			exposition_number(e, *(const uint64_t *)(pool + families[i].offset));
-		}
-	}
-	exposition_family(e, EXPOSITION_GAUGE, "gpushm_pool_failed", NULL,
-			  "1 if nothing can be created in the pool; gpushmctl pools says why.");
-	for (size_t j = 0; j < s->n_pools; j++) {
-		pool_labels(e, s->pools[j]->pool);
-		exposition_number(e, s->pools[j]->pool->failed != 0);
-	}
+#define POOLS(what, unit, help, value)                                      \
+	EACH(s->n_pools, EXPOSITION_GAUGE, "gpushm_pool_" what, unit, help, \
+	     pool_labels(e, s->pools[i]->pool), exposition_number(e, s->pools[i]->pool->value))
+	POOLS("size_bytes", "bytes", "The most that the pool may hold.", bytes);
+	POOLS("used_bytes", "bytes", "Memory of buffers that exist.", used_bytes);
+	POOLS("pending_bytes", "bytes", "Memory that was freed, and is kept for the next buffer.",
+	      pending_bytes);
+	POOLS("suspect_bytes", "bytes",
+	      "Memory that only processes hold which closed their connection.", suspect_bytes);
+	POOLS("failed", NULL, "1 if nothing can be created in the pool; gpushmctl pools says why.",
+	      failed != 0);
+#undef POOLS
 }
 
 static void write_buffers(struct exposition *e, const struct snapshot *s)
@@ -293,33 +281,18 @@ static void write_restores(struct exposition *e, const struct snapshot *s)
 
 static void write_cache(struct exposition *e, const struct snapshot *s)
 {
-	static const struct {
-		const char *name, *unit, *suffix, *help;
-		size_t offset;
-	} families[] = {
-#define OF(name, unit, suffix, member, help) \
-	{ name, unit, suffix, help, offsetof(struct gpushm_pool_metrics, member) }
-		OF("gpushm_pool_evictable_bytes", "bytes", "", evictable_bytes,
-		   "Memory of buffers with a twin that may go when some is needed."),
-		OF("gpushm_pool_kept_bytes", "bytes", "", kept_bytes,
-		   "Memory of buffers with a twin that stays for a while, or always."),
-		OF("gpushm_pool_uses", NULL, "_total", uses,
-		   "Opens and resumes of buffers with a twin that got the memory."),
-		OF("gpushm_pool_not_yielded", NULL, "_total", not_yielded,
-		   "Buffers that were wanted for a create, until it failed."),
-#undef OF
-	};
-
-	for (size_t i = 0; i < array_size(families); i++) {
-		exposition_family(e, families[i].suffix[0] ? EXPOSITION_COUNTER : EXPOSITION_GAUGE,
-				  families[i].name, families[i].unit, families[i].help);
-		for (size_t j = 0; j < s->n_pools; j++) {
-			exposition_begin(e, families[i].suffix);
-			exposition_label(e, "pool", s->pools[j]->pool->name);
-			exposition_number(e, *(const uint64_t *)((const char *)s->pools[j] +
-								 families[i].offset));
-		}
-	}
+#define CACHE(what, type, unit, suffix, help, member)           \
+	EACH(s->n_pools, type, "gpushm_pool_" what, unit, help, \
+	     exposition_sample(e, suffix, "pool", s->pools[i]->pool->name, s->pools[i]->member))
+	CACHE("evictable_bytes", EXPOSITION_GAUGE, "bytes", "",
+	      "Memory of buffers with a twin that may go when some is needed.", evictable_bytes);
+	CACHE("kept_bytes", EXPOSITION_GAUGE, "bytes", "",
+	      "Memory of buffers with a twin that stays for a while, or always.", kept_bytes);
+	CACHE("uses", EXPOSITION_COUNTER, NULL, "_total",
+	      "Opens and resumes of buffers with a twin that got the memory.", uses);
+	CACHE("not_yielded", EXPOSITION_COUNTER, NULL, "_total",
+	      "Buffers that were wanted for a create, until it failed.", not_yielded);
+#undef CACHE
 	write_restores(e, s);
 }
 
@@ -411,21 +384,6 @@ static void begin_stream(struct exposition *e, const char *suffix,
 	exposition_label(e, "id", id);
 }
 
-static uint64_t frames_of(const struct gpushm_stream_info *s)
-{
-	return s->newest;
-}
-
-static uint64_t stalled_of(const struct gpushm_stream_info *s)
-{
-	return s->stalled_ns;
-}
-
-static uint64_t readers_of(const struct gpushm_stream_info *s)
-{
-	return s->n_readers;
-}
-
 static uint64_t lag_of(const struct gpushm_stream_info *s)
 {
 	uint64_t most = 0;
@@ -448,36 +406,26 @@ static uint64_t held_of(const struct gpushm_stream_info *s)
 
 static void write_each_stream(struct exposition *e, const struct snapshot *s)
 {
-	static const struct {
-		enum exposition_type type;
-		const char *name, *unit, *help;
-		uint64_t (*of)(const struct gpushm_stream_info *s);
-	} families[] = {
-		{ EXPOSITION_COUNTER, "gpushm_stream_frames", NULL,
-		  "Frames that were published, over restarts.", frames_of },
-		{ EXPOSITION_COUNTER, "gpushm_stream_stalled_seconds", "seconds",
-		  "Time that the producer has waited for readers, over restarts.", stalled_of },
-		{ EXPOSITION_GAUGE, "gpushm_stream_readers", NULL, "Readers that have joined.",
-		  readers_of },
-		{ EXPOSITION_GAUGE, "gpushm_stream_lag_frames", NULL,
-		  "Frames by which the slowest reader is behind.", lag_of },
-		{ EXPOSITION_GAUGE, "gpushm_stream_held_seconds", "seconds",
-		  "For how long a reader has held a frame, the longest.", held_of },
-	};
 	size_t n = s->n_streams < SNAPSHOT_STREAMS_MAX ? s->n_streams : SNAPSHOT_STREAMS_MAX;
 
-	for (size_t i = 0; i < array_size(families); i++) {
-		exposition_family(e, families[i].type, families[i].name, families[i].unit,
-				  families[i].help);
-		for (size_t k = 0; k < n; k++) {
-			begin_stream(e, families[i].type == EXPOSITION_COUNTER ? "_total" : "",
-				     s->streams[k]);
-			if (families[i].unit)
-				exposition_seconds(e, families[i].of(s->streams[k]));
-			else
-				exposition_number(e, families[i].of(s->streams[k]));
-		}
-	}
+#define STREAMS(what, type, unit, suffix, help, write)                                           \
+	EACH(n, type, "gpushm_stream_" what, unit, help, begin_stream(e, suffix, s->streams[i]), \
+	     write)
+	STREAMS("frames", EXPOSITION_COUNTER, NULL, "_total",
+		"Frames that were published, over restarts.",
+		exposition_number(e, s->streams[i]->newest));
+	STREAMS("stalled_seconds", EXPOSITION_COUNTER, "seconds", "_total",
+		"Time that the producer has waited for readers, over restarts.",
+		exposition_seconds(e, s->streams[i]->stalled_ns));
+	STREAMS("readers", EXPOSITION_GAUGE, NULL, "", "Readers that have joined.",
+		exposition_number(e, s->streams[i]->n_readers));
+	STREAMS("lag_frames", EXPOSITION_GAUGE, NULL, "",
+		"Frames by which the slowest reader is behind.",
+		exposition_number(e, lag_of(s->streams[i])));
+	STREAMS("held_seconds", EXPOSITION_GAUGE, "seconds", "",
+		"For how long a reader has held a frame, the longest.",
+		exposition_seconds(e, held_of(s->streams[i])));
+#undef STREAMS
 }
 
 /* ---- owners ---- */
@@ -495,14 +443,9 @@ static void owner_labels(struct exposition *e, uid_t uid)
 
 static void write_owners(struct exposition *e, const struct gpushm_status *s)
 {
-#define OWNERS(name, unit, help, member)                                                  \
-	do {                                                                              \
-		exposition_family(e, EXPOSITION_GAUGE, "gpushm_owner_" name, unit, help); \
-		for (size_t i = 0; i < s->n_usage; i++) {                                 \
-			owner_labels(e, s->usage[i]->uid);                                \
-			exposition_number(e, s->usage[i]->member);                        \
-		}                                                                         \
-	} while (0)
+#define OWNERS(what, unit, help, member)                                     \
+	EACH(s->n_usage, EXPOSITION_GAUGE, "gpushm_owner_" what, unit, help, \
+	     owner_labels(e, s->usage[i]->uid), exposition_number(e, s->usage[i]->member))
 	OWNERS("bytes", "bytes", "Memory of a user's buffers.", bytes);
 	OWNERS("buffers", NULL, "A user's buffers.", buffers);
 	OWNERS("leases", NULL, "Buffers that a user's processes have open.", leases);
