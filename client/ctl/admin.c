@@ -73,10 +73,9 @@ const struct command command_rm = {
 	.name = "rm",
 	.synopsis = "[--force] NAME|PATTERN...",
 	.about = "unlink buffers; their memory is freed with the last lease",
-	.more = "A PATTERN, in quotes, has *, ? or [, and * matches any characters: rm 'model/*'.\n"
-		"model/ stands for all names below it. A buffer that has the PATTERN as its name "
-		"is\n"
-		"taken first.",
+	.more = "A PATTERN, in quotes, has *, ? or [, and * matches any characters:\n"
+		"rm 'model/*'. model/ stands for all names below it. A buffer that has the\n"
+		"PATTERN as its name is taken first.",
 	OPTIONS(rm_options, FLAG(rm_options, force, "force", 'f',
 				 "a NAME or PATTERN without a buffer is no error")),
 	.words = { 1, SIZE_MAX },

@@ -382,10 +382,9 @@ const struct command command_doctor = {
 	.name = "doctor",
 	.synopsis = "[--driver]",
 	.about = "test what this machine can do",
-	.more = "Tests the kernel's features, the driver's device nodes, the driver, the daemon, "
-		"and\n"
-		"in each pool a small buffer that a second process reads. The exit code is 1 if a\n"
-		"test fails; warnings do not count.",
+	.more = "Tests the kernel's features, the driver's device nodes, the driver, the daemon,\n"
+		"and in each pool a small buffer that a second process reads. The exit code is 1\n"
+		"if a test fails; warnings do not count.",
 	OPTIONS(options,
 		FLAG(options, driver, "driver", 0,
 		     "test instead, in a minute, what gpushm relies on and no driver promises")),

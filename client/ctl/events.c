@@ -270,12 +270,12 @@ const struct command command_events = {
 	.synopsis = "[--since=TIME] [--user=USER] [--type=TYPE,...] [--once] [--count=N] "
 		    "[--timeout=TIME]\n[NAME|PATTERN...]",
 	.about = "print what happens, and who does it",
-	.more = "Prints a line for each event: its time and type, the buffer's name, and whose "
-		"process\n"
-		"did it. The types are started, created, published, opened, closed, renamed,\n"
-		"replaced, unlinked, freed, dirty, cleaned, died, lost, refused, disconnected,\n"
-		"suspect, pool-failed, pool-recovered, joined, dropped, orphaned and continued\n"
-		"(of streams), suspended, resumed, evicted, restored, parked, unparked and stuck.\n"
+	.more = "Prints a line for each event: its time and type, the buffer's name, and whose\n"
+		"process did it. The types are started, created, published, opened, closed,\n"
+		"renamed, replaced, unlinked, freed, dirty, cleaned, died, lost, refused,\n"
+		"disconnected, suspect, pool-failed, pool-recovered, joined, dropped, orphaned and\n"
+		"continued (of streams), suspended, resumed, evicted, restored, parked, unparked\n"
+		"and stuck.\n"
 		"A user sees events of his own processes and of buffers that he may stat; an\n"
 		"administrator sees all.",
 	OPTIONS(options,

@@ -110,9 +110,9 @@ const struct command command_get = {
 	.name = "get",
 	.synopsis = "[OPTIONS] NAME[:ARRAY] FILE\n[OPTIONS] NAME FILE.safetensors",
 	.about = "write an array to a NumPy file, or a model to a safetensors file",
-	.more = "Without ARRAY it writes the buffer's own array, or its only one. \"-\" is "
-		"standard\n"
-		"output. To FILE.safetensors it writes all arrays, as `gpushmctl save` does.",
+	.more = "Without ARRAY it writes the buffer's own array, or its only one. \"-\" is\n"
+		"standard output. To FILE.safetensors it writes all arrays, as `gpushmctl save`\n"
+		"does.",
 	OPTIONS(options,
 		ARG(options, array, "array", ARG_TEXT, 'A', "ARRAY",
 		    "the array; a colon in NAME is then part of NAME"),

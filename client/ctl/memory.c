@@ -27,10 +27,9 @@ const struct command command_evict = {
 	.name = "evict",
 	.synopsis = "NAME...",
 	.about = "give the memory of buffers back that are not used",
-	.more = "For buffers that have a twin, or were loaded from a file or URL that is still "
-		"there.\n"
-		"The name stays. The next process of the owner that opens or resumes the buffer\n"
-		"makes its memory again: of the twin's bytes, or by loading them again.",
+	.more = "For buffers that have a twin, or were loaded from a file or URL that is still\n"
+		"there. The name stays. The next process of the owner that opens or resumes the\n"
+		"buffer makes its memory again: of the twin's bytes, or by loading them again.",
 	.words = { 1, SIZE_MAX },
 	.loads = true,
 	.each = evict,
@@ -66,10 +65,9 @@ const struct command command_demote = {
 	.name = "demote",
 	.synopsis = "--pool POOL NAME...",
 	.about = "move the bytes of buffers to a pool of the host's memory",
-	.more = "Makes a twin of each buffer in POOL, unless it has one, and then does as evict. "
-		"A\n"
-		"buffer that a process uses stays where it is, and from now on its memory can be\n"
-		"evicted.",
+	.more = "Makes a twin of each buffer in POOL, unless it has one, and then does as evict.\n"
+		"A buffer that a process uses stays where it is, and from now on its memory can\n"
+		"be evicted.",
 	OPTIONS(demote_options,
 		ARG(demote_options, pool, "pool", ARG_TEXT, 0, "POOL", "a host or pinned pool")),
 	.words = { 1, SIZE_MAX },
@@ -125,11 +123,9 @@ const struct command command_keep = {
 	.name = "keep",
 	.synopsis = "[--priority N] NAME TIME|forever",
 	.about = "say how long the memory of a buffer stays after its last use",
-	.more = "For buffers that have a twin, or were loaded from a file or URL that is still "
-		"there:\n"
-		"the memory of others always stays. 0: it goes when its owner needs memory in "
-		"that\n"
-		"pool. Those of a lower priority are asked for first.",
+	.more = "For buffers that have a twin, or were loaded from a file or URL that is still\n"
+		"there: the memory of others always stays. 0: it goes when its owner needs\n"
+		"memory in that pool. Those of a lower priority are asked for first.",
 	OPTIONS(keep_options, ARG(keep_options, priority, "priority", ARG_TEXT, 0, "N",
 				  "a whole number; 0 without it")),
 	.words = { 2, 2 },

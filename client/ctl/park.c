@@ -64,11 +64,9 @@ const struct command command_park = {
 	.name = "park",
 	.synopsis = "[-t TIME] [--kill-stuck] PID|NAME...",
 	.about = "freeze idle processes, which take no memory of a GPU then",
-	.more = "NAME: all processes that have this buffer open. Asks each to suspend all that it "
-		"has\n"
-		"open, and has the driver freeze it: gpushm-memory(7) says what that takes. What "
-		"is\n"
-		"refused leaves the process as it was.",
+	.more = "NAME: all processes that have this buffer open. Asks each to suspend all that\n"
+		"it has open, and has the driver freeze it: gpushm-memory(7) says what that\n"
+		"takes. What is refused leaves the process as it was.",
 	PARK_OPTIONS(gpushm_park),
 	.run = run,
 };

@@ -325,15 +325,12 @@ const struct command command_watch = {
 	.name = "watch",
 	.synopsis = "[--count=N] [--timeout=TIME] NAME|PATTERN...",
 	.about = "print the events of buffers as they happen",
-	.more = "Prints a line for each event: published, dirty, clean or unlinked, the name and "
-		"the\n"
-		"buffer's id; or \"restarted\" after a restart of the daemon. Where a name goes "
-		"from\n"
-		"one buffer to another, \"replaced\" with the new and the old id stands in place "
-		"of\n"
-		"unlinked, and published follows. It starts with the buffers that are already\n"
-		"published. A PATTERN, in quotes, has *, ? or [; model/\n"
-		"stands for all names below it. Names that match are looked for twice a second.",
+	.more = "Prints a line for each event: published, dirty, clean or unlinked, the name and\n"
+		"the buffer's id; or \"restarted\" after a restart of the daemon. Where a name\n"
+		"goes from one buffer to another, \"replaced\" with the new and the old id\n"
+		"stands in place of unlinked, and published follows. It starts with the buffers\n"
+		"that are already published. A PATTERN, in quotes, has *, ? or [; model/ stands\n"
+		"for all names below it. Names that match are looked for twice a second.",
 	OPTIONS(watch_options,
 		ARG(watch_options, count, "count", ARG_COUNT, 'c', "N",
 		    "end after this number of events"),

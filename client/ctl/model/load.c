@@ -124,13 +124,11 @@ const struct command command_load = {
 	.name = "load",
 	.synopsis = "[OPTIONS] SOURCE... NAME",
 	.about = "load a model's safetensors files into a buffer",
-	.more = "A SOURCE is FILE.safetensors, FILE.index.json with its shards beside it, a "
-		"folder\n"
-		"of either, \"-\" for standard input, or the URL of a file, of an index, or, with "
-		"'/'\n"
-		"at its end, of a folder as the Hugging Face Hub has them. Each tensor becomes an\n"
-		"array of the same name. The buffer is sealed, and appears when all of it is "
-		"loaded.",
+	.more = "A SOURCE is FILE.safetensors, FILE.index.json with its shards beside it, a\n"
+		"folder of either, \"-\" for standard input, or the URL of a file, of an index,\n"
+		"or, with '/' at its end, of a folder as the Hugging Face Hub has them. Each\n"
+		"tensor becomes an array of the same name. The buffer is sealed, and appears\n"
+		"when all of it is loaded.",
 	OPTIONS(model_load,
 		ARG(model_load, only, "only", ARG_LIST, 0, "PATTERN",
 		    "load tensors whose names match; may be given several times"),

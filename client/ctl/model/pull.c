@@ -296,12 +296,10 @@ const struct command command_pull = {
 	.name = "pull",
 	.synopsis = "[OPTIONS] HOST[:PORT]/NAME [NEW]",
 	.about = "load a buffer that another machine has, from its gpushm-relay",
-	.more = "Makes a sealed buffer NEW, or NAME, with the arrays and attributes that NAME has "
-		"there.\n"
-		"Each block is compared with its digest. The buffer appears when all of it is "
-		"here.\n"
-		"The relay is asked by HTTPS at port 19401; an http:// or https:// URL is taken as "
-		"it is.",
+	.more = "Makes a sealed buffer NEW, or NAME, with the arrays and attributes that NAME\n"
+		"has there. Each block is compared with its digest. The buffer appears when all\n"
+		"of it is here. The relay is asked by HTTPS at port 19401; an http:// or\n"
+		"https:// URL is taken as it is.",
 	OPTIONS(options,
 		FLAG(options, follow, "follow", 'f',
 		     "stay, and replace NEW by each buffer that NAME becomes there"),

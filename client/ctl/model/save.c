@@ -91,9 +91,8 @@ const struct command command_save = {
 	.name = "save",
 	.synopsis = "[OPTIONS] NAME FILE",
 	.about = "write a buffer to a safetensors file",
-	.more = "All arrays of the buffer are written. The FILE gets its name when it is "
-		"complete;\n"
-		"until then the old file stays. \"-\" is standard output.",
+	.more = "All arrays of the buffer are written. The FILE gets its name when it is\n"
+		"complete; until then the old file stays. \"-\" is standard output.",
 	OPTIONS(model_save,
 		ARG(model_save, shard_size, "shard-size", ARG_SIZE, 0, "SIZE",
 		    "write files of so much each, and FILE.index.json"),

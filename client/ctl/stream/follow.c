@@ -253,10 +253,9 @@ const struct command command_follow = {
 	.name = "follow",
 	.synopsis = "[--every | --latest | --share] [OPTIONS] NAME",
 	.about = "read a stream, and print a line for each frame",
-	.more = "Prints the time, the number and the slot of each frame, how many frames were "
-		"skipped\n"
-		"before it, and its metadata. It ends when the producer closes the stream.\n"
-		"Without an option it takes the newest frame, and nobody waits for it.",
+	.more = "Prints the time, the number and the slot of each frame, how many frames were\n"
+		"skipped before it, and its metadata. It ends when the producer closes the\n"
+		"stream. Without an option it takes the newest frame, and nobody waits for it.",
 	OPTIONS(options,
 		FLAG(options, every, "every", 'e',
 		     "take each frame; the producer waits for this reader"),

@@ -307,11 +307,10 @@ const struct command command_streams = {
 	.name = "streams",
 	.synopsis = "[--delay=TIME] [--wide] [PREFIX]",
 	.about = "list streams and their readers",
-	.more = "Prints a line for each stream, and one for each of its readers: frames a second, "
-		"how\n"
-		"many frames it is behind (LAG) and did not get (SKIPPED), how many it holds, and "
-		"how\n"
-		"many it may. A reader that does not release a frame is named below the table.",
+	.more = "Prints a line for each stream, and one for each of its readers: frames a\n"
+		"second, how many frames it is behind (LAG) and did not get (SKIPPED), how many\n"
+		"it holds, and how many it may. A reader that does not release a frame is named\n"
+		"below the table.",
 	OPTIONS(options,
 		ARG(options, delay, "delay", ARG_TIME, 'd', "TIME",
 		    "measure rates for this time (0.5 s); 0: print no rates"),
