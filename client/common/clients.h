@@ -35,8 +35,7 @@ void clients_on_connection(void *arg, struct MHD_Connection *connection, void **
 void clients_on_completed(void *arg, struct MHD_Connection *connection, void **request,
 			  enum MHD_RequestTerminationCode code);
 
-/* For MHD_OPTION_EXTERNAL_LOGGER: libmicrohttpd would print a line for each client that breaks off.
- */
+/* For MHD_OPTION_EXTERNAL_LOGGER: libmicrohttpd would print a line for each client that leaves. */
 void clients_drop_line(void *arg, const char *format, va_list ap);
 
 /* The request is there: what its reply takes counts from now on. */

@@ -121,8 +121,7 @@ int ctl_each(struct ctl *ctl, const void *options, size_t n, char **words,
  * no error if the pipe is closed. */
 int ctl_flush(void);
 
-/* hold.c: reads and drops standard input until it ends, or until the daemon is gone. An exit code.
- */
+/* hold.c: drops standard input until it ends, or until the daemon is gone. An exit code. */
 int hold_until_eof(struct ctl *ctl);
 
 /* publish.c: prints that the buffer is held, and publishes it when `gpushmctl publish` asks for it,
@@ -147,9 +146,6 @@ void status_json_members(struct json *j, const struct gpushm_status *s);
 void stat_cells(struct table *t, const struct gpushm_stat *s, const char *of, bool exact);
 void pool_cells(struct table *t, const struct gpushm_pool *p, bool exact);
 void usage_cells(struct table *t, const struct gpushm_usage *u, bool exact);
-
-/* events.c: all facts about an event, as an object. */
-void event_json(struct json *j, const struct gpushm_logged_event *e);
 
 /* memory.c: reads "0", a time, or "forever". An exit code, with an error that names the command. */
 int ctl_keep_time(const char *command, const char *text, uint64_t *ret_ms);

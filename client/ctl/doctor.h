@@ -15,8 +15,7 @@ struct doctor {
 	unsigned counts[3]; /* of each enum finding */
 };
 
-/* Adds one line: the test, its result and the reason, and in todo, unless it is NULL, what to do.
- */
+/* Adds one line: the test, its result, the reason, and in todo, unless it is NULL, what to do. */
 void doctor_say(struct doctor *d, enum finding finding, const char *check, const char *todo,
 		const char *format, ...) __attribute__((format(printf, 5, 6)));
 

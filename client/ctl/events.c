@@ -129,7 +129,7 @@ static char *event_text(const struct gpushm_logged_event *e, bool exact)
 
 /* ---- output ---- */
 
-void event_json(struct json *j, const struct gpushm_logged_event *e)
+static void event_json(struct json *j, const struct gpushm_logged_event *e)
 {
 	json_open(j, NULL, '{');
 	json_record(j, json_event, e, true);

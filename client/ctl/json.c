@@ -149,6 +149,14 @@ void json_uint_if(struct json *j, const char *key, bool has, uint64_t value)
 		json_null(j, key);
 }
 
+void json_real_if(struct json *j, const char *key, bool has, double value)
+{
+	if (has)
+		json_value(j, key, "%.3f", value);
+	else
+		json_null(j, key);
+}
+
 void json_time(struct json *j, const char *key, uint64_t ns)
 {
 	json_string(j, key, ns ? output_time(ns).text : NULL);

@@ -40,8 +40,9 @@ void json_value(struct json *j, const char *key, const char *format, ...)
 
 #define json_uint(j, key, value) json_value(j, key, "%" PRIu64, (uint64_t)(value))
 #define json_int(j, key, value) json_value(j, key, "%" PRId64, (int64_t)(value))
-/* Writes the number, or null if has is false. */
+/* Writes the number, or null if has is false; a real one with three decimal places. */
 void json_uint_if(struct json *j, const char *key, bool has, uint64_t value);
+void json_real_if(struct json *j, const char *key, bool has, double value);
 /* A string of digits, because many readers lose precision above 2^53 (RFC 7493). */
 #define json_id(j, key, value) json_value(j, key, "\"%" PRIu64 "\"", (uint64_t)(value))
 #define json_hex(j, key, value) json_value(j, key, "\"%016" PRIx64 "\"", (uint64_t)(value))

@@ -121,8 +121,7 @@ int main(int argc, char **argv)
 	open_standard_fds();
 	if (argc == 4 && !strcmp(argv[1], "--driver"))
 		return ctl_drive(argv + 2);
-	/* A file beyond the limit (ulimit -f) is an error, after which what was written is removed.
-	 */
+	/* A file beyond the limit (ulimit -f) is an error, and what was written is removed. */
 	signal(SIGXFSZ, SIG_IGN);
 	/* For the width of characters in tables; C.UTF-8 is part of the C library, so it is there
 	 * on a machine that lacks the user's locale. */

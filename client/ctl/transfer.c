@@ -249,8 +249,7 @@ static int dump_rows(struct transfer *t, const struct gpushm_array *a, int fd, c
 	return CTL_OK;
 }
 
-/* Parts are in C order even if they lie in Fortran order: the header says it for the whole array.
- */
+/* Parts are in C order even if they lie in Fortran order: the header is the whole array's. */
 static int dump_c_order(struct transfer *t, const struct gpushm_array *a, int fd, const char *file)
 {
 	if (gpushm_array_is_c_contiguous(a))

@@ -10,8 +10,7 @@
 /* As gpushm_private_fail(). */
 int load_fail(int number, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* *ret is the text, which free() releases. 0; or -ENOMEM with gpushm_error() set, and *ret is NULL.
- */
+/* *ret is the text, which free() releases. 0; or -ENOMEM with gpushm_error() set and *ret NULL. */
 int load_format(char **ret, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* "out of memory" as gpushm_error(). Returns -ENOMEM. */

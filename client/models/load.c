@@ -308,8 +308,7 @@ static void free_watch(struct gpushm_watch **w)
 	*w = gpushm_watch_free(*w);
 }
 
-/* Waits until the name means another buffer, or for a while: the process that loads may have died.
- */
+/* Waits until the name means another buffer, or for a while: who loads may have died. */
 static int wait_for_loader(struct loading *l)
 {
 	_cleanup_(free_watch) struct gpushm_watch *w = NULL;

@@ -111,8 +111,7 @@ struct gpushm_remote_options model_remote_options(const struct model_fetch *o);
 void model_fetch_begin(struct model_fetching *f, const struct ctl *ctl, const struct model_fetch *o,
 		       const char *label);
 
-/* After the library's function, which returned r. stays: the command goes on, and a signal ends it.
- */
+/* After the library's function returned r. stays: the command goes on, and a signal ends it. */
 void model_fetch_end(struct model_fetching *f, int r, bool stays);
 
 /* Prints the error about a name that is taken, about which the daemon does not know these options.

@@ -59,23 +59,16 @@ struct stream_view stream_view_at(const struct stream_looks *l, size_t i)
 
 /* ---- JSON ---- */
 
-static void json_rate(struct json *j, double rate)
-{
-	if (rate < 0)
-		json_null(j, "rate");
-	else
-		json_value(j, "rate", "%.3f", rate);
-}
-
 static void write_reader(struct json *j, const struct stream_view *v,
 			 const struct gpushm_stream_reader *r)
 {
 	uint64_t needs = stream_needs(v->now, r);
+	double rate = stream_reader_rate(v, r);
 	bool holds = r->held && r->oldest;
 
 	json_open(j, NULL, '{');
 	json_record(j, json_reader, r, false);
-	json_rate(j, stream_reader_rate(v, r));
+	json_real_if(j, "rate", rate >= 0, rate);
 	json_uint_if(j, "oldest", holds, r->oldest);
 	json_uint_if(j, "oldest_ms", holds, r->oldest_ms);
 	json_uint_if(j, "needs", needs, needs);
@@ -87,14 +80,12 @@ void stream_json_members(struct json *j, const struct stream_view *v)
 {
 	const struct gpushm_stream_info *s = v->now;
 	const struct gpushm_stream_reader *oldest = stream_oldest(s);
+	double rate = stream_rate(v);
 
 	json_record(j, json_stream, s, false);
 	json_uint_if(j, "newest", s->newest, s->newest);
-	if (s->newest)
-		json_value(j, "age_ms", "%.3f", (double)stream_age(s) / 1e6);
-	else
-		json_null(j, "age_ms");
-	json_rate(j, stream_rate(v));
+	json_real_if(j, "age_ms", s->newest, (double)stream_age(s) / 1e6);
+	json_real_if(j, "rate", rate >= 0, rate);
 	json_uint_if(j, "oldest_reader", oldest, oldest ? oldest->index : 0);
 	json_open(j, "readers", '[');
 	for (size_t i = 0; i < s->n_readers; i++)

@@ -135,8 +135,7 @@ static double frame_rate(const struct model *m, const struct sample *before,
 	return stream ? rate(m, earlier ? earlier->newest : 0, stream->newest) : NAN;
 }
 
-/* Both samples are in the order of ids. A buffer that is new has been opened by others only since.
- */
+/* Both samples are in the order of ids. A new buffer has been opened by others only since. */
 static void list_buffers(struct model *m, const struct sample *before, const struct choice *c)
 {
 	size_t k = 0;

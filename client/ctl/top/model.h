@@ -52,8 +52,7 @@ struct top_list {
 	size_t n, all;	      /* all: also those that are not chosen */
 };
 
-/* The largest rows come first. Rates are NAN if there is no sample before, or not of this daemon.
- */
+/* The largest rows come first. Rates are NAN without a sample before of the same daemon. */
 struct model {
 	const struct sample *sample; /* borrowed */
 	double seconds;		     /* since the sample before */

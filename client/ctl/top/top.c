@@ -25,27 +25,19 @@ struct options {
 
 /* ---- JSON ---- */
 
-static void rate_json(struct json *j, const char *key, double rate)
-{
-	if (isnan(rate))
-		json_null(j, key);
-	else
-		json_value(j, key, "%.3f", rate);
-}
-
 static void daemon_json(struct json *j, const struct model *m)
 {
 	const struct sample *s = m->sample;
 
 	json_time(j, "time", s->time_ns);
-	rate_json(j, "seconds", m->seconds);
+	json_real_if(j, "seconds", !isnan(m->seconds), m->seconds);
 	json_open(j, "daemon", '{');
 	status_json_members(j, s->status);
-	rate_json(j, "requests_per_second", m->requests);
-	rate_json(j, "refused_per_second", m->refused);
-	rate_json(j, "creates_per_second", m->creates);
-	rate_json(j, "opens_per_second", m->opens);
-	rate_json(j, "cpu_percent", m->cpu);
+	json_real_if(j, "requests_per_second", !isnan(m->requests), m->requests);
+	json_real_if(j, "refused_per_second", !isnan(m->refused), m->refused);
+	json_real_if(j, "creates_per_second", !isnan(m->creates), m->creates);
+	json_real_if(j, "opens_per_second", !isnan(m->opens), m->opens);
+	json_real_if(j, "cpu_percent", !isnan(m->cpu), m->cpu);
 	json_uint_if(j, "memory_bytes", s->memory_bytes, s->memory_bytes);
 	json_close(j, '}');
 }
@@ -53,9 +45,9 @@ static void daemon_json(struct json *j, const struct model *m)
 static void buffer_json(struct json *j, const struct top_row *row)
 {
 	stat_json_members(j, row->buffer, true);
-	rate_json(j, "opens_per_second", row->rate);
+	json_real_if(j, "opens_per_second", !isnan(row->rate), row->rate);
 	if (row->buffer->stream)
-		rate_json(j, "frames_per_second", row->frames);
+		json_real_if(j, "frames_per_second", !isnan(row->frames), row->frames);
 }
 
 static void process_json(struct json *j, const struct top_row *row)
@@ -76,13 +68,13 @@ static void process_json(struct json *j, const struct top_row *row)
 static void user_json(struct json *j, const struct top_row *row)
 {
 	usage_json_members(j, row->user);
-	rate_json(j, "bytes_per_second", row->rate);
+	json_real_if(j, "bytes_per_second", !isnan(row->rate), row->rate);
 }
 
 static void pool_json(struct json *j, const struct top_row *row)
 {
 	pool_json_members(j, row->pool);
-	rate_json(j, "bytes_per_second", row->rate);
+	json_real_if(j, "bytes_per_second", !isnan(row->rate), row->rate);
 }
 
 static void rows_json(struct json *j, const struct model *m, enum top_view view, const char *key,

@@ -291,8 +291,7 @@ int gpu_pin(struct gpu *g, size_t bytes, void **ret)
 		return gpushm_private_fail(ENOMEM, "out of memory for %zu bytes to be pinned",
 					   bytes);
 	r = gpu_enter(g);
-	/* Portable: every context may copy from it, which a buffer that is mapped for a peer needs.
-	 */
+	/* Portable: any context may copy from it, as a buffer that is mapped for a peer needs. */
 	if (r == 0) {
 		r = cuda_try(cuMemHostRegister, at, bytes, CU_MEMHOSTREGISTER_PORTABLE);
 		gpu_leave();

@@ -55,8 +55,7 @@ static void ask_pools(struct preparer *p)
 		p->pools = NULL;
 }
 
-/* The device that copies to the pool's buffers; NO_DEVICE for host memory, or if it is not known.
- */
+/* The device that copies to the pool's buffers; NO_DEVICE for host memory, or if it is unknown. */
 static int pool_device(const struct preparer *p)
 {
 	int device = NO_DEVICE;

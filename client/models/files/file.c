@@ -156,8 +156,7 @@ static int read_remote(struct load_file *f, char *to, size_t n, uint64_t offset,
 	return r;
 }
 
-/* Reads up to n bytes; *ret_got is less at the end of the file only. offset: -1 is where it stands.
- */
+/* Reads up to n bytes; *ret_got is less only at the file's end. offset: -1 is where it stands. */
 static int read_up_to(struct load_file *f, void *to, size_t n, off_t offset, size_t *ret_got)
 {
 	size_t got = 0;

@@ -46,8 +46,7 @@ static int read_whole(const char *path, char **ret, size_t *ret_n)
 	return 0;
 }
 
-/* A relative path without "..", so that the index of a stranger opens nothing outside its folder.
- */
+/* A relative path without "..", so that a stranger's index opens nothing outside its folder. */
 static bool stays_inside(const char *shard)
 {
 	if (shard[0] == '\0' || shard[0] == '/')

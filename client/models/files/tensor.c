@@ -41,7 +41,7 @@ static const struct {
 	{ "U64", DTYPE_UINT, 64 },
 };
 
-bool tensor_dtype_find(const char *name, size_t n, struct gpushm_dtype *ret)
+static bool find_dtype(const char *name, size_t n, struct gpushm_dtype *ret)
 {
 	for (size_t i = 0; i < array_size(types); i++)
 		if (strncmp(types[i].name, name, n) == 0 && types[i].name[n] == '\0') {
@@ -53,7 +53,7 @@ bool tensor_dtype_find(const char *name, size_t n, struct gpushm_dtype *ret)
 
 int tensor_dtype_parse(const char *name, struct gpushm_dtype *ret)
 {
-	return tensor_dtype_find(name, strlen(name), ret) ? 0 : -EINVAL;
+	return find_dtype(name, strlen(name), ret) ? 0 : -EINVAL;
 }
 
 int tensor_dtype_name(struct gpushm_dtype t, const char **ret_name)
@@ -137,7 +137,7 @@ static bool scan_member(struct json_scan *s, struct tensor *t, int64_t *dims, un
 	if (is("dtype", key, n)) {
 		bit = 1;
 		ok = scan_string(s, &dtype, &n_dtype) &&
-		     tensor_dtype_find(dtype, n_dtype, &t->dtype);
+		     find_dtype(dtype, n_dtype, &t->dtype);
 	} else if (is("shape", key, n)) {
 		bit = 2;
 		ok = scan_numbers(s, GPUSHM_MAX_NDIM, dims, &t->ndim);

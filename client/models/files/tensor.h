@@ -23,7 +23,6 @@ struct tensor {
 
 /* Between the format's names of types and ours. 0, or -EINVAL; *ret_name is static. */
 int tensor_dtype_parse(const char *name, struct gpushm_dtype *ret);
-bool tensor_dtype_find(const char *name, size_t n, struct gpushm_dtype *ret);
 int tensor_dtype_name(struct gpushm_dtype t, const char **ret_name);
 
 /* Reads "name": {"dtype": ..., "shape": [...], "data_offsets": [...]}, and moves s->at behind it.

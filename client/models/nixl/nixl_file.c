@@ -407,8 +407,7 @@ static int read_once(struct nixl_file *f, unsigned slot, size_t n, uint64_t offs
 	return r;
 }
 
-/* What time may cure: a relay that is away, or restarts and knows the session no more (-ENOTSUP).
- */
+/* What time may cure: a relay that is away, or restarts and has lost the session (-ENOTSUP). */
 static bool may_pass(int r)
 {
 	return r == -EAGAIN || r == -EIO || r == -ENOTSUP || r == -ENETRESET ||

@@ -33,6 +33,5 @@ int nixl_file_open(const char *url, const char *etag, uint64_t header, uint64_t 
 /* No thread may be reading. NULL is allowed. Returns NULL. Keeps gpushm_error(). */
 struct nixl_file *nixl_file_close(struct nixl_file *f);
 
-/* Reads bytes of the file's data. Blocks. Errors as for nixl_file_open(), -ETIMEDOUT, -ECANCELED.
- */
+/* Reads bytes of the file's data. Blocks. Errors as nixl_file_open(), -ETIMEDOUT, -ECANCELED. */
 int nixl_file_read(struct nixl_file *f, void *to, size_t n, uint64_t offset, struct load_stop stop);

@@ -14,12 +14,10 @@ struct offers;
  * 0, or -errno. */
 int offers_start(const struct config *config, struct offers **ret);
 
-/* Whether the daemon is there and has said what it has: if not, a name that is not found may exist.
- */
+/* Whether the daemon is there and has said what it has: else a name that is not found may exist. */
 bool offers_known(struct offers *o);
 
-/* All of them in the order of their names; the caller releases each, and frees *ret. 0 or -ENOMEM.
- */
+/* All of them in the order of names; the caller releases each, and frees *ret. 0 or -ENOMEM. */
 int offers_list(struct offers *o, struct offer ***ret, size_t *ret_n);
 
 /* A reference to what has the name now; NULL: nothing. With an ETag: to what had the name, if it
@@ -37,8 +35,7 @@ struct offer *offers_wait(struct offers *o, const char *name, uint64_t until_ns,
  * if it is not NULL, on another thread. Returns at once. */
 void offers_refresh(struct offers *o, void (*done)(void));
 
-/* Call it each second: has closed what nobody has used for a while. Does not wait for the daemon.
- */
+/* Call it each second: has closed what was unused for a while. Does not wait for the daemon. */
 void offers_tick(struct offers *o);
 
 /* ---- buffers that the relay pulls ---- */
