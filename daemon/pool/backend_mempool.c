@@ -34,56 +34,53 @@ struct mempool {
 /* Exports and destroys of different pools crashed the driver when they ran at the same time, as
  * others have reported. Each device has its own thread, so one lock is for all. */
 static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
+#define locked_call(call, ...)                          \
+	({                                              \
+		CUresult locked_;                       \
+		pthread_mutex_lock(&driver_lock);       \
+		locked_ = cuda_call(call, __VA_ARGS__); \
+		pthread_mutex_unlock(&driver_lock);     \
+		locked_;                                \
+	})
 
 /* The driver makes a vmm allocation's fd close-on-exec, but not a pool's (driver 580). */
-static CUresult export_pool(const struct cuda *cuda, CUmemoryPool pool, int *ret)
+static int export_pool(CUmemoryPool pool, int *ret, struct fault *f)
 {
-	CUresult result;
-
-	pthread_mutex_lock(&driver_lock);
-	result = cuda_call(cuda, mempool_export, ret, pool,
-			   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	pthread_mutex_unlock(&driver_lock);
+	CUresult result = locked_call(cuMemPoolExportToShareableHandle, ret, pool,
+				      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 
 	if (result == CUDA_SUCCESS)
 		fcntl(*ret, F_SETFD, FD_CLOEXEC);
-	return result;
+	return cuda_fault(f, CUDA_INDEX(cuMemPoolExportToShareableHandle), result);
 }
 
-static CUresult export_pointer(const struct cuda *cuda, CUdeviceptr address, void *ret)
+static int export_pointer(CUdeviceptr address, void *ret, struct fault *f)
 {
 	CUmemPoolPtrExportData data;
-	CUresult result;
-
-	pthread_mutex_lock(&driver_lock);
-	result = cuda_call(cuda, mempool_export_pointer, &data, address);
-	pthread_mutex_unlock(&driver_lock);
+	CUresult result = locked_call(cuMemPoolExportPointer, &data, address);
 
 	if (result == CUDA_SUCCESS)
 		memcpy(ret, &data, sizeof(data));
-	return result;
+	return cuda_fault(f, CUDA_INDEX(cuMemPoolExportPointer), result);
 }
 
-static void destroy_pool(const struct cuda *cuda, CUmemoryPool pool)
+static void destroy_pool(CUmemoryPool pool)
 {
-	pthread_mutex_lock(&driver_lock);
-	cuda_undone("cuMemPoolDestroy", cuda_call(cuda, mempool_destroy, pool));
-	pthread_mutex_unlock(&driver_lock);
+	cuda_undone(CUDA_INDEX(cuMemPoolDestroy), locked_call(cuMemPoolDestroy, pool));
 }
 
 /* Makes the pool keep freed memory for the next allocation, instead of giving it back to the system
  * at each synchronize; and exports the fd. */
-static int set_up(const struct cuda *cuda, CUmemoryPool pool, int *ret, struct fault *f)
+static int set_up(CUmemoryPool pool, int *ret, struct fault *f)
 {
 	cuuint64_t threshold = UINT64_MAX;
-	int err = cuda_try(f, "cuMemPoolSetAttribute",
-			   cuda_call(cuda, mempool_set_attribute, pool,
-				     CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+	int err = cuda_try(f, cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+			   &threshold);
 
-	return err ?: cuda_try(f, "cuMemPoolExportToShareableHandle", export_pool(cuda, pool, ret));
+	return err ?: export_pool(pool, ret, f);
 }
 
-static CUresult create_pool(const struct cuda *cuda, const struct pool *pool, CUmemoryPool *ret)
+static int create_pool(const struct pool *pool, CUmemoryPool *ret, struct fault *f)
 {
 	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 				 .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
@@ -91,57 +88,55 @@ static CUresult create_pool(const struct cuda *cuda, const struct pool *pool, CU
 
 	props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	props.location.id = pool->device->ordinal;
-	return cuda_call(cuda, mempool_create, ret, &props);
+	return cuda_try(f, cuMemPoolCreate, ret, &props);
 }
 
-static CUresult import_once(const struct cuda *cuda, int fd)
+static CUresult import_once(int fd)
 {
 	CUmemoryPool pool;
-	CUresult result;
+	CUresult result =
+		locked_call(cuMemPoolImportFromShareableHandle, &pool, (void *)(uintptr_t)fd,
+			    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 
-	pthread_mutex_lock(&driver_lock);
-	result = cuda_call(cuda, mempool_import, &pool, (void *)(uintptr_t)fd,
-			   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	pthread_mutex_unlock(&driver_lock);
 	if (result == CUDA_SUCCESS)
-		destroy_pool(cuda, pool);
+		destroy_pool(pool);
 	return result;
 }
 
 /* Whether the driver takes the fd of a pool that was destroyed, as gpushmd's restart needs it;
  * makes one to find out. */
-static int try_fresh_one(const struct cuda *cuda, const struct pool *pool, struct fault *f)
+static int try_fresh_one(const struct pool *pool, struct fault *f)
 {
 	_cleanup_(close_fd) int fd = -1;
 	CUmemoryPool fresh;
-	int err = cuda_try(f, "cuMemPoolCreate", create_pool(cuda, pool, &fresh));
+	int err = create_pool(pool, &fresh, f);
 
 	if (err < 0)
 		return err;
-	err = cuda_try(f, "cuMemPoolExportToShareableHandle", export_pool(cuda, fresh, &fd));
-	destroy_pool(cuda, fresh);
+	err = export_pool(fresh, &fd, f);
+	destroy_pool(fresh);
 	return err
-		       ?: cuda_try_kept(f, POOL_MEMPOOL, "cuMemPoolImportFromShareableHandle",
-					import_once(cuda, fd));
+		       ?: cuda_fault_kept(f, POOL_MEMPOOL,
+					  CUDA_INDEX(cuMemPoolImportFromShareableHandle),
+					  import_once(fd));
 }
 
 static int mempool_open(struct pool *pool, struct pool_opened *ret, struct fault *f)
 {
-	const struct cuda *cuda = cuda_load(NULL, 0);
 	_cleanup_(free_ptr) struct mempool *m = calloc(1, sizeof(*m));
 	int err;
 
 	if (!m)
 		return fault(f, CODE_NO_MEMORY, "out of memory");
 
-	err = try_fresh_one(cuda, pool, f);
-	err = err ?: cuda_try(f, "cuMemPoolCreate", create_pool(cuda, pool, &m->pool));
+	err = try_fresh_one(pool, f);
+	err = err ?: create_pool(pool, &m->pool, f);
 	if (err < 0)
 		return err;
 
-	err = set_up(cuda, m->pool, &ret->fd, f);
+	err = set_up(m->pool, &ret->fd, f);
 	if (err < 0) {
-		destroy_pool(cuda, m->pool);
+		destroy_pool(m->pool);
 		return err;
 	}
 
@@ -151,15 +146,13 @@ static int mempool_open(struct pool *pool, struct pool_opened *ret, struct fault
 	return 0;
 }
 
-static int retain_context(const struct cuda *cuda, struct device *device, struct fault *f)
+static int retain_context(struct device *device, struct fault *f)
 {
 	CUcontext context = NULL;
 	CUdevice handle = 0;
-	int err = cuda_try(f, "cuDeviceGet", cuda_call(cuda, device_get, &handle, device->ordinal));
+	int err = cuda_try(f, cuDeviceGet, &handle, device->ordinal);
 
-	err = err
-		      ?: cuda_try(f, "cuDevicePrimaryCtxRetain",
-				  cuda_call(cuda, primary_ctx_retain, &context, handle));
+	err = err ?: cuda_try(f, cuDevicePrimaryCtxRetain, &context, handle);
 	if (err == 0)
 		device->context = context;
 	return err;
@@ -167,20 +160,17 @@ static int retain_context(const struct cuda *cuda, struct device *device, struct
 
 /* Makes what the first allocation needs; a daemon whose mempools are never used does not need it.
  */
-static int enter_context(const struct cuda *cuda, struct pool *pool, struct fault *f)
+static int enter_context(struct pool *pool, struct fault *f)
 {
 	struct mempool *m = pool->impl;
 	CUstream stream;
-	int err = pool->device->context ? 0 : retain_context(cuda, pool->device, f);
+	int err = pool->device->context ? 0 : retain_context(pool->device, f);
 
-	err = err
-		      ?: cuda_try(f, "cuCtxSetCurrent",
-				  cuda_call(cuda, ctx_set_current, pool->device->context));
+	err = err ?: cuda_try(f, cuCtxSetCurrent, pool->device->context);
 	if (err < 0 || m->stream)
 		return err;
 
-	err = cuda_try(f, "cuStreamCreate",
-		       cuda_call(cuda, stream_create, &stream, CU_STREAM_NON_BLOCKING));
+	err = cuda_try(f, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
 	if (err == 0)
 		m->stream = stream;
 	return err;
@@ -191,34 +181,23 @@ static int enter_context(const struct cuda *cuda, struct pool *pool, struct faul
  * the pool has just got from the system is zero, and the driver does not say where a block comes
  * from. So both allocation and free clear it: 1 GiB takes 0.25 ms (4.3 TB/s measured on an H200).
  */
-static int scrub(const struct cuda *cuda, CUdeviceptr address, uint64_t bytes, CUstream stream,
-		 struct fault *f)
+static int scrub(CUdeviceptr address, uint64_t bytes, CUstream stream, struct fault *f)
 {
-	return cuda_try(f, "cuMemsetD8Async",
-			cuda_call(cuda, memset_d8_async, address, 0, bytes, stream));
-}
-
-static int synchronize(const struct cuda *cuda, CUstream stream, struct fault *f)
-{
-	return cuda_try(f, "cuStreamSynchronize", cuda_call(cuda, stream_synchronize, stream));
+	return cuda_try(f, cuMemsetD8Async, address, 0, bytes, stream);
 }
 
 /* The export takes the CPU about 15 us, while the GPU clears: a pointer may be exported before the
  * stream is done, only not used (CUDA Driver API, cuMemPoolImportPointer). */
-static int fill_in(const struct cuda *cuda, CUstream stream, uint64_t bytes, struct pointer *p,
-		   struct fault *f)
+static int fill_in(CUstream stream, uint64_t bytes, struct pointer *p, struct fault *f)
 {
-	int err = scrub(cuda, p->address, bytes, stream, f);
+	int err = scrub(p->address, bytes, stream, f);
 
-	err = err
-		      ?: cuda_try(f, "cuMemPoolExportPointer",
-				  export_pointer(cuda, p->address, p->record));
-	return err ?: synchronize(cuda, stream, f);
+	err = err ?: export_pointer(p->address, p->record, f);
+	return err ?: cuda_try(f, cuStreamSynchronize, stream);
 }
 
 static int mempool_alloc(struct pool *pool, uint64_t bytes, struct block *ret, struct fault *f)
 {
-	const struct cuda *cuda = cuda_load(NULL, 0);
 	_cleanup_(free_ptr) struct pointer *p = calloc(1, sizeof(*p));
 	struct mempool *m = pool->impl;
 	CUdeviceptr address = 0;
@@ -227,19 +206,16 @@ static int mempool_alloc(struct pool *pool, uint64_t bytes, struct block *ret, s
 	if (!p)
 		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
 
-	err = enter_context(cuda, pool, f);
-	err = err
-		      ?: cuda_try(f, "cuMemAllocFromPoolAsync",
-				  cuda_call(cuda, mempool_alloc_async, &address, bytes, m->pool,
-					    m->stream));
+	err = enter_context(pool, f);
+	err = err ?: cuda_try(f, cuMemAllocFromPoolAsync, &address, bytes, m->pool, m->stream);
 	if (err < 0)
 		return err;
 
 	p->address = address;
-	err = fill_in(cuda, m->stream, bytes, p, f);
+	err = fill_in(m->stream, bytes, p, f);
 	if (err < 0) {
-		cuda_undone("cuMemFreeAsync", cuda_call(cuda, mem_free_async, address, m->stream));
-		cuda_undone("cuStreamSynchronize", cuda_call(cuda, stream_synchronize, m->stream));
+		cuda_undo(cuMemFreeAsync, address, m->stream);
+		cuda_undo(cuStreamSynchronize, m->stream);
 		return err;
 	}
 
@@ -251,33 +227,29 @@ static int mempool_alloc(struct pool *pool, uint64_t bytes, struct block *ret, s
 
 static int mempool_free(struct pool *pool, struct block *block, struct fault *f)
 {
-	const struct cuda *cuda = cuda_load(NULL, 0);
 	const struct mempool *m = pool->impl;
 	CUdeviceptr address = block->pointer->address;
-	int err = enter_context(cuda, pool, f);
+	int err = enter_context(pool, f);
 
-	err = err ?: scrub(cuda, address, block->bytes, m->stream, f);
+	err = err ?: scrub(address, block->bytes, m->stream, f);
 	/* A memset reports a failure when it runs: only a clean block is given back. */
-	err = err ?: synchronize(cuda, m->stream, f);
-	err = err
-		      ?: cuda_try(f, "cuMemFreeAsync",
-				  cuda_call(cuda, mem_free_async, address, m->stream));
-	return err ?: synchronize(cuda, m->stream, f);
+	err = err ?: cuda_try(f, cuStreamSynchronize, m->stream);
+	err = err ?: cuda_try(f, cuMemFreeAsync, address, m->stream);
+	return err ?: cuda_try(f, cuStreamSynchronize, m->stream);
 }
 
 /* The exported fd keeps the pool's physical memory even after the pool is destroyed, until it is
  * closed here and in every client (kept and freed, in proto/facts.h). */
 static void mempool_close(struct pool *pool)
 {
-	const struct cuda *cuda = cuda_load(NULL, 0);
 	struct mempool *m = take_ptr(pool->impl);
 
 	/* Blocks that stay in use are still allocated: the driver keeps them until the process
 	 * ends, and their importers keep them after that. */
 	if (!pool->let_go) {
 		if (m->stream)
-			cuda_undone("cuStreamDestroy", cuda_call(cuda, stream_destroy, m->stream));
-		destroy_pool(cuda, m->pool);
+			cuda_undo(cuStreamDestroy, m->stream);
+		destroy_pool(m->pool);
 	}
 	close_fd(&pool->pool_fd);
 	free(m);
@@ -285,14 +257,13 @@ static void mempool_close(struct pool *pool)
 
 static int mempool_verify(struct pool *pool, int fd, struct fault *f)
 {
-	const struct cuda *cuda = cuda_load(NULL, 0);
-	CUresult result = import_once(cuda, fd);
+	CUresult result = import_once(fd);
 	struct fault ignored;
-	int err = cuda_try(f, "cuMemPoolImportFromShareableHandle", result);
+	int err = cuda_fault(f, CUDA_INDEX(cuMemPoolImportFromShareableHandle), result);
 
 	if (!cuda_refuses_handle(result))
 		return err;
-	return try_fresh_one(cuda, pool, &ignored) == 0 ? -ESTALE : err;
+	return try_fresh_one(pool, &ignored) == 0 ? -ESTALE : err;
 }
 
 const struct pool_ops mempool_ops = {

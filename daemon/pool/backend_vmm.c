@@ -25,48 +25,43 @@ struct vmm {
 
 static int export_new(const struct vmm *v, uint64_t bytes, int *ret, struct fault *f)
 {
-	const struct cuda *cuda = cuda_load(NULL, 0);
 	CUmemGenericAllocationHandle handle;
 	_cleanup_(close_fd) int fd = -1;
-	int err = cuda_try(f, "cuMemCreate",
-			   cuda_call(cuda, mem_create, &handle, bytes, &v->prop, 0));
+	int err = cuda_try(f, cuMemCreate, &handle, bytes, &v->prop, 0);
 
 	if (err < 0)
 		return err;
 
-	err = cuda_try(f, "cuMemExportToShareableHandle",
-		       cuda_call(cuda, mem_export, &fd, handle,
-				 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	err = cuda_try(f, cuMemExportToShareableHandle, &fd, handle,
+		       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	if (err < 0) {
 		fd = -1;
-		cuda_undone("cuMemRelease", cuda_call(cuda, mem_release, handle));
+		cuda_undo(cuMemRelease, handle);
 		return err;
 	}
 
 	/* A held handle would keep the memory after the fd is closed: the block could never be
 	 * freed. */
-	err = cuda_try(f, "cuMemRelease", cuda_call(cuda, mem_release, handle));
+	err = cuda_try(f, cuMemRelease, handle);
 	if (err == 0)
 		*ret = take_fd(&fd);
 	return err;
 }
 
-static CUresult import_once(const struct cuda *cuda, int fd)
+static CUresult import_once(int fd)
 {
 	CUmemGenericAllocationHandle handle;
-	CUresult result;
+	CUresult result = cuda_call(cuMemImportFromShareableHandle, &handle, (void *)(uintptr_t)fd,
+				    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 
-	result = cuda_call(cuda, mem_import, &handle, (void *)(uintptr_t)fd,
-			   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	if (result == CUDA_SUCCESS)
-		cuda_undone("cuMemRelease", cuda_call(cuda, mem_release, handle));
+		cuda_undo(cuMemRelease, handle);
 	return result;
 }
 
 static int open_at(struct pool *pool, CUmemLocation location, struct pool_opened *ret,
 		   struct fault *f)
 {
-	const struct cuda *cuda = cuda_load(NULL, 0);
 	_cleanup_(free_ptr) struct vmm *v = calloc(1, sizeof(*v));
 	size_t granularity;
 	int err;
@@ -78,9 +73,8 @@ static int open_at(struct pool *pool, CUmemLocation location, struct pool_opened
 	v->prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	v->prop.location = location;
 
-	err = cuda_try(f, "cuMemGetAllocationGranularity",
-		       cuda_call(cuda, mem_get_allocation_granularity, &granularity, &v->prop,
-				 CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	err = cuda_try(f, cuMemGetAllocationGranularity, &granularity, &v->prop,
+		       CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 	if (err < 0)
 		return err;
 
@@ -92,8 +86,8 @@ static int open_at(struct pool *pool, CUmemLocation location, struct pool_opened
 		return err;
 
 	/* Its handle is released, as those of all blocks will be. */
-	err = cuda_try_kept(f, pool->config.kind, "cuMemImportFromShareableHandle",
-			    import_once(cuda, v->keep_fd));
+	err = cuda_fault_kept(f, pool->config.kind, CUDA_INDEX(cuMemImportFromShareableHandle),
+			      import_once(v->keep_fd));
 	if (err < 0) {
 		close_fd(&v->keep_fd);
 		return err;
@@ -125,14 +119,13 @@ static int vmm_free(struct pool *pool, struct block *block, struct fault *f)
 /* 30 to 50 us, whatever the size, and no context (driver 580). */
 static int vmm_verify(struct pool *pool, int fd, struct fault *f)
 {
-	const struct cuda *cuda = cuda_load(NULL, 0);
 	const struct vmm *v = pool->impl;
-	CUresult result = import_once(cuda, fd);
-	int err = cuda_try(f, "cuMemImportFromShareableHandle", result);
+	CUresult result = import_once(fd);
+	int err = cuda_fault(f, CUDA_INDEX(cuMemImportFromShareableHandle), result);
 
 	if (!cuda_refuses_handle(result))
 		return err;
-	return import_once(cuda, v->keep_fd) == CUDA_SUCCESS ? -ESTALE : err;
+	return import_once(v->keep_fd) == CUDA_SUCCESS ? -ESTALE : err;
 }
 
 static void vmm_close(struct pool *pool)

@@ -15,7 +15,6 @@
 #include "daemon/pool/driver_calls.h"
 #include "daemon/pool/pool_internal.h"
 #include "daemon/util/log.h"
-#include "proto/base/libcuda.h"
 #include "proto/base/own.h"
 #include "proto/facts.h"
 #include "proto/words.h"
@@ -34,24 +33,24 @@ const struct pool_ops *const pool_kinds[] = { ALL_KINDS(OPS_OF) NULL };
 
 /* ---- the driver table ---- */
 
-static const struct libcuda_symbol symbols[] = { CUDA_CALLS(LIBCUDA_SYMBOL) };
+static const struct libcuda_symbol symbols[] = { CUDA_CALLS(CUDA_SYMBOL) };
 
+struct cuda cuda_driver;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct cuda table;
 static bool loaded;
 static char why_not[256];
 
 static void load(void)
 {
-	loaded = libcuda_load(symbols, array_size(symbols), &table, why_not, sizeof(why_not));
+	loaded = libcuda_load(symbols, array_size(symbols), &cuda_driver, why_not, sizeof(why_not));
 }
 
-const struct cuda *cuda_load(char *why, size_t size)
+bool cuda_load(char *why, size_t size)
 {
 	pthread_once(&once, load);
 	if (!loaded)
 		snprintf(why, size, "%s", why_not);
-	return loaded ? &table : NULL;
+	return loaded;
 }
 
 /* ---- counting ---- */
@@ -69,27 +68,26 @@ void cuda_count(enum cuda_index call, CUresult result, uint64_t ns)
 		atomic_fetch_add_explicit(&counts[call].failed, 1, memory_order_relaxed);
 }
 
-/* Without the version that a symbol may have. */
-static void name_call(const char *symbol, char *ret, size_t size)
+/* The length of the function's name, without the version that its symbol may have. */
+static int name_length(enum cuda_index call)
 {
-	const char *version = strstr(symbol, "_v");
+	const char *name = symbols[call].name, *version = strstr(name, "_v");
 
-	snprintf(ret, size, "%.*s", (int)(version ? version - symbol : (long)strlen(symbol)),
-		 symbol);
+	return version ? (int)(version - name) : (int)strlen(name);
 }
 
 size_t driver_calls(struct driver_call ret[DRIVER_CALLS_MAX])
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < CUDA_COUNT; i++) {
+	for (enum cuda_index i = 0; i < CUDA_COUNT; i++) {
 		struct driver_call call = { .count = counts[i].count,
 					    .failed = counts[i].failed,
 					    .ns = counts[i].ns };
 
 		if (call.count == 0)
 			continue;
-		name_call(symbols[i].name, call.name, sizeof(call.name));
+		memcpy(call.name, symbols[i].name, (size_t)name_length(i));
 		ret[n++] = call;
 	}
 	return n;
@@ -97,14 +95,18 @@ size_t driver_calls(struct driver_call ret[DRIVER_CALLS_MAX])
 
 /* ---- errors ---- */
 
-static const char *error_name(CUresult result)
-{
-	const char *name = NULL;
+/* "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY" */
+struct call_error {
+	char text[128];
+};
 
-	/* For an unknown number the driver leaves name as it is. */
-	if (loaded)
-		table.get_error_name(result, &name);
-	return name ? name : "an error that the driver has no name for";
+static struct call_error error_of(enum cuda_index call, CUresult result)
+{
+	struct call_error e;
+
+	snprintf(e.text, sizeof(e.text), "%.*s: %s", name_length(call), symbols[call].name,
+		 cuda_error_name(cuda_driver.cuGetErrorName, result));
+	return e;
 }
 
 /* Results after which the device does not come back for this process: for most of them cuda.h says
@@ -135,7 +137,7 @@ static bool is_lost(CUresult result)
 	}
 }
 
-int cuda_try(struct fault *f, const char *call, CUresult result)
+int cuda_fault(struct fault *f, enum cuda_index call, CUresult result)
 {
 	enum code code = is_lost(result) ? CODE_POOL_FAILED : CODE_DRIVER;
 
@@ -143,7 +145,7 @@ int cuda_try(struct fault *f, const char *call, CUresult result)
 		return 0;
 	if (result == CUDA_ERROR_OUT_OF_MEMORY)
 		code = CODE_POOL_FULL;
-	return fault(f, code, "%s: %s", call, error_name(result));
+	return fault(f, code, "%s", error_of(call, result).text);
 }
 
 /* No documentation tells the result for a handle whose GPU was reset. The driver returns these for
@@ -156,59 +158,50 @@ bool cuda_refuses_handle(CUresult result)
 	       result == CUDA_ERROR_UNKNOWN;
 }
 
-int cuda_try_kept(struct fault *f, enum pool_kind kind, const char *call, CUresult result)
+int cuda_fault_kept(struct fault *f, enum pool_kind kind, enum cuda_index call, CUresult result)
 {
 	static const struct fact facts[] = { FACTS(FACT_ROW) };
 	const struct fact *kept = &facts[FACT_kept];
 
 	if (!cuda_refuses_handle(result))
-		return cuda_try(f, call, result);
+		return cuda_fault(f, call, result);
 	return fault(f, CODE_DRIVER,
-		     "%s-%s does not hold with this driver: %s (%s: %s); gpushmctl doctor "
+		     "%s-%s does not hold with this driver: %s (%s); gpushmctl doctor "
 		     "--driver says more",
-		     kind_word(kind), kept->name, kept->holds, call, error_name(result));
+		     kind_word(kind), kept->name, kept->holds, error_of(call, result).text);
 }
 
-void cuda_undone(const char *call, CUresult result)
+void cuda_undone(enum cuda_index call, CUresult result)
 {
 	if (result != CUDA_SUCCESS)
-		log_warning("%s: %s, while cleaning up; going on without it", call,
-			    error_name(result));
+		log_warning("%s, while cleaning up; going on without it",
+			    error_of(call, result).text);
 }
 
 /* ---- GPUs ---- */
 
 /* An error is no failure: a driver before CUDA 12.2 has no such attribute. */
-static int probe_numa_node(const struct cuda *cuda, CUdevice handle)
+static int probe_numa_node(CUdevice handle)
 {
 	int node = -1;
 
-	if (cuda_call(cuda, device_get_attribute, &node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, handle))
+	if (cuda_call(cuDeviceGetAttribute, &node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, handle))
 		return -1;
 	return node;
 }
 
-static int probe_one(const struct cuda *cuda, int ordinal, struct device *ret, struct fault *f)
+static int probe_one(int ordinal, struct device *ret, struct fault *f)
 {
 	struct device d = { .ordinal = ordinal };
 	CUdevice handle = 0;
 	CUuuid uuid;
 	size_t bytes;
-	int err = cuda_try(f, "cuDeviceGet", cuda_call(cuda, device_get, &handle, ordinal));
+	int err = cuda_try(f, cuDeviceGet, &handle, ordinal);
 
-	err = err
-		      ?: cuda_try(f, "cuDeviceGetUuid",
-				  cuda_call(cuda, device_get_uuid, &uuid, handle));
-	err = err
-		      ?: cuda_try(f, "cuDeviceGetName",
-				  cuda_call(cuda, device_get_name, d.name, sizeof(d.name), handle));
-	err = err
-		      ?: cuda_try(f, "cuDeviceGetPCIBusId",
-				  cuda_call(cuda, device_get_pci_bus_id, d.pci_id, sizeof(d.pci_id),
-					    handle));
-	err = err
-		      ?: cuda_try(f, "cuDeviceTotalMem",
-				  cuda_call(cuda, device_total_mem, &bytes, handle));
+	err = err ?: cuda_try(f, cuDeviceGetUuid_v2, &uuid, handle);
+	err = err ?: cuda_try(f, cuDeviceGetName, d.name, sizeof(d.name), handle);
+	err = err ?: cuda_try(f, cuDeviceGetPCIBusId, d.pci_id, sizeof(d.pci_id), handle);
+	err = err ?: cuda_try(f, cuDeviceTotalMem, &bytes, handle);
 	if (err < 0)
 		return err;
 
@@ -216,12 +209,12 @@ static int probe_one(const struct cuda *cuda, int ordinal, struct device *ret, s
 	for (char *c = d.pci_id; *c; c++)
 		*c = tolower((unsigned char)*c); /* as lspci and sysfs write it */
 	d.bytes = bytes;
-	d.numa_node = probe_numa_node(cuda, handle);
+	d.numa_node = probe_numa_node(handle);
 	*ret = d;
 	return 0;
 }
 
-static void probe_all(struct devices *d, const struct cuda *cuda, int count)
+static void probe_all(struct devices *d, int count)
 {
 	struct fault f;
 
@@ -232,7 +225,7 @@ static void probe_all(struct devices *d, const struct cuda *cuda, int count)
 	}
 
 	for (int i = 0; i < count; i++) {
-		if (probe_one(cuda, i, &d->items[d->n], &f) == 0) {
+		if (probe_one(i, &d->items[d->n], &f) == 0) {
 			list_init(&d->items[d->n].pools);
 			d->n++;
 			continue;
@@ -244,37 +237,33 @@ static void probe_all(struct devices *d, const struct cuda *cuda, int count)
 
 void devices_probe(struct devices *d)
 {
-	const struct cuda *cuda;
 	struct fault f;
 	int count = 0, err;
 
 	*d = (struct devices){ 0 };
-	cuda = cuda_load(d->why_none, sizeof(d->why_none));
-	if (!cuda)
+	if (!cuda_load(d->why_none, sizeof(d->why_none)))
 		return;
 
-	err = cuda_try(&f, "cuInit", cuda_call(cuda, init, 0));
-	err = err ?: cuda_try(&f, "cuDeviceGetCount", cuda_call(cuda, device_get_count, &count));
+	err = cuda_try(&f, cuInit, 0);
+	err = err ?: cuda_try(&f, cuDeviceGetCount, &count);
 	if (err < 0)
 		snprintf(d->why_none, sizeof(d->why_none), "%.200s", f.text);
 	else if (count > 0)
-		probe_all(d, cuda, count);
+		probe_all(d, count);
 	else
 		snprintf(d->why_none, sizeof(d->why_none), "the driver shows no GPU");
 }
 
 void device_release_context(struct device *d)
 {
-	const struct cuda *cuda = cuda_load(NULL, 0);
 	CUdevice handle;
 	CUresult result;
 
 	if (!take_ptr(d->context))
 		return;
 
-	result = cuda_call(cuda, device_get, &handle, d->ordinal);
-	cuda_undone("cuDeviceGet", result);
+	result = cuda_call(cuDeviceGet, &handle, d->ordinal);
+	cuda_undone(CUDA_INDEX(cuDeviceGet), result);
 	if (result == CUDA_SUCCESS)
-		cuda_undone("cuDevicePrimaryCtxRelease",
-			    cuda_call(cuda, primary_ctx_release, handle));
+		cuda_undo(cuDevicePrimaryCtxRelease, handle);
 }
