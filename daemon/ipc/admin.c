@@ -81,7 +81,7 @@ int request_ask(struct session *s, const Gpushm__Proto__Request *q, struct reply
 	if (r < 0)
 		return r;
 	reply_done(reply);
-	SET(&reply->u.done, yield_ms, c->accounts.config->yield_timeout * 1000ull);
+	SET_SOME(&reply->u.done, yield_ms, c->accounts.config->yield_timeout * 1000ull);
 	return 0;
 }
 

@@ -223,7 +223,7 @@ int request_describe(struct session *s, const Gpushm__Proto__Request *q, struct 
 		return r;
 	}
 	done = reply_begin(reply, described, DESCRIBED, describe_reply);
-	SET(done, arrays, l->buffer->arrays);
+	SET_SOME(done, arrays, l->buffer->arrays);
 	return 0;
 }
 
@@ -268,7 +268,7 @@ int request_publish(struct session *s, const Gpushm__Proto__Request *q, struct r
 	if (r < 0)
 		return r;
 	done = reply_begin(reply, published, PUBLISHED, publish_reply);
-	SET(done, digest, l->buffer->digest);
-	SET(done, not_kept, s->service->kept && !buffer_is_kept(l->buffer));
+	SET_SOME(done, digest, l->buffer->digest);
+	SET_SOME(done, not_kept, s->service->kept && !buffer_is_kept(l->buffer));
 	return 0;
 }

@@ -19,7 +19,7 @@ _Static_assert((int)EVENT_RESTORED == (int)GPUSHM__PROTO__EVENT_TYPE__EVENT_REST
 	       "enum event_type differs from gpushm.proto");
 
 #define SET_TEXT(m, field, text) \
-	((void)(*(text) && (SET_BYTES(m, field, reply_bytes(text, strlen(text))), 1)))
+	((void)(*(text) && (SET(m, field, reply_bytes(text, strlen(text))), 1)))
 
 /* The names as the client says them. */
 static int fill_names(Gpushm__Proto__Event *m, struct session *s, const struct event *e,
@@ -39,9 +39,8 @@ static int fill_names(Gpushm__Proto__Event *m, struct session *s, const struct e
 
 static void fill_process(Gpushm__Proto__Event *m, const struct event *e)
 {
-	m->has_uid = 1;
-	m->uid = e->uid;
-	SET(m, pid, e->pid);
+	SET(m, uid, e->uid);
+	SET_SOME(m, pid, e->pid);
 	SET_TEXT(m, command, e->command);
 }
 
@@ -51,20 +50,20 @@ static int fill(Gpushm__Proto__Event *m, struct session *s, const struct event *
 {
 	bool all = event_may_see_process(e, s->process);
 
-	SET(m, number, e->number);
-	SET(m, type, (uint32_t)type);
-	SET(m, time_ns, e->ns);
-	SET(m, buffer, e->buffer);
+	SET_SOME(m, number, e->number);
+	SET_SOME(m, type, (uint32_t)type);
+	SET_SOME(m, time_ns, e->ns);
+	SET_SOME(m, buffer, e->buffer);
 	m->has_owner = e->buffer != 0;
 	m->owner = e->rights.uid;
-	SET(m, size_bytes, e->bytes);
+	SET_SOME(m, size_bytes, e->bytes);
 	SET_TEXT(m, pool, e->strings + e->pool);
-	SET(m, access, (Gpushm__Proto__Access)e->access);
-	SET(m, state, (Gpushm__Proto__State)e->state);
-	SET(m, code, e->code);
+	SET_SOME(m, access, (Gpushm__Proto__Access)e->access);
+	SET_SOME(m, state, (Gpushm__Proto__State)e->state);
+	SET_SOME(m, code, e->code);
 	SET_TEXT(m, text, e->strings + e->text);
 	if (e->verb)
-		SET_BYTES(m, verb, reply_text(e->verb));
+		SET(m, verb, reply_text(e->verb));
 	if (e->by_process && all)
 		fill_process(m, e);
 	return fill_names(m, s, e, type, all);
@@ -117,9 +116,9 @@ static int collect(struct session *s, struct reply *reply, struct fault *f)
 	if (add_events(s, m) < 0)
 		return reply_no_memory(f);
 	at->lost += event_log_lost(all, before, at->after);
-	SET(m, last, at->after);
-	SET(m, lost, at->lost);
-	SET(m, first, all->first);
+	SET_SOME(m, last, at->after);
+	SET_SOME(m, lost, at->lost);
+	SET_SOME(m, first, all->first);
 	return 0;
 }
 

@@ -33,20 +33,20 @@ static int fill_hello(struct reply *reply, struct session *s, bool status_page, 
 	Gpushm__Proto__HelloReply *m = reply_begin(reply, hello, HELLO, hello_reply);
 	const struct service *service = s->service;
 
-	SET_BYTES(m, daemon, reply_bytes(service->id, sizeof(service->id)));
-	SET_BYTES(m, software, reply_text(QUERY_SOFTWARE));
+	SET(m, daemon, reply_bytes(service->id, sizeof(service->id)));
+	SET(m, software, reply_text(QUERY_SOFTWARE));
 	m->limits = (Gpushm__Proto__Limits *)&limits;
-	SET(m, version, PROTOCOL_VERSION);
-	SET(m, uid, s->process->uid);
-	SET(m, admin, s->process->admin);
-	SET(m, kept, service->kept);
+	SET_SOME(m, version, PROTOCOL_VERSION);
+	SET_SOME(m, uid, s->process->uid);
+	SET_SOME(m, admin, s->process->admin);
+	SET_SOME(m, kept, service->kept);
 	SET(m, quiet_close, true);
 	SET(m, rename, true);
 	SET(m, streams, true);
 	SET(m, suspend, true);
 	SET(m, park, true);
-	SET(m, session, s->process->session);
-	SET(m, pid, getpid());
+	SET_SOME(m, session, s->process->session);
+	SET_SOME(m, pid, getpid());
 	if (status_page && service->catalog.page) {
 		SET(m, board_fd, true);
 		reply->fds[reply->n_fds++] = service->catalog.page->fd_read_only;

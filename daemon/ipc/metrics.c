@@ -24,14 +24,14 @@ static bool was_used(const struct verb_counts *v)
 /* The counts stay where they are: the reply is packed before anything changes them. */
 static void fill_verb(Gpushm__Proto__VerbMetrics *m, unsigned verb, struct verb_counts *v)
 {
-	SET_BYTES(m, verb, reply_text(verb ? request_verb(verb) : "unknown"));
+	SET(m, verb, reply_text(verb ? request_verb(verb) : "unknown"));
 	m->n_results = CODE_COUNT;
 	m->results = v->results;
 	m->n_buckets = array_size(v->buckets);
 	m->buckets = v->buckets;
-	SET(m, ns, v->ns);
-	SET(m, waits, v->waits);
-	SET(m, waited_ns, v->waited_ns);
+	SET_SOME(m, ns, v->ns);
+	SET_SOME(m, waits, v->waits);
+	SET_SOME(m, waited_ns, v->waited_ns);
 }
 
 static int fill_verbs(Gpushm__Proto__MetricsReply *m, struct service *s)
@@ -63,10 +63,10 @@ static int fill_driver_calls(Gpushm__Proto__MetricsReply *m, struct service *s)
 
 		if (!it)
 			return -ENOMEM;
-		SET_BYTES(it, call, reply_text(calls[i].name));
-		SET(it, count, calls[i].count);
-		SET(it, failed, calls[i].failed);
-		SET(it, ns, calls[i].ns);
+		SET(it, call, reply_text(calls[i].name));
+		SET_SOME(it, count, calls[i].count);
+		SET_SOME(it, failed, calls[i].failed);
+		SET_SOME(it, ns, calls[i].ns);
 	}
 	return calls ? 0 : -ENOMEM;
 }
@@ -77,12 +77,12 @@ static void fill_cache(Gpushm__Proto__PoolMetrics *m, const struct catalog *c,
 	const struct cache_counts *n = &c->cache_counts[pool->index];
 	const struct cache_bytes bytes = catalog_cache_bytes(c, pool);
 
-	SET(m, evictable_bytes, bytes.evictable);
-	SET(m, kept_bytes, bytes.kept);
-	SET(m, uses, n->uses);
-	SET(m, restores, n->restores);
-	SET(m, restored_ns, n->restored_ns);
-	SET(m, not_yielded, n->not_yielded);
+	SET_SOME(m, evictable_bytes, bytes.evictable);
+	SET_SOME(m, kept_bytes, bytes.kept);
+	SET_SOME(m, uses, n->uses);
+	SET_SOME(m, restores, n->restores);
+	SET_SOME(m, restored_ns, n->restored_ns);
+	SET_SOME(m, not_yielded, n->not_yielded);
 }
 
 /* Both lists are in the order of the pools. */
@@ -103,9 +103,9 @@ static int fill_pools(Gpushm__Proto__MetricsReply *m, struct session *s, struct 
 			return reply_no_memory(f);
 		it->pool = pools[m->n_pools - 1];
 		it->pool->has_why = false; /* so that it fits a frame */
-		SET(it, filling, states[BUFFER_FILLING]);
-		SET(it, sealed, states[BUFFER_SEALED]);
-		SET(it, shared, states[BUFFER_SHARED]);
+		SET_SOME(it, filling, states[BUFFER_FILLING]);
+		SET_SOME(it, sealed, states[BUFFER_SEALED]);
+		SET_SOME(it, shared, states[BUFFER_SHARED]);
 		fill_cache(it, &s->service->catalog, pool);
 	}
 	return 0;
@@ -116,19 +116,19 @@ static void fill_lives(Gpushm__Proto__MetricsReply *m, const struct service *s)
 	const struct catalog *c = &s->catalog;
 	uint64_t age = clock_monotonic_ns() - s->started_ns;
 
-	SET(m, read_leases, c->n_leases - c->n_write_leases);
-	SET(m, write_leases, c->n_write_leases);
-	SET(m, away_leases, c->n_away);
-	SET(m, parked, s->reaper.pidfds.parked);
-	SET(m, evictions, c->evictions);
-	SET(m, wanted, c->n_wanted);
-	SET(m, reader_deaths, s->reaper.deaths[ROLE_READER]);
-	SET(m, writer_deaths, s->reaper.deaths[ROLE_WRITER]);
-	SET(m, creator_deaths, s->reaper.deaths[ROLE_CREATOR]);
-	SET(m, restarts, c->restarts.n);
-	SET(m, restored, c->restarts.restored);
-	SET(m, lost, c->restarts.lost);
-	SET(m, started_ns, clock_realtime_ns() - age);
+	SET_SOME(m, read_leases, c->n_leases - c->n_write_leases);
+	SET_SOME(m, write_leases, c->n_write_leases);
+	SET_SOME(m, away_leases, c->n_away);
+	SET_SOME(m, parked, s->reaper.pidfds.parked);
+	SET_SOME(m, evictions, c->evictions);
+	SET_SOME(m, wanted, c->n_wanted);
+	SET_SOME(m, reader_deaths, s->reaper.deaths[ROLE_READER]);
+	SET_SOME(m, writer_deaths, s->reaper.deaths[ROLE_WRITER]);
+	SET_SOME(m, creator_deaths, s->reaper.deaths[ROLE_CREATOR]);
+	SET_SOME(m, restarts, c->restarts.n);
+	SET_SOME(m, restored, c->restarts.restored);
+	SET_SOME(m, lost, c->restarts.lost);
+	SET_SOME(m, started_ns, clock_realtime_ns() - age);
 }
 
 static int fill_streams(Gpushm__Proto__MetricsReply *m, struct service *service)
@@ -142,21 +142,21 @@ static int fill_streams(Gpushm__Proto__MetricsReply *m, struct service *service)
 	if (!it)
 		return -ENOMEM;
 	m->streams = it;
-	SET(it, running, states.streams[STREAM_RUNNING]);
-	SET(it, ended, states.streams[STREAM_ENDED]);
-	SET(it, orphaned, states.streams[STREAM_ORPHANED]);
-	SET(it, every, states.readers[STREAM_EVERY]);
-	SET(it, latest, states.readers[STREAM_LATEST]);
-	SET(it, share, states.readers[STREAM_SHARE]);
-	SET(it, waiting, states.waiting);
-	SET(it, frames, counts.frames);
-	SET(it, stalls, counts.stalls);
-	SET(it, stalled_ns, counts.stalled_ns);
-	SET(it, dropped, counts.drops);
-	SET(it, redone, counts.redone);
-	SET(it, lost, counts.lost);
-	SET(it, reader_deaths, c->reader_deaths);
-	SET(it, producer_deaths, c->producer_deaths);
+	SET_SOME(it, running, states.streams[STREAM_RUNNING]);
+	SET_SOME(it, ended, states.streams[STREAM_ENDED]);
+	SET_SOME(it, orphaned, states.streams[STREAM_ORPHANED]);
+	SET_SOME(it, every, states.readers[STREAM_EVERY]);
+	SET_SOME(it, latest, states.readers[STREAM_LATEST]);
+	SET_SOME(it, share, states.readers[STREAM_SHARE]);
+	SET_SOME(it, waiting, states.waiting);
+	SET_SOME(it, frames, counts.frames);
+	SET_SOME(it, stalls, counts.stalls);
+	SET_SOME(it, stalled_ns, counts.stalled_ns);
+	SET_SOME(it, dropped, counts.drops);
+	SET_SOME(it, redone, counts.redone);
+	SET_SOME(it, lost, counts.lost);
+	SET_SOME(it, reader_deaths, c->reader_deaths);
+	SET_SOME(it, producer_deaths, c->producer_deaths);
 	return 0;
 }
 

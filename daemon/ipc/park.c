@@ -120,6 +120,6 @@ int request_park(struct session *s, const Gpushm__Proto__Request *q, struct repl
 	if (r < 0)
 		return r;
 	reply_done(reply);
-	SET(&reply->u.done, parked, p->park.state == PARK_PARKED);
+	SET_SOME(&reply->u.done, parked, p->park.state == PARK_PARKED);
 	return 0;
 }

@@ -33,15 +33,15 @@ static int fill_holders(Gpushm__Proto__Buffer *m, struct service *s, const struc
 		h = reply_append(s, m, holders, holder);
 		if (!h)
 			return -ENOMEM;
-		SET(h, lease, l->id);
-		SET(h, pid, l->process->pid);
-		SET(h, uid, l->process->uid);
-		SET_BYTES(h, command, reply_text(l->process->command));
-		SET(h, access, (Gpushm__Proto__Access)l->access);
-		SET(h, since_ns, l->since_ns);
-		SET(h, suspect, l->process->suspect_ns != 0);
-		SET(h, away, l->away);
-		SET(h, parked, process_is_parked(l->process));
+		SET_SOME(h, lease, l->id);
+		SET_SOME(h, pid, l->process->pid);
+		SET_SOME(h, uid, l->process->uid);
+		SET(h, command, reply_text(l->process->command));
+		SET_SOME(h, access, (Gpushm__Proto__Access)l->access);
+		SET_SOME(h, since_ns, l->since_ns);
+		SET_SOME(h, suspect, l->process->suspect_ns != 0);
+		SET_SOME(h, away, l->away);
+		SET_SOME(h, parked, process_is_parked(l->process));
 	}
 	return 0;
 }
@@ -58,18 +58,18 @@ static uint32_t count_suspects(const struct buffer *b)
 
 static void fill_dirty(Gpushm__Proto__Buffer *m, const struct death *d)
 {
-	SET(m, dirty_pid, d->pid);
-	SET(m, dirty_uid, d->uid);
-	SET_BYTES(m, dirty_command, reply_text(d->command));
-	SET(m, dirty_ns, d->ns);
+	SET_SOME(m, dirty_pid, d->pid);
+	SET_SOME(m, dirty_uid, d->uid);
+	SET(m, dirty_command, reply_text(d->command));
+	SET_SOME(m, dirty_ns, d->ns);
 }
 
 static void fill_cached(Gpushm__Proto__Buffer *m, const struct session *s, const struct cached *it)
 {
-	SET(m, wanted, cached_is_wanted(it));
-	SET(m, keep_ms,
-	    it->keeps ? it->keep_ms : s->service->catalog.accounts.config->keep * 1000ull);
-	SET(m, priority, it->priority);
+	SET_SOME(m, wanted, cached_is_wanted(it));
+	SET_SOME(m, keep_ms,
+		 it->keeps ? it->keep_ms : s->service->catalog.accounts.config->keep * 1000ull);
+	SET_SOME(m, priority, it->priority);
 }
 
 static Gpushm__Proto__Residence residence_of(const struct buffer *b)
@@ -84,33 +84,33 @@ static Gpushm__Proto__Residence residence_of(const struct buffer *b)
 static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct buffer *b,
 		       bool holders)
 {
-	SET(m, id, b->id);
-	SET(m, pool, b->pool->id);
-	SET(m, size_bytes, b->bytes);
-	SET(m, allocated_bytes, b->block.bytes);
-	SET(m, state, (Gpushm__Proto__State)b->state);
-	SET(m, uid, b->uid);
-	SET(m, gid, b->gid);
-	SET(m, mode, b->mode);
-	SET(m, transient, b->transient);
-	SET(m, dirty, b->dirty);
-	SET(m, kept, buffer_is_kept(b));
-	SET(m, stream, b->stream != NULL);
-	SET(m, created_ns, b->created_ns);
-	SET(m, published_ns, b->published_ns);
-	SET(m, arrays, b->arrays);
-	SET(m, digest, b->digest);
-	SET(m, readers, b->readers);
-	SET(m, writers, b->writers);
-	SET(m, away, b->away);
-	SET(m, residence, residence_of(b));
-	SET(m, suspects, count_suspects(b));
-	SET(m, opens, b->opens);
-	SET_BYTES(m, pool_name, reply_text(b->pool->config.name));
+	SET_SOME(m, id, b->id);
+	SET_SOME(m, pool, b->pool->id);
+	SET_SOME(m, size_bytes, b->bytes);
+	SET_SOME(m, allocated_bytes, b->block.bytes);
+	SET_SOME(m, state, (Gpushm__Proto__State)b->state);
+	SET_SOME(m, uid, b->uid);
+	SET_SOME(m, gid, b->gid);
+	SET_SOME(m, mode, b->mode);
+	SET_SOME(m, transient, b->transient);
+	SET_SOME(m, dirty, b->dirty);
+	SET_SOME(m, kept, buffer_is_kept(b));
+	SET_SOME(m, stream, b->stream != NULL);
+	SET_SOME(m, created_ns, b->created_ns);
+	SET_SOME(m, published_ns, b->published_ns);
+	SET_SOME(m, arrays, b->arrays);
+	SET_SOME(m, digest, b->digest);
+	SET_SOME(m, readers, b->readers);
+	SET_SOME(m, writers, b->writers);
+	SET_SOME(m, away, b->away);
+	SET_SOME(m, residence, residence_of(b));
+	SET_SOME(m, suspects, count_suspects(b));
+	SET_SOME(m, opens, b->opens);
+	SET(m, pool_name, reply_text(b->pool->config.name));
 	if (b->cached)
 		fill_cached(m, s, b->cached);
 	if (b->twin_of)
-		SET(m, twin_of, b->twin_of->id);
+		SET_SOME(m, twin_of, b->twin_of->id);
 	if (b->dirty)
 		fill_dirty(m, &b->death);
 	m->has_name = b->key != NULL;
@@ -137,8 +137,8 @@ static int copy_attrs(Gpushm__Proto__Buffer *m, struct service *s, const struct 
 			return -ENOMEM;
 		memcpy(copy, attr.key, attr.key_len);
 		memcpy(copy + attr.key_len, attr.value, attr.value_len);
-		SET_BYTES(item, key, reply_bytes(copy, attr.key_len));
-		SET_BYTES(item, value, reply_bytes(copy + attr.key_len, attr.value_len));
+		SET(item, key, reply_bytes(copy, attr.key_len));
+		SET(item, value, reply_bytes(copy + attr.key_len, attr.value_len));
 	}
 	return m->attrs ? 0 : -ENOMEM;
 }
@@ -233,7 +233,7 @@ int request_list(struct session *s, const Gpushm__Proto__Request *q, struct repl
 			break;
 		m->buffers[m->n_buffers++] = item;
 	}
-	SET(m, more, at != end);
+	SET_SOME(m, more, at != end);
 	return m->more && m->n_buffers == 0 ? reply_no_memory(f) : 0;
 }
 
@@ -260,29 +260,29 @@ static void fill_pool(Gpushm__Proto__Pool *m, struct session *s, const struct po
 	const struct device *d = pool->device;
 	uint64_t share;
 
-	SET_BYTES(m, name, reply_text(pool->config.name));
-	SET(m, id, pool->id);
-	SET(m, kind, (Gpushm__Proto__Kind)pool->config.kind);
-	SET(m, size_bytes, pool->size);
-	SET(m, used_bytes, pool->used);
-	SET(m, pending_bytes, pool->pending_bytes);
-	SET(m, pending, pool->pending_count);
-	SET(m, suspect_bytes, suspect_bytes);
-	SET(m, buffers, pool->blocks);
+	SET(m, name, reply_text(pool->config.name));
+	SET_SOME(m, id, pool->id);
+	SET_SOME(m, kind, (Gpushm__Proto__Kind)pool->config.kind);
+	SET_SOME(m, size_bytes, pool->size);
+	SET_SOME(m, used_bytes, pool->used);
+	SET_SOME(m, pending_bytes, pool->pending_bytes);
+	SET_SOME(m, pending, pool->pending_count);
+	SET_SOME(m, suspect_bytes, suspect_bytes);
+	SET_SOME(m, buffers, pool->blocks);
 	share = buffer_share(&s->service->catalog.accounts, s->process, pool);
-	SET(m, max_buffer_bytes, share < pool->max_block ? share : pool->max_block);
-	SET(m, granularity, pool->granularity);
-	SET(m, failed, trouble != NULL);
+	SET_SOME(m, max_buffer_bytes, share < pool->max_block ? share : pool->max_block);
+	SET_SOME(m, granularity, pool->granularity);
+	SET_SOME(m, failed, trouble != NULL);
 	m->has_why = m->failed;
 	m->why = reply_bytes(trouble, trouble ? strlen(trouble) : 0);
-	SET(m, is_default, pool == standard);
-	SET(m, allowed, catalog_pool_is_open_to(pool, s->process));
+	SET_SOME(m, is_default, pool == standard);
+	SET_SOME(m, allowed, catalog_pool_is_open_to(pool, s->process));
 	m->has_numa_node = pool->config.kind == POOL_PINNED;
 	m->numa_node = pool->numa_node;
 	if (d) {
-		SET_BYTES(m, device_name, reply_text(d->name));
-		SET_BYTES(m, pci_id, reply_text(d->pci_id));
-		SET_BYTES(m, device_uuid, reply_bytes(d->uuid, sizeof(d->uuid)));
+		SET(m, device_name, reply_text(d->name));
+		SET(m, pci_id, reply_text(d->pci_id));
+		SET(m, device_uuid, reply_bytes(d->uuid, sizeof(d->uuid)));
 	}
 }
 
@@ -332,15 +332,15 @@ static void fill_usage(Gpushm__Proto__Usage *m, const struct account *account)
 {
 	const struct accounts *all = account->accounts;
 
-	SET(m, uid, account->uid);
-	SET(m, bytes, account->used[ACCOUNT_BYTES]);
-	SET(m, buffers, (uint32_t)account->used[ACCOUNT_BUFFERS]);
-	SET(m, leases, (uint32_t)account->used[ACCOUNT_LEASES]);
-	SET(m, peers, (uint32_t)account->used[ACCOUNT_PEERS]);
-	SET(m, bytes_max, limit_shown(all, account->uid, ACCOUNT_BYTES));
-	SET(m, buffers_max, (uint32_t)limit_shown(all, account->uid, ACCOUNT_BUFFERS));
-	SET(m, leases_max, (uint32_t)limit_shown(all, account->uid, ACCOUNT_LEASES));
-	SET(m, peers_max, (uint32_t)limit_shown(all, account->uid, ACCOUNT_PEERS));
+	SET_SOME(m, uid, account->uid);
+	SET_SOME(m, bytes, account->used[ACCOUNT_BYTES]);
+	SET_SOME(m, buffers, (uint32_t)account->used[ACCOUNT_BUFFERS]);
+	SET_SOME(m, leases, (uint32_t)account->used[ACCOUNT_LEASES]);
+	SET_SOME(m, peers, (uint32_t)account->used[ACCOUNT_PEERS]);
+	SET_SOME(m, bytes_max, limit_shown(all, account->uid, ACCOUNT_BYTES));
+	SET_SOME(m, buffers_max, (uint32_t)limit_shown(all, account->uid, ACCOUNT_BUFFERS));
+	SET_SOME(m, leases_max, (uint32_t)limit_shown(all, account->uid, ACCOUNT_LEASES));
+	SET_SOME(m, peers_max, (uint32_t)limit_shown(all, account->uid, ACCOUNT_PEERS));
 }
 
 /* An account may be left only for a descriptor, of a process that holds nothing any more. */
@@ -387,8 +387,8 @@ static int fill_refusals(Gpushm__Proto__StatusReply *m, struct session *s, struc
 		it = reply_append(s->service, m, refusals, refusal);
 		if (!it)
 			return reply_no_memory(f);
-		SET(it, code, (uint32_t)code);
-		SET(it, count, counts[code]);
+		SET_SOME(it, code, (uint32_t)code);
+		SET_SOME(it, count, counts[code]);
 	}
 	return 0;
 }
@@ -410,24 +410,24 @@ int request_status(struct session *s, const Gpushm__Proto__Request *q, struct re
 	const struct service *service = s->service;
 
 	reply_reset_arena(s->service);
-	SET_BYTES(m, software, reply_text(QUERY_SOFTWARE));
-	SET_BYTES(m, daemon, reply_bytes(service->id, sizeof(service->id)));
-	SET(m, pid, getpid());
-	SET(m, uptime_ms, (clock_monotonic_ns() - service->started_ns) / 1000000u);
-	SET(m, peers, service->peers);
-	SET(m, buffers, service->catalog.n_buffers);
-	SET(m, leases, service->catalog.n_leases);
-	SET(m, suspects, service->reaper.n);
-	SET(m, waiting, service->waiters.n);
-	SET(m, requests, service->requests);
-	SET(m, refused, service->refused);
-	SET(m, violations, service->violations);
-	SET(m, pools_failed, count_failed(&service->catalog));
-	SET(m, retained, service->catalog.n_retained);
-	SET(m, retained_bytes,
-	    service->catalog.retained_bytes + service->catalog.retired_pages.bytes);
-	SET_BYTES(m, needs_restart, reply_text(service->needs_restart));
-	SET(m, fds, fds_open());
-	SET(m, fds_max, fds_limit());
+	SET(m, software, reply_text(QUERY_SOFTWARE));
+	SET(m, daemon, reply_bytes(service->id, sizeof(service->id)));
+	SET_SOME(m, pid, getpid());
+	SET_SOME(m, uptime_ms, (clock_monotonic_ns() - service->started_ns) / 1000000u);
+	SET_SOME(m, peers, service->peers);
+	SET_SOME(m, buffers, service->catalog.n_buffers);
+	SET_SOME(m, leases, service->catalog.n_leases);
+	SET_SOME(m, suspects, service->reaper.n);
+	SET_SOME(m, waiting, service->waiters.n);
+	SET_SOME(m, requests, service->requests);
+	SET_SOME(m, refused, service->refused);
+	SET_SOME(m, violations, service->violations);
+	SET_SOME(m, pools_failed, count_failed(&service->catalog));
+	SET_SOME(m, retained, service->catalog.n_retained);
+	SET_SOME(m, retained_bytes,
+		 service->catalog.retained_bytes + service->catalog.retired_pages.bytes);
+	SET(m, needs_restart, reply_text(service->needs_restart));
+	SET_SOME(m, fds, fds_open());
+	SET_SOME(m, fds_max, fds_limit());
 	return fill_refusals(m, s, f) < 0 ? -ENOMEM : fill_usages(m, s, f);
 }

@@ -100,16 +100,16 @@ static void lend_fds(struct reply *reply, const struct session *s, const struct 
 	if (is_pool ? !(s->pools_lent & bit) : !b->evicted) {
 		reply->fds[reply->n_fds++] =
 			pool_lend_fd(b->pool, &b->block, l->access == ACCESS_WRITE);
-		SET(m, memory_fd, !is_pool);
-		SET(m, pool_fd, is_pool);
+		SET_SOME(m, memory_fd, !is_pool);
+		SET_SOME(m, pool_fd, is_pool);
 		reply->pool_bit = is_pool ? bit : 0;
 	}
 	if (with_table && b->table_fd >= 0) {
 		reply->fds[reply->n_fds++] = b->table_fd;
 		SET(m, table_fd, true);
-		SET(m, table_bytes, b->table_bytes);
+		SET_SOME(m, table_bytes, b->table_bytes);
 	}
-	SET(m, fds, (uint32_t)reply->n_fds);
+	SET_SOME(m, fds, (uint32_t)reply->n_fds);
 }
 
 void reply_attach(struct reply *reply, struct session *s, struct lease *l, bool again)
@@ -121,23 +121,23 @@ void reply_attach(struct reply *reply, struct session *s, struct lease *l, bool 
 	reply->pool_bit = 0;
 	reply->lease = again ? NULL : l;
 	reply->small = true;
-	SET(m, buffer, b->id);
-	SET(m, lease, l->id);
-	SET(m, pool, b->pool->id);
-	SET(m, size_bytes, b->bytes);
-	SET(m, allocated_bytes, b->evicted ? pool_round(b->pool, b->bytes) : b->block.bytes);
-	SET(m, state, (Gpushm__Proto__State)b->state);
-	SET(m, access, (Gpushm__Proto__Access)l->access);
-	SET(m, mode, b->mode);
-	SET(m, uid, b->uid);
-	SET(m, digest, b->digest);
-	SET(m, memory, b->memory);
-	SET(m, dirty, b->dirty);
-	SET(m, not_kept, s->service->kept && b->state != BUFFER_FILLING && !buffer_is_kept(b));
+	SET_SOME(m, buffer, b->id);
+	SET_SOME(m, lease, l->id);
+	SET_SOME(m, pool, b->pool->id);
+	SET_SOME(m, size_bytes, b->bytes);
+	SET_SOME(m, allocated_bytes, b->evicted ? pool_round(b->pool, b->bytes) : b->block.bytes);
+	SET_SOME(m, state, (Gpushm__Proto__State)b->state);
+	SET_SOME(m, access, (Gpushm__Proto__Access)l->access);
+	SET_SOME(m, mode, b->mode);
+	SET_SOME(m, uid, b->uid);
+	SET_SOME(m, digest, b->digest);
+	SET_SOME(m, memory, b->memory);
+	SET_SOME(m, dirty, b->dirty);
+	SET_SOME(m, not_kept, s->service->kept && b->state != BUFFER_FILLING && !buffer_is_kept(b));
 	m->has_slot = b->cell != STATUS_PAGE_NONE;
 	m->slot = b->cell;
 	if (b->block.pointer)
-		SET_BYTES(m, record, reply_bytes(b->block.pointer->record, RECORD_BYTES));
+		SET(m, record, reply_bytes(b->block.pointer->record, RECORD_BYTES));
 	lend_fds(reply, s, l, !again);
 }
 

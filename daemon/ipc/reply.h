@@ -8,6 +8,7 @@
 #include "gpushm.pb-c.h"
 #include "proto/code.h"
 #include "proto/limits.h"
+#include "proto/message.h"
 
 #include <stdbool.h>
 
@@ -16,10 +17,6 @@ struct service;
 struct session;
 
 #define REPLY_SMALL 1024u /* bytes: some twenty numbers, a buffer's name and a pool's name */
-
-/* SET() sets the field only if it is not zero: readers treat a missing one as 0. */
-#define SET(m, field, value) ((m)->has_##field = ((m)->field = (value)) != 0)
-#define SET_BYTES(m, field, value) ((m)->has_##field = 1, (m)->field = (value))
 
 struct reply {
 	Gpushm__Proto__Reply message;

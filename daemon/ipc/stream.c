@@ -56,8 +56,8 @@ int request_join(struct session *s, const Gpushm__Proto__Request *q, struct repl
 	if (r < 0)
 		return r;
 	done = reply_begin(reply, joined, JOINED, join_reply);
-	SET(done, reader, (uint32_t)l->reader);
-	SET(done, generation, l->buffer->stream->readers[l->reader].generation);
+	SET_SOME(done, reader, (uint32_t)l->reader);
+	SET_SOME(done, generation, l->buffer->stream->readers[l->reader].generation);
 	return 0;
 }
 
@@ -75,10 +75,10 @@ int request_page(struct session *s, const Gpushm__Proto__Request *q, struct repl
 	if (r < 0)
 		return r;
 	done = reply_begin(reply, page, PAGE, page_reply);
-	SET(done, page, m->page);
-	SET(done, bytes, lent.bytes);
-	SET(done, generation, lent.generation);
-	SET(done, writable, lent.writable);
+	SET_SOME(done, page, m->page);
+	SET_SOME(done, bytes, lent.bytes);
+	SET_SOME(done, generation, lent.generation);
+	SET_SOME(done, writable, lent.writable);
 	reply->fds[reply->n_fds++] = lent.fd;
 	return 0;
 }
@@ -112,27 +112,26 @@ static void fill_reader(Gpushm__Proto__StreamReader *m, const struct stream *s, 
 	const struct stream_reader_page *page = stream_reader_page(r);
 	const struct process *p = r->lease->process;
 
-	SET(m, reader, index);
-	SET(m, generation, r->generation);
-	SET(m, follow, (Gpushm__Proto__Follow)r->follow);
-	SET(m, max_held, r->max_held);
-	SET(m, dropped, r->dropped);
-	SET(m, joined_ns, r->joined_ns);
-	SET(m, suspect, p->suspect_ns != 0);
+	SET_SOME(m, reader, index);
+	SET_SOME(m, generation, r->generation);
+	SET_SOME(m, follow, (Gpushm__Proto__Follow)r->follow);
+	SET_SOME(m, max_held, r->max_held);
+	SET_SOME(m, dropped, r->dropped);
+	SET_SOME(m, joined_ns, r->joined_ns);
+	SET_SOME(m, suspect, p->suspect_ns != 0);
 	if (owner) {
-		SET(m, pid, p->pid);
-		m->has_uid = 1;
-		m->uid = p->uid;
-		SET_BYTES(m, command, reply_text(p->command));
+		SET_SOME(m, pid, p->pid);
+		SET(m, uid, p->uid);
+		SET(m, command, reply_text(p->command));
 	}
-	SET(m, cursor, page->cursor);
-	SET(m, taken, page->taken);
-	SET(m, skipped, page->skipped);
-	SET(m, held, page->held);
-	SET(m, oldest, page->oldest);
+	SET_SOME(m, cursor, page->cursor);
+	SET_SOME(m, taken, page->taken);
+	SET_SOME(m, skipped, page->skipped);
+	SET_SOME(m, held, page->held);
+	SET_SOME(m, oldest, page->oldest);
 	if (m->oldest)
-		SET(m, oldest_ms, ms_since(page->oldest_ns, now));
-	SET(m, asleep, page->asleep != 0);
+		SET_SOME(m, oldest_ms, ms_since(page->oldest_ns, now));
+	SET_SOME(m, asleep, page->asleep != 0);
 }
 
 static int fill_readers(Gpushm__Proto__StreamInfo *m, struct session *session,
@@ -154,12 +153,12 @@ static int fill_readers(Gpushm__Proto__StreamInfo *m, struct session *session,
 
 static void fill_shape(Gpushm__Proto__StreamInfo *m, const struct stream_shape *shape)
 {
-	SET(m, slots, shape->slots);
-	SET(m, slot_bytes, shape->slot_bytes);
-	SET(m, readers_max, shape->readers);
-	SET(m, delivery, (Gpushm__Proto__Delivery)shape->delivery);
-	SET(m, keep_queue, shape->keep_queue);
-	SET(m, limit_ms, shape->limit_ms);
+	SET_SOME(m, slots, shape->slots);
+	SET_SOME(m, slot_bytes, shape->slot_bytes);
+	SET_SOME(m, readers_max, shape->readers);
+	SET_SOME(m, delivery, (Gpushm__Proto__Delivery)shape->delivery);
+	SET_SOME(m, keep_queue, shape->keep_queue);
+	SET_SOME(m, limit_ms, shape->limit_ms);
 }
 
 static void fill_words(Gpushm__Proto__StreamInfo *m, const struct stream *s)
@@ -167,15 +166,15 @@ static void fill_words(Gpushm__Proto__StreamInfo *m, const struct stream *s)
 	const struct stream_counts counts = stream_counts(s);
 	const struct stream_head *h = s->words.head;
 
-	SET(m, newest, counts.frames);
-	SET(m, newest_ns, stream_newest_ns(s));
-	SET(m, stalls, counts.stalls);
-	SET(m, stalled_ns, counts.stalled_ns);
-	SET(m, waiting_ms, ms_since(h->waited_ns, m->now_ns));
-	SET(m, queued, stream_words_queued(&s->words));
-	SET(m, redone, counts.redone);
-	SET(m, lost, counts.lost);
-	SET(m, dropped, (uint32_t)counts.drops);
+	SET_SOME(m, newest, counts.frames);
+	SET_SOME(m, newest_ns, stream_newest_ns(s));
+	SET_SOME(m, stalls, counts.stalls);
+	SET_SOME(m, stalled_ns, counts.stalled_ns);
+	SET_SOME(m, waiting_ms, ms_since(h->waited_ns, m->now_ns));
+	SET_SOME(m, queued, stream_words_queued(&s->words));
+	SET_SOME(m, redone, counts.redone);
+	SET_SOME(m, lost, counts.lost);
+	SET_SOME(m, dropped, (uint32_t)counts.drops);
 }
 
 static int fill_info(Gpushm__Proto__StreamInfo *m, struct session *session, const struct stream *s)
@@ -183,16 +182,15 @@ static int fill_info(Gpushm__Proto__StreamInfo *m, struct session *session, cons
 	const struct buffer *b = s->buffer;
 	bool owner = buffer_owned_by(b, session->process);
 
-	SET(m, buffer, b->id);
-	m->has_uid = 1;
-	m->uid = b->uid;
-	SET_BYTES(m, pool_name, reply_text(b->pool->config.name));
-	SET(m, state, s->state);
-	SET(m, producers, s->producers);
-	SET(m, now_ns, clock_monotonic_ns());
+	SET_SOME(m, buffer, b->id);
+	SET(m, uid, b->uid);
+	SET(m, pool_name, reply_text(b->pool->config.name));
+	SET_SOME(m, state, s->state);
+	SET_SOME(m, producers, s->producers);
+	SET_SOME(m, now_ns, clock_monotonic_ns());
 	if (owner && s->producer) {
-		SET(m, pid, s->producer->process->pid);
-		SET_BYTES(m, command, reply_text(s->producer->process->command));
+		SET_SOME(m, pid, s->producer->process->pid);
+		SET(m, command, reply_text(s->producer->process->command));
 	}
 	fill_shape(m, &s->words.shape);
 	fill_words(m, s);

@@ -162,9 +162,9 @@ static int report_changes(struct session *s, struct reply *reply, struct fault *
 		told = reply_append(s->service, m, changed, changed);
 		if (!told)
 			return reply_no_memory(f);
-		SET(told, index, (uint32_t)i);
-		SET(told, buffer, seen[i].id);
-		SET(told, word, seen[i].word);
+		SET_SOME(told, index, (uint32_t)i);
+		SET_SOME(told, buffer, seen[i].id);
+		SET_SOME(told, word, seen[i].word);
 	}
 	return m->changed ? 0 : reply_no_memory(f);
 }
