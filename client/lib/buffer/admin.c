@@ -151,8 +151,8 @@ int gpushm_flush(struct gpushm *c, const char *pool)
 {
 	Gpushm__Proto__Flush flush = GPUSHM__PROTO__FLUSH__INIT;
 
-	flush.has_pool = pool != NULL;
-	flush.pool = connection_bytes(pool ? pool : "");
+	if (pool)
+		SET(&flush, pool, connection_bytes(pool));
 	return request_ack(c, request_with(FLUSH, flush, &flush));
 }
 

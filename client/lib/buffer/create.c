@@ -88,10 +88,9 @@ static size_t fill_attrs(const struct table_attr *attrs, size_t n, Gpushm__Proto
 		Gpushm__Proto__Attr *to = pointers[i] = &list[i];
 
 		gpushm__proto__attr__init(to);
-		to->has_key = to->has_value = true;
-		to->key = connection_bytes(attrs[i].key);
-		to->value.data = (uint8_t *)attrs[i].value;
-		to->value.len = attrs[i].value_len;
+		SET(to, key, connection_bytes(attrs[i].key));
+		SET(to, value,
+		    ((ProtobufCBinaryData){ attrs[i].value_len, (uint8_t *)attrs[i].value }));
 	}
 	return n;
 }
@@ -102,12 +101,12 @@ static void fill_create(struct creation *k, uint64_t bytes, const struct table_a
 	Gpushm__Proto__Create *m = &k->message;
 
 	SET(m, size_bytes, bytes);
-	m->has_pool = o->pool != NULL;
-	m->pool = connection_bytes(o->pool ? o->pool : "");
+	if (o->pool)
+		SET(m, pool, connection_bytes(o->pool));
 	SET_SOME(m, mode, o->mode);
-	m->has_gid = !!(o->flags & GPUSHM_SET_GID);
-	m->gid = o->gid;
-	m->has_transient = m->transient = !!(o->flags & GPUSHM_TRANSIENT);
+	if (o->flags & GPUSHM_SET_GID)
+		SET(m, gid, o->gid);
+	SET_SOME(m, transient, !!(o->flags & GPUSHM_TRANSIENT));
 	m->n_attrs = fill_attrs(attrs, o->n_attrs, k->list, k->pointers);
 	m->attrs = k->pointers;
 	SET_SOME(m, wait_ms, o->wait_ms);
@@ -167,8 +166,7 @@ static int call_create(struct gpushm *c, const char *name, struct creation *k,
 		r = buffer_open(c, name, request, &mapped, ret);
 		if (r != -ENOSPC)
 			return r;
-		k->message.has_wait_ms = true;
-		k->message.wait_ms = clock_wait_left_ms(wait_ms, deadline);
+		SET(&k->message, wait_ms, clock_wait_left_ms(wait_ms, deadline));
 	}
 	return buffer_open(c, name, request, &mapped, ret);
 }
@@ -203,22 +201,21 @@ static void encode(const struct gpushm_array_spec *spec, Gpushm__Proto__Dtype *d
 	gpushm__proto__dtype__init(dtype);
 	SET(dtype, code, spec->dtype.code);
 	SET(dtype, bits, spec->dtype.bits);
-	dtype->has_lanes = spec->dtype.lanes != 1;
-	dtype->lanes = spec->dtype.lanes;
+	if (spec->dtype.lanes != 1)
+		SET(dtype, lanes, spec->dtype.lanes);
 	SET_SOME(dtype, itemsize, spec->dtype.itemsize);
-	dtype->has_descr = spec->descr && *spec->descr;
-	dtype->descr = connection_bytes(spec->descr ? spec->descr : "");
+	if (spec->descr && *spec->descr)
+		SET(dtype, descr, connection_bytes(spec->descr));
 
 	gpushm__proto__array__init(array);
-	array->has_name = array->has_offset = true;
-	array->name = connection_bytes(spec->name ? spec->name : "");
+	SET(array, name, connection_bytes(spec->name ? spec->name : ""));
+	SET(array, offset, spec->offset);
 	array->dtype = dtype;
 	/* spec_to_table() has checked that no length is negative. */
 	array->n_shape = (size_t)spec->ndim;
 	array->shape = (uint64_t *)spec->shape;
 	array->n_strides = spec->strides ? (size_t)spec->ndim : 0;
 	array->strides = (int64_t *)spec->strides;
-	array->offset = spec->offset;
 }
 
 /* False: the batch is full. */

@@ -228,7 +228,7 @@ static int close_lease(struct gpushm *c, struct lease *l, bool discard)
 		return r;
 	/* The daemon has gone: its successor confirms. */
 	SET(&close, lease, l->id);
-	close.has_discard = close.discard = discard;
+	SET(&close, discard, discard);
 	return request_ack(c, request_with(CLOSE, close, &close));
 }
 

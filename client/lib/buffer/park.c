@@ -48,12 +48,11 @@ static int tell(struct parking *p, Gpushm__Proto__ParkStep step, const char *tex
 {
 	Gpushm__Proto__Park park = GPUSHM__PROTO__PARK__INIT;
 
-	park.has_step = park.has_pid = park.has_self = true;
-	park.step = step;
-	park.pid = p->pid;
-	park.self = getpid();
-	park.has_text = text != NULL;
-	park.text = connection_bytes(text ? text : "");
+	SET(&park, step, step);
+	SET(&park, pid, p->pid);
+	SET(&park, self, getpid());
+	if (text)
+		SET(&park, text, connection_bytes(text));
 	return request_read(p->c, request_with(PARK, park, &park), read_parked, &p->parked);
 }
 

@@ -45,7 +45,7 @@ int gpushm_stat(struct gpushm *c, const char *name, uint64_t timeout_ms, uint32_
 	if (r == 0)
 		r = error_flags(flags, GPUSHM_HOLDERS);
 	SET_SOME(&stat, wait_ms, timeout_ms);
-	stat.has_holders = stat.holders = !!(flags & GPUSHM_HOLDERS);
+	SET_SOME(&stat, holders, !!(flags & GPUSHM_HOLDERS));
 	return r < 0 ? r : request_one(c, request_with(STAT, stat, &stat), read_stat, ret);
 }
 
@@ -100,10 +100,9 @@ int gpushm_list(struct gpushm *c, const char *prefix, uint32_t flags, struct gpu
 
 	if (r == 0)
 		r = error_flags(flags, GPUSHM_HOLDERS);
-	list.has_after = true;
-	list.has_holders = list.holders = !!(flags & GPUSHM_HOLDERS);
+	SET_SOME(&list, holders, !!(flags & GPUSHM_HOLDERS));
 	while (r == 0 && l.more) {
-		list.after = l.after;
+		SET(&list, after, l.after);
 		r = request_read(c, request_with(LIST, list, &list), read_page, &l);
 	}
 	if (r == 0)

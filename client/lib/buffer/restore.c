@@ -29,8 +29,7 @@ int buffer_tell_away(struct gpushm_buffer *b)
 	struct gpushm *c = b->connection, *other = NULL;
 	int r;
 
-	suspend.has_lease = true;
-	suspend.lease = b->lease.id;
+	SET(&suspend, lease, b->lease.id);
 	r = request_ack_unless_busy(c, request_with(SUSPEND, suspend, &suspend));
 	if (r != -EBUSY)
 		return r;
@@ -90,12 +89,10 @@ static int ask_back(struct gpushm_buffer *b, uint64_t deadline, struct resumptio
 {
 	Gpushm__Proto__Resume resume = GPUSHM__PROTO__RESUME__INIT;
 
-	resume.has_lease = true;
-	resume.lease = b->lease.id;
-	resume.has_name = r->to == 0;
-	resume.name = connection_bytes(b->name);
-	resume.has_buffer = r->to != 0;
-	resume.buffer = r->to;
+	SET(&resume, lease, b->lease.id);
+	SET_SOME(&resume, buffer, r->to);
+	if (r->to == 0)
+		SET(&resume, name, connection_bytes(b->name));
 	return request_read_within(b->connection, left_of(b, deadline),
 				   request_with(RESUME, resume, &resume), read_resumed, r);
 }
@@ -107,9 +104,8 @@ static int open_twin(struct gpushm_buffer *b, uint32_t flags, struct gpushm_buff
 	const struct gpushm_open_options o = { .device = GPUSHM_CURRENT_DEVICE, .flags = flags };
 	Gpushm__Proto__Open open = GPUSHM__PROTO__OPEN__INIT;
 
-	open.has_twin_of = open.has_access = true;
-	open.twin_of = b->lease.id;
-	open.access = GPUSHM__PROTO__ACCESS__ACCESS_READ;
+	SET(&open, twin_of, b->lease.id);
+	SET(&open, access, GPUSHM__PROTO__ACCESS__ACCESS_READ);
 	return buffer_open(b->connection, b->name, request_with(OPEN, open, &open), &o, ret);
 }
 
@@ -127,12 +123,12 @@ static int hand_over(struct gpushm_buffer *fresh, const struct gpushm_buffer *b,
 	Gpushm__Proto__Publish publish = GPUSHM__PROTO__PUBLISH__INIT;
 	int r = map_synchronize(fresh->map);
 
-	publish.has_lease = publish.has_state = true;
-	publish.lease = fresh->lease.id;
-	publish.state = GPUSHM__PROTO__STATE__STATE_SEALED;
-	publish.has_twin_of = purpose == TO_BE_TWIN;
-	publish.has_restores = purpose == TO_RESTORE;
-	publish.twin_of = publish.restores = b->lease.id;
+	SET(&publish, lease, fresh->lease.id);
+	SET(&publish, state, GPUSHM__PROTO__STATE__STATE_SEALED);
+	if (purpose == TO_BE_TWIN)
+		SET(&publish, twin_of, b->lease.id);
+	else
+		SET(&publish, restores, b->lease.id);
 	return r < 0 ? r
 		     : request_read(b->connection, request_with(PUBLISH, publish, &publish),
 				    read_nothing, NULL);
@@ -179,9 +175,8 @@ static void drop_damaged(struct gpushm_buffer *b, const struct gpushm_buffer *tw
 {
 	Gpushm__Proto__Suspend suspend = GPUSHM__PROTO__SUSPEND__INIT;
 
-	suspend.has_lease = suspend.has_damaged_twin = true;
-	suspend.lease = b->lease.id;
-	suspend.damaged_twin = twin->id;
+	SET(&suspend, lease, b->lease.id);
+	SET(&suspend, damaged_twin, twin->id);
 	request_ack(b->connection, request_with(SUSPEND, suspend, &suspend));
 }
 

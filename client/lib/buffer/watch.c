@@ -367,14 +367,12 @@ static void fill(const struct watch_item *item, Gpushm__Proto__Watched *m)
 {
 	gpushm__proto__watched__init(m);
 	SET(m, seen_word, item->word);
-	m->has_name = !item->by_id;
-	m->has_buffer = item->by_id;
-	m->has_seen_buffer = !item->by_id;
-	if (item->by_id)
-		m->buffer = item->buffer;
-	else
-		m->name = connection_bytes(item->name);
-	m->seen_buffer = m->has_seen_buffer ? item->buffer : 0;
+	if (item->by_id) {
+		SET(m, buffer, item->buffer);
+	} else {
+		SET(m, name, connection_bytes(item->name));
+		SET(m, seen_buffer, item->buffer);
+	}
 }
 
 static int send_watch(struct gpushm_watch *w)

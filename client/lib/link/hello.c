@@ -163,14 +163,13 @@ int hello_send(struct gpushm *c)
 {
 	Gpushm__Proto__Hello hello = GPUSHM__PROTO__HELLO__INIT;
 
-	hello.has_version_min = hello.has_version_max = hello.has_software = true;
-	hello.has_board = hello.board = hello.has_arrays = true;
-	hello.arrays = ARRAYS_MAX;
-	hello.version_min = hello.version_max = PROTOCOL_VERSION;
+	SET(&hello, version_min, PROTOCOL_VERSION);
+	SET(&hello, version_max, PROTOCOL_VERSION);
+	SET(&hello, software, connection_bytes("libgpushm " GPUSHM_VERSION));
+	SET(&hello, board, true);
+	SET(&hello, arrays, ARRAYS_MAX);
 	/* A daemon that was restarted knows neither the promise nor what is imported. */
-	hello.park = process()->park == 1 && process()->imports ? 2 : process()->park;
-	hello.has_park = hello.park != 0;
-	hello.software = connection_bytes("libgpushm " GPUSHM_VERSION);
+	SET_SOME(&hello, park, process()->park == 1 && process()->imports ? 2 : process()->park);
 	return connection_send(c, request_with(HELLO, hello, &hello));
 }
 

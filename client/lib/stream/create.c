@@ -86,9 +86,7 @@ static int make_stream(struct gpushm_stream *s, const struct gpushm_stream_spec 
 	int r = gpushm_describe(s->buffer, l->specs, l->n);
 
 	if (r == 0)
-		r = pages_make_stream(s->buffer, spec->slots, l->slot_bytes, spec->readers,
-				      spec->delivery, spec->flags & GPUSHM_KEEP_QUEUE,
-				      spec->limit_ms);
+		r = pages_make_stream(s->buffer, spec, l->slot_bytes);
 	return r < 0 ? r : gpushm_publish(s->buffer, GPUSHM_SHARED);
 }
 

@@ -52,11 +52,10 @@ int gpushm_streams(struct gpushm *c, const char *prefix, struct gpushm_stream_in
 	struct listing l = { .more = true };
 	int r = 0;
 
-	streams.has_prefix = prefix && *prefix;
-	streams.prefix = connection_bytes(prefix ? prefix : "");
-	streams.has_after = true;
+	if (prefix && *prefix)
+		SET(&streams, prefix, connection_bytes(prefix));
 	while (r == 0 && l.more) {
-		streams.after = l.after;
+		SET(&streams, after, l.after);
 		r = request_read(c, request_with(STREAMS, streams, &streams), read_streams, &l);
 	}
 	if (r == 0)

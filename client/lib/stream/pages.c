@@ -143,24 +143,21 @@ void pages_unmap(struct order_page *p)
 
 /* ---- STREAM, JOIN, DROP ---- */
 
-int pages_make_stream(struct gpushm_buffer *b, uint32_t slots, uint64_t slot_bytes,
-		      uint32_t readers, uint32_t delivery, bool keep_queue, uint64_t limit_ms)
+int pages_make_stream(struct gpushm_buffer *b, const struct gpushm_stream_spec *spec,
+		      uint64_t slot_bytes)
 {
 	Gpushm__Proto__Stream message = GPUSHM__PROTO__STREAM__INIT;
 	Gpushm__Proto__Reply *reply;
 	unsigned sends;
 	int r;
 
-	message.has_lease = message.has_slots = message.has_slot_bytes = true;
-	message.has_readers = message.has_delivery = message.has_keep_queue = true;
-	message.has_limit_ms = true;
-	message.lease = b->lease.id;
-	message.slots = slots;
-	message.slot_bytes = slot_bytes;
-	message.readers = readers;
-	message.delivery = (Gpushm__Proto__Delivery)delivery;
-	message.keep_queue = keep_queue;
-	message.limit_ms = limit_ms;
+	SET(&message, lease, b->lease.id);
+	SET(&message, slots, spec->slots);
+	SET(&message, slot_bytes, slot_bytes);
+	SET(&message, readers, spec->readers);
+	SET(&message, delivery, (Gpushm__Proto__Delivery)spec->delivery);
+	SET(&message, keep_queue, !!(spec->flags & GPUSHM_KEEP_QUEUE));
+	SET(&message, limit_ms, spec->limit_ms);
 	r = request_call(b->connection, request_with(STREAM, stream, &message), &reply, &sends);
 	if (r == 0)
 		request_done(b->connection);
@@ -205,10 +202,10 @@ int pages_drop(struct gpushm_buffer *b, uint32_t reader, uint64_t generation, ui
 {
 	Gpushm__Proto__Drop message = GPUSHM__PROTO__DROP__INIT;
 
-	message.has_lease = true;
-	message.has_reader = message.has_generation = generation > 0;
-	message.lease = b->lease.id;
-	message.reader = reader;
-	message.generation = generation;
+	SET(&message, lease, b->lease.id);
+	if (generation > 0) {
+		SET(&message, reader, reader);
+		SET(&message, generation, generation);
+	}
 	return request_ack_within(b->connection, ms, request_with(DROP, drop, &message));
 }

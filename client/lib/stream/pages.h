@@ -4,13 +4,14 @@
  */
 #pragma once
 
+#include "client/gpushm_stream.h"
 #include "client/lib/buffer/buffer.h"
 #include "client/lib/map/order.h"
 #include "proto/stream.h"
 
 /* STREAM: makes a stream of a buffer that is being filled. 0 or -errno with gpushm_error() set. */
-int pages_make_stream(struct gpushm_buffer *b, uint32_t slots, uint64_t slot_bytes,
-		      uint32_t readers, uint32_t delivery, bool keep_queue, uint64_t limit_ms);
+int pages_make_stream(struct gpushm_buffer *b, const struct gpushm_stream_spec *spec,
+		      uint64_t slot_bytes);
 
 /* JOIN. */
 int pages_join(struct gpushm_buffer *b, uint32_t follow, uint32_t max_held, uint32_t *ret_reader,
