@@ -179,13 +179,10 @@ static int gather(struct transfer *t, const struct copy_plan *plan, uint64_t spa
 
 int transfer_settle(void *stream, int r)
 {
-	struct error why;
-
 	if (r == 0)
 		return map_wait(stream);
-	error_keep(&why);
+	error_guard();
 	map_wait(stream);
-	error_put_back(&why);
 	return r;
 }
 

@@ -52,3 +52,8 @@ struct error {
 };
 void error_keep(struct error *ret);
 void error_put_back(const struct error *e);
+
+/* The same until the end of the block. */
+#define error_guard()                                                      \
+	__attribute__((cleanup(error_put_back))) struct error kept_error_; \
+	error_keep(&kept_error_)

@@ -114,7 +114,6 @@ static int call_rename(struct gpushm *c, const Gpushm__Proto__Request *request, 
 {
 	Gpushm__Proto__Reply *reply;
 	uint64_t id, found;
-	struct error why;
 	unsigned sends;
 	int r = find_id(c, from, &id);
 
@@ -125,11 +124,8 @@ static int call_rename(struct gpushm *c, const Gpushm__Proto__Request *request, 
 		request_done(c);
 	if (r != -ENOENT || sends < 2 || id == 0)
 		return r;
-	error_keep(&why);
-	if (find_id(c, to, &found) == 0 && found == id)
-		return 0;
-	error_put_back(&why);
-	return r;
+	error_guard();
+	return find_id(c, to, &found) == 0 && found == id ? 0 : r;
 }
 
 int gpushm_rename(struct gpushm *c, const char *from, const char *to, uint32_t flags)

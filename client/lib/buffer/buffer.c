@@ -127,9 +127,7 @@ uint32_t buffer_word(const struct gpushm_buffer *b)
 
 uint32_t gpushm_buffer_notice(const struct gpushm_buffer *b)
 {
-	if (error_null(b, "buffer") < 0)
-		return 0;
-	return buffer_word(b);
+	return error_null(b, "buffer") < 0 ? 0 : buffer_word(b);
 }
 
 /* The next call goes on with what this one begins. Where no other daemon follows, one try ends the
@@ -199,23 +197,17 @@ int gpushm_buffer_wait(struct gpushm_buffer *b, uint32_t seen, uint64_t timeout_
 
 uint64_t gpushm_buffer_id(const struct gpushm_buffer *b)
 {
-	if (error_null(b, "buffer") < 0)
-		return 0;
-	return b->id;
+	return error_null(b, "buffer") < 0 ? 0 : b->id;
 }
 
 uint64_t gpushm_buffer_bytes(const struct gpushm_buffer *b)
 {
-	if (error_null(b, "buffer") < 0)
-		return 0;
-	return b->bytes;
+	return error_null(b, "buffer") < 0 ? 0 : b->bytes;
 }
 
 uint64_t gpushm_buffer_digest(const struct gpushm_buffer *b)
 {
-	if (error_null(b, "buffer") < 0)
-		return 0;
-	return b->digest;
+	return error_null(b, "buffer") < 0 ? 0 : b->digest;
 }
 
 enum gpushm_state gpushm_buffer_state(const struct gpushm_buffer *b)
@@ -233,30 +225,22 @@ enum gpushm_state gpushm_buffer_state(const struct gpushm_buffer *b)
 
 enum gpushm_access gpushm_buffer_access(const struct gpushm_buffer *b)
 {
-	if (error_null(b, "buffer") < 0)
-		return 0;
-	return b->access;
+	return error_null(b, "buffer") < 0 ? 0 : b->access;
 }
 
 int gpushm_buffer_copy_on_write(const struct gpushm_buffer *b)
 {
-	int r = error_null(b, "buffer");
-
-	return r < 0 ? r : b->copy_on_write;
+	return error_null(b, "buffer") < 0 ? -EINVAL : b->copy_on_write;
 }
 
 enum gpushm_kind gpushm_buffer_kind(const struct gpushm_buffer *b)
 {
-	if (error_null(b, "buffer") < 0)
-		return 0;
-	return b->pool->map.kind;
+	return error_null(b, "buffer") < 0 ? 0 : b->pool->map.kind;
 }
 
 const char *gpushm_buffer_pool(const struct gpushm_buffer *b)
 {
-	if (error_null(b, "buffer") < 0)
-		return NULL;
-	return b->pool->name;
+	return error_null(b, "buffer") < 0 ? NULL : b->pool->name;
 }
 
 int gpushm_buffer_lost(const struct gpushm_buffer *b)
@@ -294,9 +278,7 @@ int gpushm_buffer_kept(const struct gpushm_buffer *b)
 
 const char *gpushm_buffer_name(const struct gpushm_buffer *b)
 {
-	if (error_null(b, "buffer") < 0)
-		return NULL;
-	return b->name;
+	return error_null(b, "buffer") < 0 ? NULL : b->name;
 }
 
 /* A daemon of the parent namespace has other numbers than this process. Where it is elsewhere, only
@@ -393,12 +375,11 @@ size_t gpushm_buffer_arrays(const struct gpushm_buffer *b)
 
 	if (buffer_check_memory(b) < 0)
 		return 0;
-	lock_take(lock_of(b), LOCK_BUFFER);
+	lock_guard(lock_of(b), LOCK_BUFFER);
 	if (b->builder)
 		n = table_builder_arrays(b->builder);
 	else if (image_is(&b->table))
 		n = b->table.view.arrays;
-	lock_drop(lock_of(b));
 	return n;
 }
 
@@ -430,14 +411,13 @@ int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const voi
 		return r;
 	/* While the buffer is being filled, its attributes are in b->attrs. */
 	i = image_is(&b->attrs) ? &unconst(b)->attrs : &unconst(b)->table;
-	lock_take(lock_of(b), LOCK_BUFFER);
+	lock_guard(lock_of(b), LOCK_BUFFER);
 	/* The value points into memory that stays until the buffer is closed. */
 	r = image_load(i);
-	if (r == 0 && image_is(i))
-		found = find_attr(&i->view, key, &attr);
-	lock_drop(lock_of(b));
 	if (r < 0)
 		return r;
+	if (image_is(i))
+		found = find_attr(&i->view, key, &attr);
 	if (found == -EBADMSG)
 		return buffer_error(b, EPROTO, "the daemon's table makes no sense");
 	if (found < 0)

@@ -291,16 +291,13 @@ bool gpushm_private_is_idle(struct gpushm *c)
 
 static void give_up(struct gpushm_call *call)
 {
-	struct error before;
-
-	error_keep(&before);
+	error_guard();
 	lock_take(&call->c->lock, LOCK_CONNECTION);
 	if (call->c->call == call) {
 		call->c->call = NULL;
 		connection_give_up(call->c);
 	}
 	lock_drop(&call->c->lock);
-	error_put_back(&before);
 }
 
 struct gpushm_call *gpushm_call_free(struct gpushm_call *call)

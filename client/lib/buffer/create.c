@@ -318,11 +318,16 @@ static int spoilt(const struct gpushm_buffer *b)
 			    "and create it again");
 }
 
-static int describe(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n)
+int gpushm_describe(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n)
 {
 	uint32_t known;
-	int r;
+	int r = buffer_check(b);
 
+	if (r == 0)
+		r = specs_check(specs, n);
+	if (r < 0)
+		return r;
+	lock_guard(&b->lock, LOCK_BUFFER);
 	if (!b->builder)
 		return error_set(EBUSY, "buffer \"%s\" is published: its arrays are fixed",
 				 b->name);
@@ -334,20 +339,6 @@ static int describe(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
 		r = send_all(b, specs, n, &known);
 	if (r < 0)
 		table_builder_truncate(b->builder, known);
-	return r;
-}
-
-int gpushm_describe(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n)
-{
-	int r = buffer_check(b);
-
-	if (r == 0)
-		r = specs_check(specs, n);
-	if (r < 0)
-		return r;
-	lock_take(&b->lock, LOCK_BUFFER);
-	r = describe(b, specs, n);
-	lock_drop(&b->lock);
 	return r;
 }
 
@@ -416,10 +407,8 @@ int gpushm_set_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, s
 		r = read_attrs(attrs, n, list);
 	if (r < 0 || n == 0)
 		return r;
-	lock_take(&b->lock, LOCK_BUFFER);
-	r = set_attrs(b, list, n);
-	lock_drop(&b->lock);
-	return r;
+	lock_guard(&b->lock, LOCK_BUFFER);
+	return set_attrs(b, list, n);
 }
 
 /* CREATE and DESCRIBE. *ret_again: the buffer was lost between the two. */
@@ -429,7 +418,6 @@ static int create_described(struct gpushm *c, const char *name, uint64_t bytes,
 			    bool *ret_again)
 {
 	struct gpushm_buffer *b = NULL;
-	struct error why;
 	int r = gpushm_create(c, name, bytes, options, &b);
 
 	*ret_again = false;
@@ -441,9 +429,8 @@ static int create_described(struct gpushm *c, const char *name, uint64_t bytes,
 		return 0;
 	}
 	*ret_again = r == -ECONNRESET && b->lease.lost;
-	error_keep(&why);
+	error_guard();
 	buffer_discard(b);
-	error_put_back(&why);
 	return r;
 }
 
@@ -586,10 +573,8 @@ static int publish_as(struct gpushm_buffer *b, enum gpushm_state state, const ch
 	if (state != GPUSHM_SEALED && state != GPUSHM_SHARED)
 		return buffer_error(b, EINVAL,
 				    "a buffer is published GPUSHM_SEALED or GPUSHM_SHARED");
-	lock_take(&b->lock, LOCK_BUFFER);
-	r = publish(b, state, name, message);
-	lock_drop(&b->lock);
-	return r;
+	lock_guard(&b->lock, LOCK_BUFFER);
+	return publish(b, state, name, message);
 }
 
 int gpushm_publish(struct gpushm_buffer *b, enum gpushm_state state)

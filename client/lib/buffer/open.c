@@ -210,11 +210,10 @@ static int post_close(struct gpushm *c, struct lease *l, bool discard, bool *ret
 
 	if (r < 0)
 		return r;
-	lock_take(&c->lock, LOCK_CONNECTION);
+	lock_guard(&c->lock, LOCK_CONNECTION);
 	list_drop(&l->link);
 	r = connection_end_lease(c, l->id, discard);
 	*ret_no_daemon = r == -ECONNRESET && c->broken && hello_gave_up_lately(c);
-	lock_drop(&c->lock);
 	return r;
 }
 
@@ -237,7 +236,7 @@ static void keep_lease(struct gpushm *c, struct lease *l)
 {
 	struct lease *kept = calloc(1, sizeof(*kept));
 
-	lock_take(&c->lock, LOCK_CONNECTION);
+	lock_guard(&c->lock, LOCK_CONNECTION);
 	list_drop(&l->link);
 	if (kept) {
 		kept->owned = true;
@@ -245,7 +244,6 @@ static void keep_lease(struct gpushm *c, struct lease *l)
 		kept->lost = l->lost;
 		list_insert(&c->leases, &kept->link);
 	}
-	lock_drop(&c->lock);
 }
 
 static int map(struct gpushm_buffer *b, const struct map_request *m)

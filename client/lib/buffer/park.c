@@ -152,17 +152,15 @@ static int drive(struct parking *p, const char *call)
 static int freeze(struct parking *p)
 {
 	Gpushm__Proto__ParkStep undo = STEP(UNASK);
-	struct error why;
 	int r = drive(p, "l");
 
 	if (r == 0) {
 		r = tell(p, STEP(FREEZE), NULL);
 		undo = r == 0 ? STEP(BACK) : undo;
 		r = r == 0 ? drive(p, "c") : r;
-		error_keep(&why);
+		error_guard();
 		if (r < 0 && r != -ETIMEDOUT && drive(p, "u") < 0)
 			r = -ETIMEDOUT;
-		error_put_back(&why);
 	}
 	if (r == 0)
 		return tell(p, STEP(DONE), NULL);

@@ -187,7 +187,6 @@ static int copy_of_twin(struct gpushm_buffer *fresh, struct gpushm_buffer *b)
 	uint32_t flags = fresh->map->host_ptr || l ? 0 : BUFFER_TO_FILL_FROM;
 	struct gpushm_buffer *twin = NULL;
 	struct map_entered entered;
-	struct error why;
 	int r = map_enter(fresh->map->device, &entered); /* the twin is mapped for that GPU */
 
 	if (r == 0)
@@ -197,13 +196,12 @@ static int copy_of_twin(struct gpushm_buffer *fresh, struct gpushm_buffer *b)
 	else if (r == 0)
 		r = twin->map->host_ptr ? gpushm_write(fresh, 0, twin->map->host_ptr, b->bytes)
 					: map_fill(fresh->map, twin->map, b->bytes);
-	error_keep(&why);
+	error_guard();
 	map_leave(&entered);
 	if (r == -EBADMSG && twin)
 		drop_damaged(b, twin);
 	if (twin)
 		buffer_end(twin);
-	error_put_back(&why);
 	return r;
 }
 
@@ -252,7 +250,6 @@ static int copy_once(struct gpushm_buffer *b, const char *name, const char *pool
 					   .wait_ms = wait_ms,
 					   .flags = GPUSHM_TRANSIENT };
 	struct gpushm_buffer *fresh = NULL;
-	struct error why;
 	int r = gpushm_create(b->connection, name, b->bytes, &o, &fresh);
 
 	*ret_again = false;
@@ -270,9 +267,8 @@ static int copy_once(struct gpushm_buffer *b, const char *name, const char *pool
 	if (r == 0)
 		r = hand_over(fresh, b, purpose);
 	*ret_again = r == -EBADF && fresh->lease.lost && !b->lease.lost;
-	error_keep(&why);
+	error_guard();
 	buffer_discard(fresh);
-	error_put_back(&why);
 	return r;
 }
 
@@ -380,7 +376,6 @@ int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_
 	uint64_t deadline = clock_deadline(timeout_ms);
 	struct gpushm_buffer *there = NULL;
 	bool restored = false;
-	struct error why;
 	int r;
 
 	/* Without a timeout nobody else is waited for, but the work is done. */
@@ -398,12 +393,11 @@ int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_
 	}
 	if (r == -EAGAIN)
 		r = is_late(b, timeout_ms);
-	error_keep(&why);
+	error_guard();
 	if (there)
 		buffer_end(there);
 	if (r < 0 && restored)
 		buffer_tell_away(b); /* it is mapped, for the daemon, since it was restored */
-	error_put_back(&why);
 	return r;
 }
 
@@ -429,15 +423,13 @@ int buffer_check_source(struct gpushm *c, const char *name, uint64_t *ret_id)
 						      .flags = GPUSHM_TABLE };
 	const struct gpushm_private_loader *l = get_loader();
 	struct gpushm_buffer *b = NULL;
-	struct error why;
 	int r = l ? gpushm_open(c, name, GPUSHM_READ, 0, &as_table, &b) : -ENOENT;
 
 	if (r < 0)
 		return r;
 	*ret_id = b->id;
 	r = l->load(c, b, NULL, UINT64_MAX);
-	error_keep(&why);
+	error_guard();
 	buffer_end(b);
-	error_put_back(&why);
 	return r;
 }

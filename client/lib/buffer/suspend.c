@@ -51,9 +51,7 @@ void buffer_unpin(const struct gpushm_buffer *b)
 
 int gpushm_buffer_suspended(const struct gpushm_buffer *b)
 {
-	int r = error_null(b, "buffer");
-
-	return r < 0 ? r : b->suspended;
+	return error_null(b, "buffer") < 0 ? -EINVAL : b->suspended;
 }
 
 int gpushm_wanted(const struct gpushm_buffer *b)
@@ -201,12 +199,11 @@ int gpushm_suspend(struct gpushm_buffer *b, uint32_t flags)
 		r = check(b);
 	if (r < 0)
 		return r;
-	lock_take(&b->changing, LOCK_CHANGING);
+	lock_guard(&b->changing, LOCK_CHANGING);
 	if (!b->suspended)
 		r = unmap(b, flags);
 	if (r == 0)
 		r = tell_away_or_return(b);
-	lock_drop(&b->changing);
 	return r;
 }
 
@@ -218,9 +215,8 @@ int gpushm_resume(struct gpushm_buffer *b, uint64_t timeout_ms)
 		r = buffer_check_mapped(b);
 	if (r < 0)
 		return r;
-	lock_take(&b->changing, LOCK_CHANGING);
+	lock_guard(&b->changing, LOCK_CHANGING);
 	if (b->suspended)
 		r = come_back(b, timeout_ms);
-	lock_drop(&b->changing);
 	return r;
 }

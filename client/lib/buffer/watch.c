@@ -526,10 +526,9 @@ static int add(struct gpushm_watch *w, const struct watch_item *item)
 {
 	int r;
 
-	lock_take(&w->lock, LOCK_WATCH);
+	lock_guard(&w->lock, LOCK_WATCH);
 	r = add_item(w, item);
 	set_timer(w);
-	lock_drop(&w->lock);
 	return r;
 }
 

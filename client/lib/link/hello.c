@@ -95,11 +95,10 @@ enum gpushm_kind gpushm_private_pool_kind(struct gpushm *c, const char *pool)
 
 	if (connection_check(c) < 0)
 		return 0;
-	lock_take(&c->lock, LOCK_CONNECTION);
+	lock_guard(&c->lock, LOCK_CONNECTION);
 	for (p = c->pools; p && !kind; p = p->next) /* the newest first */
 		if (pool ? strcmp(p->name, pool) == 0 : p->is_default)
 			kind = p->map.kind;
-	lock_drop(&c->lock);
 	return kind;
 }
 

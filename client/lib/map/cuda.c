@@ -55,7 +55,6 @@ int cuda_start(void)
 {
 	struct process *p = process();
 	uint64_t generation = process_generation();
-	int r;
 
 	if (generation == 0)
 		return error_set(ENOMEM, "out of memory for the driver");
@@ -64,10 +63,8 @@ int cuda_start(void)
 	if (started_in != 0)
 		return error_set(ENODEV, "CUDA was started before fork() and can't be used in the "
 					 "child: fork first, or exec");
-	lock_take(&p->cuda_lock, LOCK_CUDA);
-	r = started_in == generation ? 0 : start(generation);
-	lock_drop(&p->cuda_lock);
-	return r;
+	lock_guard(&p->cuda_lock, LOCK_CUDA);
+	return started_in == generation ? 0 : start(generation);
 }
 
 bool cuda_is_started(void)

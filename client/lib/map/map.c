@@ -89,7 +89,7 @@ static struct map_private *find_or_insert(struct process *self, struct map_priva
 {
 	struct map_private *found;
 
-	lock_take(&self->map_lock, LOCK_MAPS);
+	lock_guard(&self->map_lock, LOCK_MAPS);
 	found = find(self, fresh);
 	if (found) {
 		found->refs++;
@@ -101,20 +101,18 @@ static struct map_private *find_or_insert(struct process *self, struct map_priva
 		self->maps = found = fresh;
 	}
 	*ret_busy = found->busy;
-	lock_drop(&self->map_lock);
 	return found;
 }
 
 /* Ends an entry's busy time. Without a reference it is removed. */
 static void settle(struct process *self, struct map_private *p, bool mapped)
 {
-	lock_take(&self->map_lock, LOCK_MAPS);
+	lock_guard(&self->map_lock, LOCK_MAPS);
 	p->mapped = mapped;
 	p->busy = false;
 	if (p->refs == 0)
 		remove_entry(self, p);
 	pthread_cond_broadcast(&self->map_changed);
-	lock_drop(&self->map_lock);
 }
 
 /* Maps a busy entry, of which the caller has `refs` new references; after an error it has none. */
@@ -212,12 +210,9 @@ int map_suspend(struct map *m)
 uint64_t map_buffer(const struct map *m)
 {
 	struct process *self = process();
-	uint64_t id;
 
-	lock_take(&self->map_lock, LOCK_MAPS);
-	id = m->priv->used ? m->priv->buffer : 0;
-	lock_drop(&self->map_lock);
-	return id;
+	lock_guard(&self->map_lock, LOCK_MAPS);
+	return m->priv->used ? m->priv->buffer : 0;
 }
 
 int map_resume(struct map *m, const struct map_request *r)
@@ -264,9 +259,8 @@ int map_protect(struct map *m)
 		return r;
 	m->writable = false;
 	/* From now on this map serves opens for reading. */
-	lock_take(&self->map_lock, LOCK_MAPS);
+	lock_guard(&self->map_lock, LOCK_MAPS);
 	p->write = false;
-	lock_drop(&self->map_lock);
 	return 0;
 }
 
@@ -307,9 +301,8 @@ void map_begin(void)
 {
 	struct process *p = process();
 
-	lock_take(&p->context_lock, LOCK_CONTEXTS);
+	lock_guard(&p->context_lock, LOCK_CONTEXTS);
 	p->connections++;
-	lock_drop(&p->context_lock);
 }
 
 /* Every user of a context has a buffer, and every buffer holds its connection. */
@@ -317,12 +310,11 @@ void map_end(void)
 {
 	struct process *p = process();
 
-	lock_take(&p->context_lock, LOCK_CONTEXTS);
+	lock_guard(&p->context_lock, LOCK_CONTEXTS);
 	if (--p->connections == 0 && p->has_contexts) {
 		context_release_all();
 		p->has_contexts = false;
 	}
-	lock_drop(&p->context_lock);
 }
 
 void map_pool_done(struct map_pool *pool)

@@ -94,12 +94,11 @@ void mempool_done(struct map_pool *pool)
 	struct process *self = process();
 	struct map_import *i;
 
-	lock_take(&self->import_lock, LOCK_IMPORTS);
+	lock_guard(&self->import_lock, LOCK_IMPORTS);
 	i = pool->imported ? find(self, pool) : NULL;
 	pool->imported = false;
 	if (i && --i->users == 0)
 		destroy(self, i);
-	lock_drop(&self->import_lock);
 }
 
 static int prepare_pool(struct process *self, const struct map_request *r, int device)
@@ -139,10 +138,8 @@ static int mempool_prepare(const struct map_request *r, int *ret_owner, int *ret
 	result = context_find_devices(r, ret_owner, ret_device);
 	if (result < 0)
 		return result;
-	lock_take(&self->import_lock, LOCK_IMPORTS);
-	result = prepare_pool(self, r, *ret_device);
-	lock_drop(&self->import_lock);
-	return result;
+	lock_guard(&self->import_lock, LOCK_IMPORTS);
+	return prepare_pool(self, r, *ret_device);
 }
 
 static int import_pointer(const struct map_request *r, CUmemoryPool pool, struct map_private *p)

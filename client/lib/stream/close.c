@@ -26,14 +26,13 @@ static int find_daemon(struct gpushm *c)
 {
 	int r = 0;
 
-	lock_take(&c->lock, LOCK_CONNECTION);
+	lock_guard(&c->lock, LOCK_CONNECTION);
 	if (c->broken && hello_gave_up_lately(c))
 		r = hello_resume(c, RESUME_MS);
 	else if (!c->broken && connection_settle(c, 0) == -ETIMEDOUT)
 		r = -ETIMEDOUT;
 	if (r == -EAGAIN)
 		r = outage_error(c);
-	lock_drop(&c->lock);
 	return r;
 }
 
@@ -41,14 +40,12 @@ static int find_daemon(struct gpushm *c)
 static void free_name(struct gpushm_stream *s)
 {
 	Gpushm__Proto__Unlink unlink = GPUSHM__PROTO__UNLINK__INIT;
-	struct error before;
 
-	error_keep(&before);
+	error_guard();
 	SET(&unlink, name, connection_bytes(s->buffer->name));
 	SET(&unlink, buffer, s->buffer->id);
 	if (find_daemon(s->buffer->connection) == 0)
 		request_ack(s->buffer->connection, request_with(UNLINK, unlink, &unlink));
-	error_put_back(&before);
 }
 
 /* All but the lease and the memory, and what the daemon has to know. */
@@ -134,9 +131,7 @@ int gpushm_stream_leave(struct gpushm_stream *s)
  * producer. */
 int stream_give_up(struct gpushm_stream *s, int r)
 {
-	struct error why;
-
-	error_keep(&why);
+	error_guard();
 	/* Nothing was claimed. */
 	s->is_producer = false;
 	s->buffer->discard |= s->buffer->state == GPUSHM_FILLING;
@@ -144,6 +139,5 @@ int stream_give_up(struct gpushm_stream *s, int r)
 	if (!s->buffer->discard && s->buffer->access == GPUSHM_WRITE)
 		free_name(s);
 	gpushm_stream_close(s);
-	error_put_back(&why);
 	return r;
 }

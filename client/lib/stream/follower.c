@@ -67,10 +67,9 @@ static int take(struct gpushm_stream *s, struct reader_frame *ret)
 
 static void wake_up(struct gpushm_stream *s)
 {
-	lock_take(&s->lock, LOCK_STREAM);
+	lock_guard(&s->lock, LOCK_STREAM);
 	if (!s->notify)
 		reader_is_awake(&s->follower.reader);
-	lock_drop(&s->lock);
 }
 
 static int sleep_once(struct gpushm_stream *s, struct reader_frame *ret, uint64_t deadline)

@@ -57,22 +57,20 @@ void frame_keep(struct gpushm_frame *f)
 {
 	struct gpushm_stream *s = f->stream;
 
-	lock_take(&s->lock, LOCK_STREAM);
+	lock_guard(&s->lock, LOCK_STREAM);
 	list_insert(&s->frames, &f->link);
 	s->fresh = take_spare(s);
 	tell_oldest(s);
-	lock_drop(&s->lock);
 }
 
 void frame_free(struct gpushm_frame *f)
 {
 	struct gpushm_stream *s = f->stream;
 
-	lock_take(&s->lock, LOCK_STREAM);
+	lock_guard(&s->lock, LOCK_STREAM);
 	list_drop(&f->link);
 	list_insert(&s->spare, &f->link);
 	tell_oldest(s);
-	lock_drop(&s->lock);
 }
 
 static int publish_ops(struct gpushm_frame *f, struct order_op *ops, size_t *ret_n)
@@ -200,14 +198,11 @@ int gpushm_frame_next(struct gpushm_stream *s, void *cuda_stream, uint64_t timeo
 
 void frame_give_back(struct gpushm_frame *f)
 {
-	struct error e;
-
-	error_keep(&e);
+	error_guard();
 	if (f->stream->is_producer)
 		producer_cancel(f);
 	else
 		follower_release(f, GPUSHM_ON_HOST);
-	error_put_back(&e);
 }
 
 struct gpushm_frame *gpushm_frame_cancel(struct gpushm_frame *f)

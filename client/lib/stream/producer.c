@@ -136,12 +136,11 @@ static int map_reader(struct gpushm_stream *s, uint32_t reader, uint64_t ms)
 		free(spare);
 		return r;
 	}
-	lock_take(&s->lock, LOCK_STREAM);
+	lock_guard(&s->lock, LOCK_STREAM);
 	retire_page(s, reader, spare);
 	p->pages[reader] = page;
 	writer_map(&p->writer, reader, generation, page.host);
 	p->maps++;
-	lock_drop(&s->lock);
 	return 0;
 }
 
@@ -314,7 +313,7 @@ size_t producer_words(struct gpushm_stream *s, struct wait_word *ret)
 
 	stream_store(&h->asleep, 1);
 	ret[0] = (struct wait_word){ &h->wake, stream_load(&h->wake) };
-	lock_take(&s->lock, LOCK_STREAM);
+	lock_guard(&s->lock, LOCK_STREAM);
 	for (uint64_t left = stream_load(&h->active); left; left &= left - 1) {
 		const struct stream_reader_page *p = reader_page(s, __builtin_ctzll(left));
 
@@ -322,16 +321,14 @@ size_t producer_words(struct gpushm_stream *s, struct wait_word *ret)
 			ret[n++] = (struct wait_word){ &p->released_count,
 						       stream_load(&p->released_count) };
 	}
-	lock_drop(&s->lock);
 	return n;
 }
 
 static void wake_up(struct gpushm_stream *s)
 {
-	lock_take(&s->lock, LOCK_STREAM);
+	lock_guard(&s->lock, LOCK_STREAM);
 	if (!s->notify)
 		stream_store(&stream_head(s)->asleep, 0);
-	lock_drop(&s->lock);
 }
 
 /* What a GPU releases wakes nobody: a host that waits for it looks at intervals. */
@@ -582,9 +579,8 @@ void producer_done(struct gpushm_stream *s)
 	if (p->filling)
 		producer_cancel(p->filling);
 	writer_done(&p->writer);
-	lock_take(&s->lock, LOCK_STREAM);
+	lock_guard(&s->lock, LOCK_STREAM);
 	release_retired(s, true);
 	for (uint32_t i = 0; i < STREAM_READERS_MAX; i++)
 		stream_unmap(s, &p->pages[i]);
-	lock_drop(&s->lock);
 }

@@ -40,12 +40,8 @@ int stream_on_host(const struct gpushm_stream *s, const void *cuda_stream, bool 
 
 int stream_register(struct gpushm_stream *s, struct order_page *p)
 {
-	int r;
-
-	lock_take(&s->lock, LOCK_STREAM);
-	r = order_register(p, s->device);
-	lock_drop(&s->lock);
-	return r;
+	lock_guard(&s->lock, LOCK_STREAM);
+	return order_register(p, s->device);
 }
 
 uint64_t stream_spin_end(const struct gpushm_stream *s, uint64_t begun, uint64_t now,
