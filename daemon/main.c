@@ -15,7 +15,6 @@
 #include "proto/base/own.h"
 #include "proto/systemd/systemd.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>

@@ -14,7 +14,6 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010 /* linux/fcntl.h, Linux 5.1 */

@@ -7,7 +7,6 @@
 
 #include "proto/status_page.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 struct status_page {

@@ -12,7 +12,6 @@
 #include "proto/base/grow.h"
 #include "proto/base/own.h"
 #include "proto/name.h"
-#include "proto/words.h"
 
 #include <errno.h>
 #include <string.h>

@@ -15,7 +15,6 @@
 #include "proto/base/number.h"
 #include "proto/base/own.h"
 #include "proto/name.h"
-#include "proto/words.h"
 
 #include <ctype.h>
 #include <errno.h>

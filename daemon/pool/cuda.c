@@ -17,7 +17,6 @@
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
 #include "proto/facts.h"
-#include "proto/words.h"
 
 #include <ctype.h>
 #include <pthread.h>

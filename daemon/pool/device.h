@@ -7,7 +7,6 @@
 #include "daemon/pool/worker.h"
 #include "proto/limits.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct device {

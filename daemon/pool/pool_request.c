@@ -20,7 +20,6 @@
 #include "proto/base/size.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #define RETRY_MS 500u

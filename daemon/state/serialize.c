@@ -16,7 +16,6 @@
 #include "proto/message.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #define DEAD_MIN 4096u /* with fewer dead records a new journal is not worth its fds */

@@ -22,7 +22,6 @@
 #include "client/lib/base/error.h"
 #include "proto/base/own.h"
 
-#include <assert.h>
 #include <string.h>
 
 #define CALL_COST (64u << 10)	 /* bytes: 2 us at 30 GB/s */

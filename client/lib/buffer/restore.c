@@ -14,7 +14,6 @@
 #include "client/lib/link/request.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
-#include "proto/code.h"
 
 #include <inttypes.h>
 #include <poll.h>

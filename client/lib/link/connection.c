@@ -27,7 +27,6 @@
 #include "proto/base/grow.h"
 #include "proto/base/number.h"
 #include "proto/base/own.h"
-#include "proto/words.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -16,7 +16,6 @@
 #include "proto/wire.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
 
 #include "proto/status_page.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 

@@ -14,7 +14,6 @@
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
 #include "client/lib/base/process.h"
-#include "proto/base/own.h"
 
 #include <string.h>
 

@@ -15,7 +15,6 @@
 #include "proto/base/own.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 
 static const struct libcuda_symbol symbols[] = { CUDA_CALLS(CUDA_SYMBOL) },
 				   stream_symbols[] = { CUDA_STREAM_CALLS(CUDA_SYMBOL) },

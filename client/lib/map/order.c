@@ -13,7 +13,6 @@
 
 #include "client/lib/base/error.h"
 #include "client/lib/map/context.h"
-#include "proto/base/own.h"
 
 #include <string.h>
 

@@ -7,8 +7,6 @@
  */
 #include "client/lib/map/window.h"
 
-#include "client/lib/map/context.h"
-
 #include <stdint.h>
 
 static int map_at(CUdeviceptr ptr, size_t bytes, CUmemGenericAllocationHandle handle,

@@ -8,8 +8,6 @@
 
 #include "proto/stream.h"
 
-#include <stddef.h>
-
 struct reader {
 	const struct stream_head *head;
 	struct stream_reader_page *page;
