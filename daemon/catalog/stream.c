@@ -393,16 +393,16 @@ static uint64_t since(uint64_t now, uint64_t before)
 	return now > before ? now - before : 0;
 }
 
-struct stream_counts stream_counts_since(const struct stream *s)
+void stream_counts_add(struct stream_counts *to, const struct stream *s)
 {
 	const struct stream_counts now = stream_counts(s), *before = &s->before;
 
-	return (struct stream_counts){ .frames = since(now.frames, before->frames),
-				       .stalls = since(now.stalls, before->stalls),
-				       .stalled_ns = since(now.stalled_ns, before->stalled_ns),
-				       .drops = since(now.drops, before->drops),
-				       .redone = since(now.redone, before->redone),
-				       .lost = since(now.lost, before->lost) };
+	to->frames += since(now.frames, before->frames);
+	to->stalls += since(now.stalls, before->stalls);
+	to->stalled_ns += since(now.stalled_ns, before->stalled_ns);
+	to->drops += since(now.drops, before->drops);
+	to->redone += since(now.redone, before->redone);
+	to->lost += since(now.lost, before->lost);
 }
 
 uint64_t stream_newest_ns(const struct stream *s)
@@ -414,14 +414,4 @@ uint64_t stream_newest_ns(const struct stream *s)
 			       : s->words.shape.slots;
 
 	return slot < s->words.shape.slots ? h->slot[slot].time_ns : 0;
-}
-
-void stream_counts_add(struct stream_counts *to, const struct stream_counts *what)
-{
-	to->frames += what->frames;
-	to->stalls += what->stalls;
-	to->stalled_ns += what->stalled_ns;
-	to->drops += what->drops;
-	to->redone += what->redone;
-	to->lost += what->lost;
 }

@@ -138,9 +138,8 @@ static inline const struct stream_reader_page *stream_reader_page(const struct s
 }
 
 struct stream_counts stream_counts(const struct stream *s);
-/* Since this daemon began. */
-struct stream_counts stream_counts_since(const struct stream *s);
-void stream_counts_add(struct stream_counts *to, const struct stream_counts *what);
+/* What it counted since this daemon began. */
+void stream_counts_add(struct stream_counts *to, const struct stream *s);
 
 /* CLOCK_MONOTONIC of the newest frame; 0: no frame is published. */
 uint64_t stream_newest_ns(const struct stream *s);

@@ -79,12 +79,9 @@ int catalog_make_stream(struct catalog *c, struct lease *l, const struct stream_
 
 void catalog_free_stream(struct catalog *c, struct buffer *b)
 {
-	struct stream_counts counts;
-
 	if (!b->stream)
 		return;
-	counts = stream_counts_since(b->stream);
-	stream_counts_add(&c->past_streams, &counts);
+	stream_counts_add(&c->past_streams, b->stream);
 	c->n_streams--;
 	b->stream = stream_retire(b->stream, &c->retired_pages);
 }
@@ -449,13 +446,11 @@ int catalog_give_up(struct catalog *c, struct lease *l, struct fault *f)
 
 struct stream_counts catalog_stream_counts(const struct catalog *c)
 {
-	struct stream_counts all = c->past_streams, one;
+	struct stream_counts all = c->past_streams;
 	struct stream *s;
 
-	list_foreach (s, &c->streams, link) {
-		one = stream_counts_since(s);
-		stream_counts_add(&all, &one);
-	}
+	list_foreach (s, &c->streams, link)
+		stream_counts_add(&all, s);
 	return all;
 }
 
