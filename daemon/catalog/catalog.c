@@ -575,8 +575,7 @@ void catalog_mark_dirty(struct catalog *c, struct buffer *b, const struct proces
 	memcpy(b->death.command, p->command, sizeof(b->death.command));
 	if (ratelimit_pass(&c->death_lines, &cause, p->uid, clock_monotonic_ns()))
 		log_write(LOG_WARNING,
-			  &(struct log_about){ LOG_ID_DIRTY, .name = buffer_name(b), .pid = p->pid,
-					       .uid = p->uid, .of_user = true, .buffer = b->id },
+			  &(struct log_about){ LOG_ID_DIRTY, LOG_PROCESS(p), LOG_BUFFER(b) },
 			  "buffer \"%s\" is dirty: process %d (%s) has gone while it held it for "
 			  "writing",
 			  buffer_name(b), p->pid, p->command);

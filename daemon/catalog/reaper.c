@@ -122,9 +122,7 @@ static void watch(struct reaper *r, struct process *p)
 	if (e == 0 && !uv_is_active((uv_handle_t *)&pidfd->poll))
 		e = uv_poll_start(&pidfd->poll, UV_READABLE, on_gone);
 	if (e < 0)
-		log_write(LOG_ERR,
-			  &(struct log_about){ LOG_ID_SUSPECT, .pid = p->pid, .uid = p->uid,
-					       .of_user = true },
+		log_write(LOG_ERR, &(struct log_about){ LOG_ID_SUSPECT, LOG_PROCESS(p) },
 			  "process %d (%s) can't be watched: %s; its memory is kept", p->pid,
 			  p->command, uv_strerror(e));
 }
@@ -162,8 +160,7 @@ static void tell_suspect(struct reaper *r, struct process *p)
 {
 	static const struct ratelimit_cause cause = { LOG_ID_SUSPECT_STAYS,
 						      "processes that keep what they had open" };
-	const struct log_about about = { LOG_ID_SUSPECT_STAYS, .pid = p->pid, .uid = p->uid,
-					 .of_user = true };
+	const struct log_about about = { LOG_ID_SUSPECT_STAYS, LOG_PROCESS(p) };
 
 	p->told = true;
 	if (ratelimit_pass(&r->catalog->death_lines, &cause, p->uid, clock_monotonic_ns()))
@@ -237,8 +234,8 @@ static int add_liar(struct reaper *r, const struct process *told, struct buffer 
 
 static void tell_liar(struct reaper *r, const struct process *p, const struct buffer *b)
 {
-	const struct log_about about = { LOG_ID_SUSPECT_STAYS, .name = buffer_name(b),
-					 .pid = p->pid, .uid = p->uid, .of_user = true };
+	const struct log_about about = { LOG_ID_SUSPECT_STAYS, LOG_PROCESS(p),
+					 .name = buffer_name(b) };
 
 	log_write(LOG_WARNING, &about,
 		  "process %d (%s) has suspended buffer \"%s\", which was evicted, and its %s did "

@@ -137,12 +137,7 @@ int catalog_drop_twin(struct catalog *c, const struct lease *l, uint64_t id, str
 		b->twin = twin;
 		return catalog_refuse_unwritten(r, f);
 	}
-	log_write(LOG_WARNING,
-		  &(struct log_about){ .name = buffer_name(b),
-				       .pid = l->process->pid,
-				       .uid = b->uid,
-				       .of_user = true,
-				       .buffer = b->id },
+	log_write(LOG_WARNING, &(struct log_about){ LOG_PROCESS(l->process), LOG_BUFFER(b) },
 		  "buffer \"%s\": process %d (%s) found that its twin is damaged: the twin is "
 		  "dropped",
 		  buffer_name(b), l->process->pid, l->process->command);

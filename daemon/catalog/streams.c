@@ -242,9 +242,7 @@ static void drop_reader(struct catalog *c, struct stream *s, uint32_t index, con
 						      "readers of streams that were dropped" };
 	struct stream_reader *r = &s->readers[index];
 	const struct process *p = r->lease->process;
-	struct log_about about = { LOG_ID_DROPPED,  .name = buffer_name(s->buffer),
-				   .pid = p->pid,   .uid = p->uid,
-				   .of_user = true, .buffer = s->buffer->id };
+	struct log_about about = { LOG_ID_DROPPED, LOG_PROCESS(p), LOG_BUFFER(s->buffer) };
 
 	stream_drop(s, index);
 	catalog_record(c, record_reader, r->lease, READER_JOINED);
@@ -369,8 +367,7 @@ static void orphan(struct catalog *c, struct buffer *b, const struct process *p)
 {
 	static const struct ratelimit_cause cause = { LOG_ID_ORPHANED,
 						      "streams whose producer died" };
-	struct log_about about = { LOG_ID_ORPHANED, .name = buffer_name(b), .pid = p->pid,
-				   .uid = p->uid,   .of_user = true,	    .buffer = b->id };
+	struct log_about about = { LOG_ID_ORPHANED, LOG_PROCESS(p), LOG_BUFFER(b) };
 
 	stream_orphan(b->stream);
 	if (record_stream(c, b) < 0)

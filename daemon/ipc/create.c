@@ -27,9 +27,7 @@ static bool concerns_administrators(enum code code)
 static void log_refusal(const struct session *s, const struct fault *f)
 {
 	const struct process *p = s->process;
-	struct log_about about = {
-		.message_id = LOG_ID_REFUSED, .pid = p->pid, .uid = p->uid, .of_user = true
-	};
+	struct log_about about = { LOG_ID_REFUSED, LOG_PROCESS(p) };
 
 	if (!concerns_administrators(f->code) ||
 	    !refusals_tell(&s->service->refusals, p->uid, f->code, clock_monotonic_ns()))

@@ -153,9 +153,7 @@ static void note_unwatched(const struct process *p, struct account *account)
 		return;
 	account->unwatched = true;
 	log_write(
-		LOG_WARNING,
-		&(struct log_about){ LOG_ID_UNWATCHED, .pid = p->pid, .uid = p->uid,
-				     .of_user = true },
+		LOG_WARNING, &(struct log_about){ LOG_ID_UNWATCHED, LOG_PROCESS(p) },
 		"a process of uid %u can't be watched and is trusted (unwatched-clients=trust): if "
 		"it is killed, its GPU work may still run when its memory is handed on",
 		p->uid);

@@ -75,10 +75,7 @@ static void tell_violation(const struct peer *p, const char *what)
 	};
 	const struct process *process = p->session.process;
 	struct service *service = p->session.service;
-	struct log_about about = { .message_id = LOG_ID_VIOLATION,
-				   .pid = process->pid,
-				   .uid = process->uid,
-				   .of_user = true };
+	struct log_about about = { LOG_ID_VIOLATION, LOG_PROCESS(process) };
 
 	if (!ratelimit_pass(&service->violation_lines, &cause, process->uid, clock_monotonic_ns()))
 		return;

@@ -23,6 +23,10 @@ struct log_about {
 	uint64_t buffer;
 };
 
+/* A struct process and a struct buffer as its members. */
+#define LOG_PROCESS(p) .pid = (p)->pid, .uid = (p)->uid, .of_user = true
+#define LOG_BUFFER(b) .name = buffer_name(b), .buffer = (b)->id
+
 #define LOG_ID_STARTED "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a01"
 #define LOG_ID_VIOLATION "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a02"
 #define LOG_ID_POOL_FAILED "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a03"
