@@ -27,16 +27,17 @@ static int read_events(struct gpushm *c, const Gpushm__Proto__Reply *reply, void
 /* "created,refused": a bit for each. */
 static int parse_types(const char *types, uint64_t *ret)
 {
+	const char *unknown = event_word(0);
 	uint64_t found = 0;
 
 	for (const char *word = types; word && *word;) {
 		size_t len = strcspn(word, ",");
 		unsigned int type = 1;
 
-		while (type < EVENT_WORDS && (strlen(event_word(type)) != len ||
-					      strncmp(event_word(type), word, len) != 0))
+		while (event_word(type) != unknown && (strlen(event_word(type)) != len ||
+						       strncmp(event_word(type), word, len) != 0))
 			type++;
-		if (type == EVENT_WORDS)
+		if (event_word(type) == unknown)
 			return error_set(EINVAL,
 					 "no event has the type \"%.*s\"; gpushmctl(1) has a list",
 					 (int)len, word);
