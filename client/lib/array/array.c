@@ -12,7 +12,6 @@
 #include "client/lib/array/array.h"
 
 #include "client/gpushm_private.h"
-#include "client/lib/base/error.h"
 #include "client/lib/base/spec.h"
 #include "client/lib/buffer/buffer.h"
 #include "proto/base/own.h"

@@ -16,7 +16,6 @@
 #include "client/gpushm_cleanup.h"
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
-#include "client/lib/base/process.h"
 #include "proto/base/number.h"
 
 #include <errno.h>

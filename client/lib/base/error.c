@@ -10,7 +10,6 @@
 #include "client/gpushm_private.h"
 #include "proto/code.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

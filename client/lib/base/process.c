@@ -11,7 +11,6 @@
  */
 #include "client/lib/base/process.h"
 
-#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 

@@ -15,7 +15,6 @@
 
 #include "client/gpushm_array.h"
 #include "client/gpushm_private.h"
-#include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
 #include "client/lib/link/hello.h"
 #include "client/lib/link/outage.h"

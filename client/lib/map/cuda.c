@@ -14,8 +14,6 @@
 #include "client/lib/base/process.h"
 #include "proto/base/own.h"
 
-#include <stdbool.h>
-
 static const struct libcuda_symbol symbols[] = { CUDA_CALLS(CUDA_SYMBOL) },
 				   stream_symbols[] = { CUDA_STREAM_CALLS(CUDA_SYMBOL) },
 				   newer_symbols[] = { CUDA_NEWER_CALLS(CUDA_SYMBOL) };
