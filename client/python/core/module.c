@@ -24,10 +24,10 @@
 /* From now on the core makes objects of the package's classes, and calls its modules. */
 static PyObject *register_package(PyObject *module, PyObject *args)
 {
-	PyObject *array, *buffer, *dtype, *driver, *asyncio, *libraries, *unpublished;
+	PyObject *array, *buffer, *dtype, *driver, *asyncio, *libraries, *meta, *unpublished;
 
-	if (!PyArg_ParseTuple(args, "O!O!OOOOO:_register", &PyType_Type, &array, &PyType_Type,
-			      &buffer, &dtype, &driver, &asyncio, &libraries, &unpublished))
+	if (!PyArg_ParseTuple(args, "O!O!OOOOOO:_register", &PyType_Type, &array, &PyType_Type,
+			      &buffer, &dtype, &driver, &asyncio, &libraries, &meta, &unpublished))
 		return NULL;
 	if (!PyType_IsSubtype((PyTypeObject *)array, types.array) ||
 	    !PyType_IsSubtype((PyTypeObject *)buffer, types.buffer))
@@ -38,6 +38,7 @@ static PyObject *register_package(PyObject *module, PyObject *args)
 	types.driver_module = Py_NewRef(driver);
 	types.asyncio_module = Py_NewRef(asyncio);
 	types.libraries_module = Py_NewRef(libraries);
+	types.meta_module = Py_NewRef(meta);
 	types.unpublished_module = Py_NewRef(unpublished);
 	Py_RETURN_NONE;
 }
@@ -107,7 +108,7 @@ static PyObject *pending_cleanup(PyObject *module, PyObject *unused)
 static PyMethodDef own_functions[] = {
 	{ "_register", register_package, METH_VARARGS,
 	  "_register($module, array, buffer, dtype, driver, asyncio, libraries,\n"
-	  "          unpublished, /)\n--\n\n"
+	  "          meta, unpublished, /)\n--\n\n"
 	  "Sets the classes that open() and create() return, and the modules that the core "
 	  "calls." },
 	{ "_opened", buffer_list, METH_NOARGS,

@@ -36,7 +36,7 @@ static inline void drop_object(PyObject **o)
 struct types {
 	PyTypeObject *connection, *buffer, *array;
 	PyTypeObject *buffer_made, *array_made;
-	PyObject *dtype_module, *driver_module, *asyncio_module, *libraries_module,
+	PyObject *dtype_module, *driver_module, *asyncio_module, *libraries_module, *meta_module,
 		*unpublished_module;
 };
 extern struct types types;

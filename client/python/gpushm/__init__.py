@@ -23,7 +23,7 @@ from collections.abc import Mapping as _Mapping
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from . import _asyncio, _core, _driver, _dtype, _libraries, _unpublished
+from . import _asyncio, _core, _driver, _dtype, _libraries, _meta, _unpublished
 from . import errors as errors
 from ._array import Array, Buffer
 from ._asyncio import open_async, wait_async
@@ -45,7 +45,7 @@ if _TYPE_CHECKING:
     from . import numba as numba
     from . import types as types
 
-_core._register(Array, Buffer, _dtype, _driver, _asyncio, _libraries, _unpublished)
+_core._register(Array, Buffer, _dtype, _driver, _asyncio, _libraries, _meta, _unpublished)
 _Mapping.register(Buffer)
 # Before the driver's own atexit handler: no CUDA call is allowed after it.
 _atexit.register(_core._disconnect)

@@ -414,6 +414,7 @@ def _register(
     driver: ModuleType,
     asyncio: ModuleType,
     libraries: ModuleType,
+    meta: ModuleType,
     unpublished: ModuleType,
     /,
 ) -> None: ...
