@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The type gpushm.Array: its getters and methods. No getter asks the daemon. A closed array still
- * has buffer, name and closed; its other attributes raise ValueError.
+ * The type gpushm.Array: its getters and methods; buffer_type.c has those that a Buffer has, too.
+ * No getter asks the daemon. A closed array still has buffer, name and closed; its other attributes
+ * raise ValueError.
  */
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
 #include "client/python/core/module.h"
-
-static struct buffer *buffer_of(PyObject *o)
-{
-	return ((struct array *)o)->buffer;
-}
 
 /* The open array of an object. */
 static struct gpushm_array *opened(PyObject *o)
@@ -45,9 +41,9 @@ GETTER(offset, PyLong_FromUnsignedLongLong(gpushm_array_offset(a)))
 GETTER(array_name, PyUnicode_FromString(gpushm_array_name(a)))
 GETTER(dtype_name, dtype_name(gpushm_array_dtype(a)))
 GETTER(descr, text_or_none(gpushm_array_descr(a)))
-GETTER(device_ptr, buffer_address(buffer_of(o), gpushm_array_device_ptr(a)))
-GETTER(host_ptr, buffer_address(buffer_of(o), gpushm_array_host_ptr(a)))
-GETTER(owns_buffer, PyBool_FromLong(buffer_of(o)->owner == (struct array *)o))
+GETTER(device_ptr, buffer_address(((struct array *)o)->buffer, gpushm_array_device_ptr(a)))
+GETTER(host_ptr, buffer_address(((struct array *)o)->buffer, gpushm_array_host_ptr(a)))
+GETTER(owns_buffer, PyBool_FromLong(((struct array *)o)->buffer->owner == (struct array *)o))
 OF_ARRAY(is_c_contiguous, PyObject, PyBool_FromLong(gpushm_array_is_c_contiguous(a)))
 OF_ARRAY(is_f_contiguous, PyObject, PyBool_FromLong(gpushm_array_is_f_contiguous(a)))
 
@@ -57,12 +53,6 @@ static PyObject *get_dtype(PyObject *o, void *unused)
 					*descr = name ? get_descr(o, NULL) : NULL;
 
 	return descr ? object_call(types.dtype_module, "decode", "(OO)", name, descr) : NULL;
-}
-
-/* The buffer's attribute whose name is in the closure. */
-static PyObject *get_of_buffer(PyObject *o, void *closure)
-{
-	return PyObject_GetAttrString((PyObject *)buffer_of(o), closure);
 }
 
 static PyObject *get_closed(PyObject *o, void *unused)
@@ -105,27 +95,6 @@ static PyGetSetDef getters[] = {
 	  "The address of element [0, 0, ...] for the CPU, as an int; None: the CPU does\n"
 	  "not reach it.",
 	  NULL },
-	{ "name", get_of_buffer, NULL, "The buffer's name.", (void *)"name" },
-	{ "pool", get_of_buffer, NULL, "The name of the buffer's pool.", (void *)"pool" },
-	{ "kind", get_of_buffer, NULL, "The pool's kind: 'host', 'pinned', 'vmm' or 'mempool'.",
-	  (void *)"kind" },
-	{ "state", get_of_buffer, NULL, "The buffer's state: 'filling', 'sealed' or 'shared'.",
-	  (void *)"state" },
-	{ "dirty", get_of_buffer, NULL,
-	  "Whether a writer of the buffer had died when it was opened.", (void *)"dirty" },
-	{ "lost", get_of_buffer, NULL, "Whether a restarted daemon no longer knows the buffer.",
-	  (void *)"lost" },
-	{ "access", get_of_buffer, NULL,
-	  "How this process has the buffer open: 'r', 'r+', or 'c' for copy-on-write.",
-	  (void *)"access" },
-	{ "readonly", get_of_buffer, NULL, "Whether this process may not write to it.",
-	  (void *)"readonly" },
-	{ "device", get_of_buffer, NULL,
-	  "This process's ordinal of the GPU; None: host or pinned memory.", (void *)"device" },
-	{ "anonymous", get_of_buffer, NULL,
-	  "Whether this process created its buffer without a name.", (void *)"anonymous" },
-	{ "away", get_of_buffer, NULL, "Whether this process has suspended its buffer.",
-	  (void *)"away" },
 	{ "closed", get_closed, NULL, "Whether it is closed.", NULL },
 	{ "owns_buffer", get_owns_buffer, NULL,
 	  "Whether close() of this array closes the buffer: that of open() or create().", NULL },
@@ -144,11 +113,6 @@ static PyObject *close_array(PyObject *o, PyObject *unused)
 	return object_none(array_close((struct array *)o));
 }
 
-static PyObject *discard(PyObject *o, PyObject *unused)
-{
-	return pybuffer_discard((PyObject *)buffer_of(o), unused);
-}
-
 static PyObject *enter(PyObject *o, PyObject *unused)
 {
 	return opened(o) ? Py_NewRef(o) : NULL;
@@ -161,26 +125,6 @@ static PyObject *leave(PyObject *o, PyObject *args)
 
 	return object_none(owner ? buffer_leave(self->buffer, args_first(args))
 				 : array_close(self));
-}
-
-static PyObject *publish(PyObject *o, PyObject *args)
-{
-	return opened(o) ? pybuffer_publish((PyObject *)buffer_of(o), args) : NULL;
-}
-
-static PyObject *publish_as(PyObject *o, PyObject *args, PyObject *kwargs)
-{
-	return opened(o) ? buffer_publish_as((PyObject *)buffer_of(o), args, kwargs) : NULL;
-}
-
-static PyObject *suspend(PyObject *o, PyObject *args, PyObject *kwargs)
-{
-	return opened(o) ? buffer_suspend(buffer_of(o), args, kwargs) : NULL;
-}
-
-static PyObject *resume(PyObject *o, PyObject *args, PyObject *kwargs)
-{
-	return opened(o) ? buffer_resume(buffer_of(o), args, kwargs) : NULL;
 }
 
 static PyObject *wait_for_others(PyObject *o, PyObject *stream)
@@ -215,31 +159,6 @@ static PyMethodDef methods[] = {
 	  "buffer open, with a ResourceWarning, and the last of them closes it.\n\n"
 	  "Users of the CUDA Array Interface are not counted, and their address is invalid\n"
 	  "after either: finish using it first, or use from_dlpack()." },
-	{ "discard", discard, METH_NOARGS,
-	  "discard($self, /)\n--\n\n"
-	  "Closes a buffer that is not published, without UnpublishedWarning: its contents are\n"
-	  "dropped, and its name is free. A closed buffer stays as it is. Errors: StateError\n"
-	  "(published), InUse." },
-	{ "publish", publish, METH_VARARGS,
-	  "publish($self, state='sealed', /)\n--\n\n"
-	  "Lets others open the buffer: 'sealed' means that nobody writes to it any more, this\n"
-	  "process included; 'shared' allows writing. First waits for all work that this\n"
-	  "process has queued, on any stream of any library, on the GPU that has the memory\n"
-	  "mapped; and on the thread's current GPU for the current streams of PyTorch, CuPy and\n"
-	  "Numba. Errors: StateError (published before), InUse (writable views would outlive\n"
-	  "the sealing), DaemonGone." },
-	{ "publish_as", KEYWORDS(publish_as), METH_VARARGS | METH_KEYWORDS,
-	  "publish_as($self, name, state='sealed', *, replace=False)\n--\n\n"
-	  "publish() under another name than the buffer was created with, in one step. replace:\n"
-	  "a buffer that has the name loses it; processes that have that one open keep it.\n"
-	  "Errors: Exists, and as publish()." },
-	{ "suspend", KEYWORDS(suspend), METH_VARARGS | METH_KEYWORDS,
-	  "suspend($self, *, idle=False)\n--\n\n"
-	  "Lets go of the buffer's memory until resume(): see Buffer.suspend()." },
-	{ "resume", KEYWORDS(resume), METH_VARARGS | METH_KEYWORDS,
-	  "resume($self, timeout=None)\n--\n\n"
-	  "Maps the buffer's memory again, at the same addresses; 0, 1 or 2: see\n"
-	  "Buffer.resume()." },
 	{ "reshape", KEYWORDS(view_reshape), METH_VARARGS | METH_KEYWORDS,
 	  "reshape($self, *shape, order='C')\n--\n\n"
 	  "A view of another shape; one length may be -1. Errors: BadArgument (sizes differ),\n"
@@ -312,4 +231,4 @@ static PyType_Spec spec = { .name = "gpushm._core.Array",
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 
-const struct type_row array_row = { &spec, &types.array, NULL };
+const struct type_row array_row = { &spec, &types.array, &of_buffer_type };

@@ -72,6 +72,20 @@ struct buffer *buffer_hinted(struct buffer *b, uint32_t flags)
 	return NULL;
 }
 
+struct buffer *buffer_of(PyObject *o)
+{
+	if (PyObject_TypeCheck(o, types.array))
+		return ((struct array *)o)->buffer;
+	return PyObject_TypeCheck(o, types.buffer) ? (struct buffer *)o : NULL;
+}
+
+struct buffer *buffer_of_open(PyObject *o)
+{
+	bool is_open = !PyObject_TypeCheck(o, types.array) || array_is_open((struct array *)o);
+
+	return is_open ? buffer_of(o) : NULL;
+}
+
 bool buffer_is_open(const struct buffer *self)
 {
 	if (self->buffer && !self->left)
@@ -340,7 +354,7 @@ int buffer_close(struct buffer *self)
 
 PyObject *pybuffer_discard(PyObject *o, PyObject *unused)
 {
-	struct buffer *self = (struct buffer *)o;
+	struct buffer *self = buffer_of(o);
 	bool was = self->scratch;
 	int r;
 
@@ -536,13 +550,14 @@ static int warn_if_not_kept(const struct buffer *self)
 }
 
 /* name: a str, or NULL for its own. Without the GIL the str is kept by the caller's arguments. */
-static PyObject *publish(struct buffer *self, const char *word, PyObject *name, uint32_t flags)
+static PyObject *publish(PyObject *o, const char *word, PyObject *name, uint32_t flags)
 {
+	struct buffer *self = buffer_of_open(o);
 	const char *text = NULL;
 	enum gpushm_state state;
 	int r;
 
-	if ((name && args_text(name, "name", &text) < 0) || !buffer_is_open(self))
+	if (!self || (name && args_text(name, "name", &text) < 0) || !buffer_is_open(self))
 		return NULL;
 	if (strcmp(word, "sealed") == 0)
 		state = GPUSHM_SEALED;
@@ -574,7 +589,7 @@ PyObject *pybuffer_publish(PyObject *o, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "|s:publish", &word))
 		return NULL;
-	return publish((struct buffer *)o, word, NULL, 0);
+	return publish(o, word, NULL, 0);
 }
 
 PyObject *buffer_publish_as(PyObject *o, PyObject *args, PyObject *kwargs)
@@ -587,7 +602,7 @@ PyObject *buffer_publish_as(PyObject *o, PyObject *args, PyObject *kwargs)
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|s$p:publish_as", (char **)names, &name,
 					 &word, &replace))
 		return NULL;
-	return publish((struct buffer *)o, word, name, replace ? GPUSHM_REPLACE : 0);
+	return publish(o, word, name, replace ? GPUSHM_REPLACE : 0);
 }
 
 PyObject *buffer_set_attrs(PyObject *o, PyObject *attrs)

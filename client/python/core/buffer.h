@@ -76,6 +76,11 @@ struct buffer *pybuffer_new(struct connection *c, struct gpushm_buffer *b, PyObj
  * GPUSHM_SET_DEVICE. Takes b over where a filter makes the warning an error; NULL is allowed. */
 struct buffer *buffer_hinted(struct buffer *b, uint32_t flags);
 
+/* The buffer of a Buffer or an Array; NULL: it is neither. */
+struct buffer *buffer_of(PyObject *o);
+/* The buffer of a Buffer, or of an Array that is open; raises where not. */
+struct buffer *buffer_of_open(PyObject *o);
+
 /* Whether its user may still use it, and not only its arrays; raises where not. */
 bool buffer_is_open(const struct buffer *self);
 
@@ -134,8 +139,8 @@ PyObject *buffer_list(PyObject *module, PyObject *unused);
 /* ---- suspend.c ---- */
 
 /* The methods suspend(*, idle=False), resume(timeout=None). */
-PyObject *buffer_suspend(struct buffer *self, PyObject *args, PyObject *kwargs);
-PyObject *buffer_resume(struct buffer *self, PyObject *args, PyObject *kwargs);
+PyObject *buffer_suspend(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *buffer_resume(PyObject *o, PyObject *args, PyObject *kwargs);
 
 /* Raises StateError where it is suspended. */
 bool buffer_is_mapped(const struct buffer *self);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The type gpushm.Buffer: its getters and methods, and the mapping of names to arrays. No getter
- * asks the daemon. A closed buffer still has name, closed and connection; its other attributes
- * raise ValueError.
+ * The type gpushm.Buffer: its getters and methods, and the mapping of names to arrays; and its
+ * base, which is that of gpushm.Array as well: what both say of the buffer, and do with it. No
+ * getter asks the daemon. A closed buffer still has name, closed and connection; its other
+ * attributes raise ValueError.
  */
 #include "client/gpushm_memory.h"
 #include "client/python/core/args.h"
@@ -22,7 +23,7 @@ static struct gpushm_buffer *opened(PyObject *o)
 /* The buffer, while anything keeps it: a view that outlives its with block asks it, too. */
 static struct gpushm_buffer *alive(PyObject *o)
 {
-	struct buffer *self = (struct buffer *)o;
+	struct buffer *self = buffer_of(o);
 
 	if (!self->buffer)
 		buffer_is_open(self);
@@ -70,34 +71,52 @@ GETTER(wanted, PyBool_FromLong(gpushm_wanted(b) == 1))
 GETTER(starts, Py_BuildValue("(NN)", object_address(((struct buffer *)o)->starts[0]),
 			     object_address(((struct buffer *)o)->starts[1])))
 
+static PyObject *get_name(PyObject *o, void *unused)
+{
+	return Py_NewRef(buffer_of(o)->name);
+}
+
+static PyObject *get_anonymous(PyObject *o, void *unused)
+{
+	return PyBool_FromLong(buffer_of(o)->anonymous);
+}
+
 static PyObject *get_closed(PyObject *o, void *unused)
 {
 	return PyBool_FromLong(!((struct buffer *)o)->buffer || ((struct buffer *)o)->left);
 }
 
-static PyGetSetDef getters[] = {
-	{ "pool", get_pool, NULL, "The name of the pool of its memory.", NULL },
+static PyGetSetDef common_getters[] = {
+	{ "name", get_name, NULL, "The buffer's name; one that is closed has it, too.", NULL },
+	{ "pool", get_pool, NULL, "The name of the buffer's pool.", NULL },
 	{ "kind", get_kind, NULL, "The pool's kind: 'host', 'pinned', 'vmm' or 'mempool'.", NULL },
-	{ "state", get_state, NULL, "'filling', 'sealed' or 'shared'.", NULL },
-	{ "id", get_id, NULL, "A number that no other buffer ever has.", NULL },
-	{ "nbytes", get_nbytes, NULL, "The buffer's size in bytes.", NULL },
-	{ "digest", get_digest, NULL, "Of the layout: equal layouts have equal digests.", NULL },
+	{ "state", get_state, NULL, "The buffer's state: 'filling', 'sealed' or 'shared'.", NULL },
 	{ "access", get_access, NULL,
-	  "How this process has it open: 'r', 'r+', or 'c' for copy-on-write.", NULL },
+	  "How this process has the buffer open: 'r', 'r+', or 'c' for copy-on-write.", NULL },
 	{ "readonly", get_readonly, NULL, "Whether this process may not write to it.", NULL },
-	{ "dirty", get_dirty, NULL, "Whether a writer had died when it was opened.", NULL },
+	{ "dirty", get_dirty, NULL, "Whether a writer of the buffer had died when it was opened.",
+	  NULL },
 	{ "lost", get_lost, NULL,
-	  "Whether a restarted daemon no longer knows it: its memory stays usable here, but\n"
-	  "no daemon keeps it for this process.",
+	  "Whether a restarted daemon no longer knows the buffer: its memory stays usable here,\n"
+	  "but no daemon keeps it for this process.",
 	  NULL },
 	{ "device", get_device, NULL,
 	  "This process's ordinal of the GPU; None: host or pinned memory.", NULL },
+	{ "anonymous", get_anonymous, NULL,
+	  "Whether this process created the buffer without a name.", NULL },
+	{ "away", get_away, NULL, "Whether this process has suspended the buffer: see suspend().",
+	  NULL },
+	{ NULL, NULL, NULL, NULL, NULL }
+};
+static PyGetSetDef getters[] = {
+	{ "id", get_id, NULL, "A number that no other buffer ever has.", NULL },
+	{ "nbytes", get_nbytes, NULL, "The buffer's size in bytes.", NULL },
+	{ "digest", get_digest, NULL, "Of the layout: equal layouts have equal digests.", NULL },
 	{ "device_ptr", get_device_ptr, NULL,
 	  "The address of its start for a GPU, as an int; None: no GPU reaches it.", NULL },
 	{ "host_ptr", get_host_ptr, NULL,
 	  "The address of its start for the CPU, as an int; None: the CPU does not reach it.",
 	  NULL },
-	{ "away", get_away, NULL, "Whether this process has suspended it: see suspend().", NULL },
 	{ "wanted", get_wanted, NULL,
 	  "Whether its memory is needed, and the processes that use it are asked to suspend\n"
 	  "it. Reads a word: no system call.",
@@ -236,16 +255,6 @@ static PyObject *leave(PyObject *o, PyObject *args)
 	return object_none(buffer_leave((struct buffer *)o, args_first(args)));
 }
 
-static PyObject *suspend(PyObject *o, PyObject *args, PyObject *kwargs)
-{
-	return buffer_suspend((struct buffer *)o, args, kwargs);
-}
-
-static PyObject *resume(PyObject *o, PyObject *args, PyObject *kwargs)
-{
-	return buffer_resume((struct buffer *)o, args, kwargs);
-}
-
 static PyObject *use(PyObject *o, PyObject *unused)
 {
 	struct gpushm_buffer *b = alive(o);
@@ -291,6 +300,63 @@ static PyObject *array_over(PyObject *o, PyObject *args, PyObject *kwargs)
 	return view_over((struct buffer *)o, dtype, shape, strides, offset);
 }
 
+static PyMethodDef common_methods[] = {
+	{ "discard", pybuffer_discard, METH_NOARGS,
+	  "discard($self, /)\n--\n\n"
+	  "Closes a buffer that is not published, without UnpublishedWarning: its contents are\n"
+	  "dropped, and its name is free. A closed buffer stays as it is. Errors: StateError\n"
+	  "(published), InUse." },
+	{ "publish", pybuffer_publish, METH_VARARGS,
+	  "publish($self, state='sealed', /)\n--\n\n"
+	  "Lets others open the buffer: 'sealed' means that nobody writes to it any more, this\n"
+	  "process included; 'shared' allows writing. First waits for all work that this\n"
+	  "process has queued, on any stream of any library, on the GPU that has the memory\n"
+	  "mapped; and on the thread's current GPU for the current streams of PyTorch, CuPy and\n"
+	  "Numba. Errors: StateError (published before), InUse (writable views would outlive\n"
+	  "the sealing), DaemonGone." },
+	{ "publish_as", KEYWORDS(buffer_publish_as), METH_VARARGS | METH_KEYWORDS,
+	  "publish_as($self, name, state='sealed', *, replace=False)\n--\n\n"
+	  "publish() under another name than the buffer was created with, in one step. replace:\n"
+	  "a buffer that has the name loses it; processes that have that one open keep it.\n"
+	  "Errors: Exists, and as publish()." },
+	{ "suspend", KEYWORDS(buffer_suspend), METH_VARARGS | METH_KEYWORDS,
+	  "suspend($self, *, idle=False)\n--\n\n"
+	  "Lets go of the memory until resume(): unmaps it, and tells the daemon that this\n"
+	  "process is away. Arrays, tensors and addresses stay; meanwhile no new ones are made,\n"
+	  "and copies raise StateError. Nobody may use those that exist: a read of a NumPy\n"
+	  "array or a memoryview ends the process, a kernel ends with an illegal address.\n"
+	  "First waits for all work that this process has queued on the buffer's GPUs; idle:\n"
+	  "none that uses the buffer is queued. A second one does nothing. Asks the daemon,\n"
+	  "without the GIL. Errors: StateError (not published, or another thread copies),\n"
+	  "NotSupported (a stream, a mempool, access 'c', an older daemon), DriverError." },
+	{ "resume", KEYWORDS(buffer_resume), METH_VARARGS | METH_KEYWORDS,
+	  "resume($self, timeout=None)\n--\n\n"
+	  "Maps the memory again, at the same addresses: of the buffer that has the name now.\n"
+	  "Returns 0 for the same pages, 1 for the same bytes in other memory (registrations\n"
+	  "with other devices must be made anew), 2 for another buffer that has replaced it\n"
+	  "and has the same arrays: tensors and captured graphs read its bytes. timeout:\n"
+	  "seconds to wait for the daemon, None for set_timeout()'s limit. Does nothing if it\n"
+	  "is not suspended. Asks the daemon, without the GIL. Errors: BadContents (ESTALE: the\n"
+	  "new one has other arrays: close this one, and open the name), AccessDenied,\n"
+	  "Timeout, StateError (the buffer is gone), OutOfMemory, PoolFull, DaemonGone; the\n"
+	  "buffer stays suspended." },
+	{ NULL, NULL, 0, NULL }
+};
+static PyType_Slot common_slots[] = {
+	{ Py_tp_doc, (void *)"What a Buffer and an Array say of the buffer, and do with it." },
+	{ Py_tp_methods, common_methods },
+	{ Py_tp_getset, common_getters },
+	{ 0, NULL }
+};
+static PyType_Spec common_spec = { .name = "gpushm._core._OfBuffer",
+				   .basicsize = sizeof(PyObject),
+				   .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE |
+					    Py_TPFLAGS_DISALLOW_INSTANTIATION,
+				   .slots = common_slots };
+PyTypeObject *of_buffer_type; /* owned, for as long as the process lives */
+
+const struct type_row of_buffer_row = { &common_spec, &of_buffer_type, NULL };
+
 static PyMethodDef methods[] = {
 	{ "keys", keys, METH_NOARGS,
 	  "keys($self, /)\n--\n\nThe arrays' names, in the order of create_many()." },
@@ -305,43 +371,6 @@ static PyMethodDef methods[] = {
 	  "without the GIL. Raises InUse, a BufferError, and changes nothing while arrays,\n"
 	  "tensors or memoryviews are alive; the message names them. A second close does\n"
 	  "nothing." },
-	{ "discard", pybuffer_discard, METH_NOARGS,
-	  "discard($self, /)\n--\n\n"
-	  "Closes a buffer that is not published, without UnpublishedWarning: its contents are\n"
-	  "dropped, and its name is free. A closed buffer stays as it is. Errors: StateError\n"
-	  "(published), InUse." },
-	{ "publish", pybuffer_publish, METH_VARARGS,
-	  "publish($self, state='sealed', /)\n--\n\n"
-	  "Lets others open it: 'sealed' means that nobody writes to it any more, this process\n"
-	  "included; 'shared' allows writing. Waits for the GPU as Array.publish(). Errors:\n"
-	  "StateError (published before), InUse (writable views would outlive the sealing),\n"
-	  "DaemonGone." },
-	{ "publish_as", KEYWORDS(buffer_publish_as), METH_VARARGS | METH_KEYWORDS,
-	  "publish_as($self, name, state='sealed', *, replace=False)\n--\n\n"
-	  "publish() under another name than the buffer was created with, in one step. replace:\n"
-	  "a buffer that has the name loses it; processes that have that one open keep it.\n"
-	  "Errors: Exists, and as publish()." },
-	{ "suspend", KEYWORDS(suspend), METH_VARARGS | METH_KEYWORDS,
-	  "suspend($self, *, idle=False)\n--\n\n"
-	  "Lets go of the memory until resume(): unmaps it, and tells the daemon that this\n"
-	  "process is away. Arrays, tensors and addresses stay; meanwhile no new ones are made,\n"
-	  "and copies raise StateError. Nobody may use those that exist: a read of a NumPy\n"
-	  "array or a memoryview ends the process, a kernel ends with an illegal address.\n"
-	  "First waits for all work that this process has queued on the buffer's GPUs; idle:\n"
-	  "none that uses the buffer is queued. A second one does nothing. Asks the daemon,\n"
-	  "without the GIL. Errors: StateError (not published, or another thread copies),\n"
-	  "NotSupported (a stream, a mempool, access 'c', an older daemon), DriverError." },
-	{ "resume", KEYWORDS(resume), METH_VARARGS | METH_KEYWORDS,
-	  "resume($self, timeout=None)\n--\n\n"
-	  "Maps the memory again, at the same addresses: of the buffer that has the name now.\n"
-	  "Returns 0 for the same pages, 1 for the same bytes in other memory (registrations\n"
-	  "with other devices must be made anew), 2 for another buffer that has replaced it\n"
-	  "and has the same arrays: tensors and captured graphs read its bytes. timeout:\n"
-	  "seconds to wait for the daemon, None for set_timeout()'s limit. Does nothing if it\n"
-	  "is not suspended. Asks the daemon, without the GIL. Errors: BadContents (ESTALE: the\n"
-	  "new one has other arrays: close this one, and open the name), AccessDenied,\n"
-	  "Timeout, StateError (the buffer is gone), OutOfMemory, PoolFull, DaemonGone; the\n"
-	  "buffer stays suspended." },
 	{ "use", use, METH_NOARGS,
 	  "use($self, /)\n--\n\n"
 	  "Says that the buffer is used now, so that its memory is the last that goes. Brings no\n"
@@ -374,10 +403,6 @@ static PyMethodDef methods[] = {
 };
 
 static PyMemberDef members[] = { WEAKREFS(struct buffer),
-				 { "name", T_OBJECT_EX, offsetof(struct buffer, name), READONLY,
-				   "The name that it was opened by; a closed buffer has it, too." },
-				 { "anonymous", T_BOOL, offsetof(struct buffer, anonymous),
-				   READONLY, "Whether this process created it without a name." },
 				 { "connection", T_OBJECT_EX, offsetof(struct buffer, connection),
 				   READONLY, "The Connection that it was opened through." },
 				 { NULL, 0, 0, 0, NULL } };
@@ -398,4 +423,4 @@ static PyType_Spec spec = { .name = "gpushm._core.Buffer",
 				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 
-const struct type_row buffer_row = { &spec, &types.buffer, NULL };
+const struct type_row buffer_row = { &spec, &types.buffer, &of_buffer_type };

@@ -190,9 +190,9 @@ static PyMethodDef own_functions[] = {
 /* A base before its types. */
 static int add_types(PyObject *module)
 {
-	const struct type_row *const rows[] = { &call_row,  &watch_row,	   &buffer_row,
-						&array_row, &side_row,	   &frame_row,
-						&graph_row, &producer_row, &reader_row };
+	const struct type_row *const rows[] = { &of_buffer_row, &call_row,  &watch_row, &buffer_row,
+						&array_row,	&side_row,  &frame_row, &graph_row,
+						&producer_row,	&reader_row };
 
 	for (size_t i = 0; i < array_size(rows); i++)
 		if (types_add(module, rows[i]) < 0)

@@ -18,8 +18,10 @@ extern PyMethodDef load_functions[];   /* _load */
 extern PyMethodDef stream_functions[]; /* stream */
 extern PyMethodDef follow_functions[]; /* follow */
 
-extern const struct type_row call_row, watch_row, buffer_row, array_row, frame_row, graph_row,
-	producer_row, reader_row;
+/* What a Buffer and an Array have in common. */
+extern PyTypeObject *of_buffer_type;
+extern const struct type_row of_buffer_row, call_row, watch_row, buffer_row, array_row, frame_row,
+	graph_row, producer_row, reader_row;
 
 /* Opens libgpushm-load, if it is there. */
 void load_offer(void);

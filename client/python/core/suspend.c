@@ -50,25 +50,27 @@ static PyObject *change(struct buffer *self, uint32_t flags, const struct deadli
 	return r < 0 ? NULL : until ? PyLong_FromLong(r) : Py_NewRef(Py_None);
 }
 
-PyObject *buffer_suspend(struct buffer *self, PyObject *args, PyObject *kwargs)
+PyObject *buffer_suspend(PyObject *o, PyObject *args, PyObject *kwargs)
 {
+	struct buffer *self = buffer_of_open(o);
 	static const char *const names[] = { "idle", NULL };
 	int idle = 0;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$p:suspend", (char **)names, &idle) ||
-	    !is_alive(self))
+	    !self || !is_alive(self))
 		return NULL;
 	return change(self, idle ? GPUSHM_IDLE : 0, NULL);
 }
 
-PyObject *buffer_resume(struct buffer *self, PyObject *args, PyObject *kwargs)
+PyObject *buffer_resume(PyObject *o, PyObject *args, PyObject *kwargs)
 {
+	struct buffer *self = buffer_of_open(o);
 	static const char *const names[] = { "timeout", NULL };
 	struct deadline until = { .at = GPUSHM_WAIT_FOREVER };
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O&:resume", (char **)names, deadline_arg,
 					 &until) ||
-	    !is_alive(self))
+	    !self || !is_alive(self))
 		return NULL;
 	return change(self, 0, &until);
 }

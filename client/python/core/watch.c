@@ -31,15 +31,6 @@ static bool is_open(const struct watch *self)
 
 /* ---- names and buffers ---- */
 
-static struct buffer *buffer_of(PyObject *o)
-{
-	if (PyObject_TypeCheck(o, types.buffer))
-		return (struct buffer *)o;
-	if (PyObject_TypeCheck(o, types.array))
-		return ((struct array *)o)->buffer;
-	return NULL;
-}
-
 /* o: a name, or an Array or Buffer. */
 static int add(struct watch *self, PyObject *o)
 {

@@ -77,8 +77,26 @@ class StreamEnded(Error, EOFError): ...
 class ProducerDied(Error): ...
 class ReaderDropped(Error): ...
 
+class _OfBuffer:
+    name: Final[str]
+    pool: Final[str]
+    kind: Final[Kind]
+    state: Final[State]
+    access: Final[Access]
+    readonly: Final[bool]
+    dirty: Final[bool]
+    lost: Final[bool]
+    device: Final[int | None]
+    anonymous: Final[bool]
+    away: Final[bool]
+    def discard(self) -> None: ...
+    def publish(self, state: Published = "sealed", /) -> None: ...
+    def publish_as(self, name: str, state: Published = "sealed", *, replace: bool = False) -> None: ...
+    def suspend(self, *, idle: bool = False) -> None: ...
+    def resume(self, timeout: float | None = None) -> int: ...
+
 @disjoint_base
-class Array(SupportsBuffer):
+class Array(_OfBuffer, SupportsBuffer):
     shape: Final[tuple[int, ...]]
     strides: Final[tuple[int, ...]]
     ndim: Final[int]
@@ -90,31 +108,15 @@ class Array(SupportsBuffer):
     dtype_name: Final[str]
     descr: Final[str | None]
     typestr: Final[str | None]
-    name: Final[str]
     array_name: Final[str]
-    pool: Final[str]
-    kind: Final[Kind]
-    state: Final[State]
-    device: Final[int | None]
     device_ptr: Final[int | None]
     host_ptr: Final[int | None]
-    dirty: Final[bool]
-    lost: Final[bool]
-    access: Final[Access]
-    readonly: Final[bool]
-    anonymous: Final[bool]
-    away: Final[bool]
     closed: Final[bool]
     owns_buffer: Final[bool]
     buffer: Final[_Buffer]
     T: Final[_Array]
     __cuda_array_interface__: Final[dict[str, Any]]
     def close(self) -> None: ...
-    def discard(self) -> None: ...
-    def publish(self, state: Published = "sealed", /) -> None: ...
-    def publish_as(self, name: str, state: Published = "sealed", *, replace: bool = False) -> None: ...
-    def suspend(self, *, idle: bool = False) -> None: ...
-    def resume(self, timeout: float | None = None) -> int: ...
     def reshape(self, *shape: Shape, order: Order = "C") -> _Array: ...
     def ravel(self, order: Order = "C", stream: _CudaStream = 0) -> _Array: ...
     def transpose(self, *axes: Shape | None) -> _Array: ...
@@ -142,23 +144,12 @@ class Array(SupportsBuffer):
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @disjoint_base
-class Buffer:
-    name: Final[str]
-    pool: Final[str]
-    kind: Final[Kind]
-    state: Final[State]
+class Buffer(_OfBuffer):
     id: Final[int]
     nbytes: Final[int]
     digest: Final[int]
-    access: Final[Access]
-    readonly: Final[bool]
-    dirty: Final[bool]
-    lost: Final[bool]
-    device: Final[int | None]
     device_ptr: Final[int | None]
     host_ptr: Final[int | None]
-    anonymous: Final[bool]
-    away: Final[bool]
     wanted: Final[bool]
     _starts: Final[tuple[int | None, int | None]]
     closed: Final[bool]
@@ -171,11 +162,6 @@ class Buffer:
     @overload
     def get(self, name: str, default: _T, /) -> _Array | _T: ...
     def close(self) -> None: ...
-    def discard(self) -> None: ...
-    def publish(self, state: Published = "sealed", /) -> None: ...
-    def publish_as(self, name: str, state: Published = "sealed", *, replace: bool = False) -> None: ...
-    def suspend(self, *, idle: bool = False) -> None: ...
-    def resume(self, timeout: float | None = None) -> int: ...
     def use(self) -> None: ...
     def _touch(self) -> bool: ...
     def set_attrs(self, attrs: Attrs, /) -> None: ...
