@@ -99,34 +99,15 @@ static const struct {
 	[ERROR_BASE] = { .name = "gpushm.Error", .doc = "Every error of gpushm's." },
 	[ERROR_NOT_FOUND] = KIND("NotFound", &PyExc_FileNotFoundError,
 				 "No buffer, array or pool of that name.", ENOENT),
-	[ERROR_EXISTS] = KIND("Exists", &PyExc_FileExistsError, "The name is taken.", EEXIST),
-	[ERROR_ACCESS] = KIND("AccessDenied", &PyExc_PermissionError,
-			      "This user has no permission.", EACCES, EPERM),
 	[ERROR_TIMEOUT] =
 		KIND("Timeout", &PyExc_TimeoutError,
 		     "The time ended before the name, or a frame, was published.", ETIMEDOUT),
-	[ERROR_NOT_PUBLISHED] = KIND("NotPublished", &PyExc_BlockingIOError,
-				     "The buffer is still being filled.", EAGAIN),
 	[ERROR_READ_ONLY] =
 		KIND("ReadOnly", &PyExc_ValueError,
 		     "A write to a buffer that is sealed or open for reading only.", EROFS),
-	[ERROR_DIRTY] = KIND("Dirty", NULL, "A writer died while it held the buffer.", EUCLEAN),
-	[ERROR_POOL_FULL] = KIND("PoolFull", &PyExc_MemoryError,
-				 "The pool, or its device, has too little free memory.", ENOSPC),
-	[ERROR_TOO_LARGE] = KIND("TooLarge", &PyExc_MemoryError,
-				 "The pool can never have a buffer of that size.", EFBIG),
-	[ERROR_LIMIT] = KIND("LimitReached", NULL,
-			     "A limit of this user, of the daemon or of a stream is reached.",
-			     EDQUOT, EUSERS, ENOBUFS),
-	[ERROR_DEVICE] =
-		KIND("DeviceFailed", NULL,
-		     "No driver, no such GPU in this process, or a pool that has failed.", ENODEV),
-	[ERROR_DRIVER] = KIND("DriverError", NULL, "A driver call failed.", EIO),
 	[ERROR_DAEMON] = KIND("DaemonGone", &PyExc_ConnectionError,
 			      "No daemon runs, or the one that this process used has ended.",
 			      ECONNRESET, ECONNREFUSED, EPROTO, EPROTONOSUPPORT),
-	[ERROR_FORK] = KIND("ForkError", &PyExc_RuntimeError,
-			    "An object of the parent process, used after fork().", ECHILD),
 	[ERROR_IN_USE] =
 		KIND("InUse", &PyExc_BufferError, "Views, tensors or memoryviews are alive.", 0),
 	[ERROR_STATE] = KIND("StateError", NULL, "The state of the buffer or stream forbids it.",
@@ -139,27 +120,40 @@ static const struct {
 		KIND("NotSupported", &PyExc_NotImplementedError,
 		     "It would need a copy, the type does not allow it, or the daemon is too old.",
 		     ENOTSUP, ENOSYS),
-	[ERROR_NO_MEMORY] = KIND("OutOfMemory", &PyExc_MemoryError,
-				 "No memory, in this process or in the daemon.", ENOMEM),
-	[ERROR_CONTENTS] =
-		KIND("BadContents", &PyExc_ValueError,
-		     "A file breaks its format or changed while it was read, or contents "
-		     "differ from their checksum.",
-		     EBADMSG, ESTALE),
-	[ERROR_ENDED] = KIND("StreamEnded", &PyExc_EOFError,
-			     "The producer has closed the stream, and no frame is left.", EPIPE),
 	[ERROR_PRODUCER] = KIND("ProducerDied", NULL,
 				"The stream's producer died, before it had finished a frame or "
 				"closed the stream.",
 				EOWNERDEAD),
 	[ERROR_DROPPED] = KIND("ReaderDropped", NULL,
 			       "This reader held up the producer, which has dropped it.", 0),
+	KIND("Exists", &PyExc_FileExistsError, "The name is taken.", EEXIST),
+	KIND("AccessDenied", &PyExc_PermissionError, "This user has no permission.", EACCES, EPERM),
+	KIND("NotPublished", &PyExc_BlockingIOError, "The buffer is still being filled.", EAGAIN),
+	KIND("Dirty", NULL, "A writer died while it held the buffer.", EUCLEAN),
+	KIND("PoolFull", &PyExc_MemoryError, "The pool, or its device, has too little free memory.",
+	     ENOSPC),
+	KIND("TooLarge", &PyExc_MemoryError, "The pool can never have a buffer of that size.",
+	     EFBIG),
+	KIND("LimitReached", NULL, "A limit of this user, of the daemon or of a stream is reached.",
+	     EDQUOT, EUSERS, ENOBUFS),
+	KIND("DeviceFailed", NULL,
+	     "No driver, no such GPU in this process, or a pool that has failed.", ENODEV),
+	KIND("DriverError", NULL, "A driver call failed.", EIO),
+	KIND("ForkError", &PyExc_RuntimeError,
+	     "An object of the parent process, used after fork().", ECHILD),
+	KIND("OutOfMemory", &PyExc_MemoryError, "No memory, in this process or in the daemon.",
+	     ENOMEM),
+	KIND("BadContents", &PyExc_ValueError,
+	     "A file breaks its format or changed while it was read, or contents "
+	     "differ from their checksum.",
+	     EBADMSG, ESTALE),
+	KIND("StreamEnded", &PyExc_EOFError,
+	     "The producer has closed the stream, and no frame is left.", EPIPE),
 };
-_Static_assert(array_size(kinds) == ERROR_KINDS, "one entry for each kind");
 
-static PyObject *exceptions[ERROR_KINDS]; /* owned, for as long as the process lives */
+static PyObject *exceptions[array_size(kinds)]; /* owned, for as long as the process lives */
 
-static PyObject *make_exception(enum error_kind kind)
+static PyObject *make_exception(size_t kind)
 {
 	_cleanup_(drop_object) PyObject *bases = NULL, *dict = NULL;
 
@@ -178,8 +172,8 @@ static PyObject *make_exception(enum error_kind kind)
 
 int error_init(PyObject *module)
 {
-	for (int i = 0; i < ERROR_KINDS; i++) {
-		exceptions[i] = make_exception((enum error_kind)i);
+	for (size_t i = 0; i < array_size(kinds); i++) {
+		exceptions[i] = make_exception(i);
 		if (!exceptions[i] || PyModule_AddObjectRef(module, strrchr(kinds[i].name, '.') + 1,
 							    exceptions[i]) < 0)
 			return -1;
@@ -187,17 +181,17 @@ int error_init(PyObject *module)
 	return 0;
 }
 
-static enum error_kind kind_of(int number)
+static size_t kind_of(int number)
 {
-	for (int i = 0; i < ERROR_KINDS; i++)
+	for (size_t i = 0; i < array_size(kinds); i++)
 		for (int n = 0; n < NUMBERS_MAX; n++)
 			if (kinds[i].numbers[n] == number && number != 0)
-				return (enum error_kind)i;
+				return i;
 	return ERROR_BASE;
 }
 
 /* Takes text and code over; NULL means that making them has raised. */
-static void *raise(enum error_kind kind, int number, PyObject *text, PyObject *code)
+static void *raise(size_t kind, int number, PyObject *text, PyObject *code)
 {
 	PyObject *e = NULL;
 
@@ -223,7 +217,7 @@ static PyObject *text_of(const char *text, int r)
 }
 
 /* -EINTR: a signal has ended the request; mostly its handler raises an exception. */
-void *error_raise_as(enum error_kind kind, int r)
+static void *raise_as(size_t kind, int r)
 {
 	bool raised = PyErr_Occurred() || (r == -EINTR && PyErr_CheckSignals() < 0);
 	/* Read first: a destructor that runs while objects are made may close a buffer, and that
@@ -235,9 +229,14 @@ void *error_raise_as(enum error_kind kind, int r)
 	return raise(kind, -r, text_of(text, r), PyUnicode_FromString(code));
 }
 
+void *error_raise_as(enum error_kind kind, int r)
+{
+	return raise_as(kind, r);
+}
+
 void *error_raise(int r)
 {
-	return error_raise_as(kind_of(-r), r);
+	return raise_as(kind_of(-r), r);
 }
 
 int error_result(int r)
