@@ -225,10 +225,7 @@ static PyType_Slot slots[] = { { Py_tp_doc,
 			       { Py_bf_getbuffer, memory_get },
 			       { Py_bf_releasebuffer, memory_release },
 			       { 0, NULL } };
-static PyType_Spec spec = { .name = "gpushm._core.Array",
-			    .basicsize = sizeof(struct array),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE |
-				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
-			    .slots = slots };
 
-const struct type_row array_row = { &spec, &types.array, &of_buffer_type };
+struct type_row array_row = { TYPE_SPEC("gpushm._core.Array", struct array,
+					Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, slots),
+			      &types.array, &of_buffer_type };

@@ -348,14 +348,11 @@ static PyType_Slot common_slots[] = {
 	{ Py_tp_getset, common_getters },
 	{ 0, NULL }
 };
-static PyType_Spec common_spec = { .name = "gpushm._core._OfBuffer",
-				   .basicsize = sizeof(PyObject),
-				   .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE |
-					    Py_TPFLAGS_DISALLOW_INSTANTIATION,
-				   .slots = common_slots };
 PyTypeObject *of_buffer_type; /* owned, for as long as the process lives */
 
-const struct type_row of_buffer_row = { &common_spec, &of_buffer_type, NULL };
+struct type_row of_buffer_row = { TYPE_SPEC("gpushm._core._OfBuffer", PyObject, Py_TPFLAGS_BASETYPE,
+					    common_slots),
+				  &of_buffer_type, NULL };
 
 static PyMethodDef methods[] = {
 	{ "keys", keys, METH_NOARGS,
@@ -417,10 +414,7 @@ static PyType_Slot slots[] = { { Py_tp_doc, (void *)"A buffer as this process ha
 			       { Py_mp_subscript, subscript },
 			       { Py_sq_contains, contains },
 			       { 0, NULL } };
-static PyType_Spec spec = { .name = "gpushm._core.Buffer",
-			    .basicsize = sizeof(struct buffer),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE |
-				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
-			    .slots = slots };
 
-const struct type_row buffer_row = { &spec, &types.buffer, &of_buffer_type };
+struct type_row buffer_row = { TYPE_SPEC("gpushm._core.Buffer", struct buffer,
+					 Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, slots),
+			       &types.buffer, &of_buffer_type };

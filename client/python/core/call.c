@@ -41,7 +41,7 @@ uint64_t call_wait_ms(const struct deadline *d)
 
 /* ---- waiting for names ---- */
 
-static PyObject *send_wait(PyObject *self, PyObject *args)
+PyObject *method_send_wait(PyObject *self, PyObject *args)
 {
 	struct deadline d = { 0 };
 	const char *name;
@@ -60,12 +60,6 @@ static PyObject *send_wait(PyObject *self, PyObject *args)
 	Py_END_ALLOW_THREADS
 	return call_sent(call, r);
 }
-
-PyMethodDef call_functions[] = {
-	{ "_send_wait", send_wait, METH_VARARGS,
-	  "_send_wait($self, name, timeout, /)\n--\n\nA _Call for wait_async()." },
-	{ NULL, NULL, 0, NULL }
-};
 
 /* ---- the type ---- */
 
@@ -160,10 +154,7 @@ static PyType_Slot slots[] = { { Py_tp_doc, (void *)"A request that does not blo
 			       { Py_tp_clear, clear },
 			       { Py_tp_methods, methods },
 			       { 0, NULL } };
-static PyType_Spec spec = { .name = "gpushm._core._Call",
-			    .basicsize = sizeof(struct call),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
-				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
-			    .slots = slots };
 
-const struct type_row call_row = { &spec, &call_type, NULL };
+struct type_row call_row = {
+	TYPE_SPEC("gpushm._core._Call", struct call, Py_TPFLAGS_HAVE_GC, slots), &call_type, NULL
+};

@@ -409,7 +409,7 @@ static PyObject *wanted_fd(PyObject *o, PyObject *unused)
 	return fd < 0 ? NULL : PyLong_FromLong(fd);
 }
 
-static PyObject *set_timeout(PyObject *o, PyObject *seconds)
+PyObject *method_set_timeout(PyObject *o, PyObject *seconds)
 {
 	struct connection *self = connection_of(o);
 	double s = seconds == Py_None ? 0 : PyFloat_AsDouble(seconds);
@@ -428,15 +428,6 @@ static PyObject *set_timeout(PyObject *o, PyObject *seconds)
 		gpushm_set_timeout(self->idle->c, self->timeout_ms);
 	Py_RETURN_NONE;
 }
-
-PyMethodDef connection_functions[] = {
-	{ "set_timeout", set_timeout, METH_O,
-	  "set_timeout($self, seconds, /)\n--\n\n"
-	  "How long a request waits for the daemon's reply; None: without a limit. Then it raises\n"
-	  "Timeout, and the connection stays good. A timeout of the call itself comes on top.\n"
-	  "$GPUSHM_TIMEOUT_MS is the default, else 60 s." },
-	{ NULL, NULL, 0, NULL }
-};
 
 static void dealloc(PyObject *o)
 {
@@ -490,24 +481,21 @@ static PyType_Slot slots[] = {
 	{ Py_tp_members, members },
 	{ 0, NULL }
 };
-static PyType_Spec spec = { .name = "gpushm.types.Connection",
-			    .basicsize = sizeof(struct connection),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-			    .slots = slots };
-
-int connection_init(PyObject *module, PyMethodDef *const *tables)
+int connection_init(PyObject *module, PyMethodDef *functions)
 {
-	if (types_add(module, &(struct type_row){ &spec, &types.connection, NULL }) < 0)
-		return -1;
-	for (; *tables; tables++) {
-		for (PyMethodDef *f = *tables; f->ml_name; f++) {
-			_cleanup_(drop_object) PyObject *method =
-				PyDescr_NewMethod(types.connection, f);
+	struct type_row row = { { "gpushm.types.Connection", sizeof(struct connection), 0,
+				  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots },
+				&types.connection,
+				NULL };
 
-			if (!method || PyObject_SetAttrString((PyObject *)types.connection,
-							      f->ml_name, method) < 0)
-				return -1;
-		}
+	if (types_add(module, &row) < 0)
+		return -1;
+	for (PyMethodDef *f = functions; f->ml_name; f++) {
+		_cleanup_(drop_object) PyObject *method = PyDescr_NewMethod(types.connection, f);
+
+		if (!method ||
+		    PyObject_SetAttrString((PyObject *)types.connection, f->ml_name, method) < 0)
+			return -1;
 	}
 	return 0;
 }

@@ -36,11 +36,10 @@ struct ask {
 	bool is_over; /* run() has found that the time is over, and returns -ETIMEDOUT */
 };
 
-/* Adds the type to the module, with the functions of the tables (the last one is NULL) as methods.
- */
-int connection_init(PyObject *module, PyMethodDef *const *tables);
-
-extern PyMethodDef connection_functions[];
+/* Adds the type to the module, with these functions as methods. */
+int connection_init(PyObject *module, PyMethodDef *functions);
+/* One of them. */
+PyObject *method_set_timeout(PyObject *self, PyObject *seconds);
 
 /* The connection of a function of the module or of a method: self, if self is a Connection, else
  * the process's common one, which lives as long as the process. Borrowed. */

@@ -150,7 +150,7 @@ static struct buffer *make(PyObject *self, PyObject *name, struct gpushm_array_s
 	return b;
 }
 
-static PyObject *create(PyObject *self, PyObject *args)
+PyObject *method_create(PyObject *self, PyObject *args)
 {
 	_cleanup_(options_done) struct options options = { 0 };
 	_cleanup_(layouts_done) struct layouts l = { 0 };
@@ -166,7 +166,7 @@ static PyObject *create(PyObject *self, PyObject *args)
 	return owns ? open_result(b) : (PyObject *)b;
 }
 
-static PyObject *open_or_create(PyObject *self, PyObject *args)
+PyObject *method_open_or_create(PyObject *self, PyObject *args)
 {
 	_cleanup_(options_done) struct options options = { 0 };
 	_cleanup_(layouts_done) struct layouts l = { 0 };
@@ -185,10 +185,3 @@ static PyObject *open_or_create(PyObject *self, PyObject *args)
 	a.n = l.n;
 	return open_result(make_named(self, name, &a, &timeout));
 }
-
-PyMethodDef create_functions[] = {
-	{ "_create", create, METH_VARARGS, "_create($self, *arguments)\n--\n\nSee gpushm._calls." },
-	{ "_open_or_create", open_or_create, METH_VARARGS,
-	  "_open_or_create($self, *arguments)\n--\n\nSee gpushm._calls." },
-	{ NULL, NULL, 0, NULL }
-};

@@ -47,7 +47,7 @@ static PyObject *result(const struct events_ask *a)
 		    : NULL;
 }
 
-static PyObject *next_events(PyObject *self, PyObject *args)
+PyObject *method_events(PyObject *self, PyObject *args)
 {
 	struct events_ask a = { .ask.run = run_events, .options.struct_size = sizeof(a.options) };
 	struct deadline d = { 0 };
@@ -69,11 +69,3 @@ static PyObject *next_events(PyObject *self, PyObject *args)
 	gpushm_free(a.events);
 	return ret;
 }
-
-PyMethodDef events_functions[] = {
-	{ "_events", next_events, METH_VARARGS,
-	  "_events($self, after, types, timeout, /)\n--\n\n"
-	  "A list of the LoggedEvents after that number, the number for the next call, and how\n"
-	  "many are gone. See events()." },
-	{ NULL, NULL, 0, NULL }
-};

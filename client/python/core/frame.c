@@ -630,10 +630,7 @@ static PyType_Slot slots[] = {
 	{ Py_sq_contains, contains },
 	{ 0, NULL }
 };
-static PyType_Spec spec = { .name = "gpushm.types.Frame",
-			    .basicsize = sizeof(struct frame),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
-				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
-			    .slots = slots };
 
-const struct type_row frame_row = { &spec, &frame_type, NULL };
+struct type_row frame_row = {
+	TYPE_SPEC("gpushm.types.Frame", struct frame, Py_TPFLAGS_HAVE_GC, slots), &frame_type, NULL
+};

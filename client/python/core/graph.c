@@ -258,10 +258,7 @@ static PyType_Slot slots[] = {
 	{ Py_tp_members, members },
 	{ 0, NULL }
 };
-static PyType_Spec spec = { .name = "gpushm.types.GraphFrame",
-			    .basicsize = sizeof(struct graph),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
-				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
-			    .slots = slots };
 
-const struct type_row graph_row = { &spec, &graph_type, NULL };
+struct type_row graph_row = { TYPE_SPEC("gpushm.types.GraphFrame", struct graph, Py_TPFLAGS_HAVE_GC,
+					slots),
+			      &graph_type, NULL };

@@ -264,7 +264,7 @@ static PyObject *load_on(struct connection *c, struct load_ask *a, PyObject *nam
 	return (PyObject *)buffer_hinted(b, a->options.o.flags);
 }
 
-static PyObject *load(PyObject *self, PyObject *args)
+PyObject *method_load(PyObject *self, PyObject *args)
 {
 	_cleanup_(load_ask_done) struct load_ask a = { .ask.run = run_load,
 						       .load = { .struct_size = sizeof(a.load),
@@ -353,7 +353,3 @@ PyObject *load_verify(PyObject *module, PyObject *args)
 	Py_END_ALLOW_THREADS
 	return buffer_release(b, result(r)) < 0 ? NULL : PyUnicode_FromString(report.content);
 }
-
-PyMethodDef load_functions[] = { { "_load", load, METH_VARARGS,
-				   "_load($self, *arguments)\n--\n\nSee gpushm._load." },
-				 { NULL, NULL, 0, NULL } };

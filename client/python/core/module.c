@@ -187,37 +187,77 @@ static PyMethodDef own_functions[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
+/* Methods of Connection, too. */
+static PyMethodDef requests[] = {
+	{ "_create", method_create, METH_VARARGS,
+	  "_create($self, *arguments)\n--\n\nSee gpushm._calls." },
+	{ "_open_or_create", method_open_or_create, METH_VARARGS,
+	  "_open_or_create($self, *arguments)\n--\n\nSee gpushm._calls." },
+	{ "open", KEYWORDS(method_open), METH_FASTCALL | METH_KEYWORDS,
+	  "open($self, name, access='r', timeout=0, *, array=None, dtype=None,\n"
+	  "     shape=None, strides=None, offset=None, device=None, refuse_dirty=False)\n--\n\n"
+	  "Attaches to a published buffer and returns its array; copies nothing.\n\n"
+	  "access: 'r'; 'r+' to write to a shared buffer; 'c' for copy-on-write, in host pools:\n"
+	  "this process may write, and nobody else sees it. timeout: seconds to wait until\n"
+	  "the name is published, None for ever; other threads run meanwhile, and Ctrl-C\n"
+	  "works. array: the name of the array, where the buffer has many. dtype, shape,\n"
+	  "strides and offset (both in bytes, the offset from the buffer's start) replace\n"
+	  "parts of the array's layout; the result must fit into the buffer. An array that is\n"
+	  "not in C order keeps its strides, and another shape of it needs new ones. device:\n"
+	  "map it for that GPU, or 'current' for this thread's, by peer access; None is the\n"
+	  "GPU that has the memory, with a DeviceWarning where the thread works on another\n"
+	  "one.\n"
+	  "refuse_dirty: raise Dirty for a buffer whose writer died, or wait until it is clean.\n\n"
+	  "close(), the end of its with block, or the end of the last reference gives the\n"
+	  "buffer back; close() describes what happens to views and tensors. Asks the daemon:\n"
+	  "one round trip of some 10 us, without the GIL. Errors: NotFound, NotPublished,\n"
+	  "Timeout, AccessDenied, ReadOnly (to write to a sealed buffer), Dirty, LimitReached,\n"
+	  "NotSupported ('c' of GPU or pinned memory), DeviceFailed, LayoutError, DaemonGone." },
+	{ "open_many", KEYWORDS(method_open_many), METH_FASTCALL | METH_KEYWORDS,
+	  "open_many($self, name, access='r', timeout=0, *, device=None,\n"
+	  "          refuse_dirty=False)\n--\n\n"
+	  "Attaches to a published buffer of many arrays, in one round trip. The Buffer maps\n"
+	  "their names to Arrays. Otherwise as open()." },
+	{ "_send_open", KEYWORDS(method_send_open), METH_FASTCALL | METH_KEYWORDS,
+	  "_send_open($self, name, access, timeout, **options)\n--\n\n"
+	  "A _Call for open_async(). With refuse_dirty it does not wait." },
+	{ "_query", method_query, METH_VARARGS,
+	  "_query($self, *arguments)\n--\n\nSee gpushm._calls." },
+	{ "_send_wait", method_send_wait, METH_VARARGS,
+	  "_send_wait($self, name, timeout, /)\n--\n\nA _Call for wait_async()." },
+	{ "watch", method_watch, METH_VARARGS,
+	  "watch($self, /, *what)\n--\n\n"
+	  "A Watch of names, and of the buffers of Arrays and Buffers. Its Events say when one\n"
+	  "is published, dirty, clean, unlinked or gone, and when the daemon was restarted. If\n"
+	  "a name is published already, that is the first event. Where a name goes from one\n"
+	  "buffer to another, 'unlinked' of the old one comes first, and the Event 'published'\n"
+	  "of the new one has its id as previous. Errors: DaemonGone, LimitReached (256)." },
+	{ "_events", method_events, METH_VARARGS,
+	  "_events($self, after, types, timeout, /)\n--\n\n"
+	  "A list of the LoggedEvents after that number, the number for the next call, and how\n"
+	  "many are gone. See events()." },
+	{ "_load", method_load, METH_VARARGS, "_load($self, *arguments)\n--\n\nSee gpushm._load." },
+	{ "_stream_new", method_stream, METH_VARARGS,
+	  "_stream_new($self, *arguments)\n--\n\nSee gpushm._calls." },
+	{ "_follow", method_follow, METH_VARARGS,
+	  "_follow($self, *arguments)\n--\n\nSee gpushm._calls." },
+	{ "set_timeout", method_set_timeout, METH_O,
+	  "set_timeout($self, seconds, /)\n--\n\n"
+	  "How long a request waits for the daemon's reply; None: without a limit. Then it raises\n"
+	  "Timeout, and the connection stays good. A timeout of the call itself comes on top.\n"
+	  "$GPUSHM_TIMEOUT_MS is the default, else 60 s." },
+	{ NULL, NULL, 0, NULL }
+};
+
 /* A base before its types. */
 static int add_types(PyObject *module)
 {
-	const struct type_row *const rows[] = { &of_buffer_row, &call_row,  &watch_row, &buffer_row,
-						&array_row,	&side_row,  &frame_row, &graph_row,
-						&producer_row,	&reader_row };
+	struct type_row *const rows[] = { &of_buffer_row, &call_row,  &watch_row, &buffer_row,
+					  &array_row,	  &side_row,  &frame_row, &graph_row,
+					  &producer_row,  &reader_row };
 
 	for (size_t i = 0; i < array_size(rows); i++)
 		if (types_add(module, rows[i]) < 0)
-			return -1;
-	return 0;
-}
-
-static int add_functions(PyObject *module)
-{
-	PyMethodDef *const tables[] = { create_functions,
-					open_functions,
-					query_functions,
-					call_functions,
-					watch_functions,
-					events_functions,
-					load_functions,
-					stream_functions,
-					follow_functions,
-					connection_functions,
-					NULL };
-
-	if (connection_init(module, tables) < 0 || PyModule_AddFunctions(module, own_functions) < 0)
-		return -1;
-	for (PyMethodDef *const *t = tables; *t; t++)
-		if (PyModule_AddFunctions(module, *t) < 0)
 			return -1;
 	return 0;
 }
@@ -261,7 +301,9 @@ static int module_exec(PyObject *module)
 		return error_python(PyExc_ImportError,
 				    "gpushm is in use by another interpreter of this process");
 	if (error_init(module) < 0 || record_init(module) < 0 || add_types(module) < 0 ||
-	    add_functions(module) < 0 ||
+	    connection_init(module, requests) < 0 ||
+	    PyModule_AddFunctions(module, own_functions) < 0 ||
+	    PyModule_AddFunctions(module, requests) < 0 ||
 	    add_kinds(module, "_ON_GPU", offsetof(struct kind, on_gpu)) < 0 ||
 	    add_kinds(module, "_BY_DRIVER", offsetof(struct kind, by_driver)) < 0 ||
 	    add_kinds(module, "_READ_ONLY", offsetof(struct kind, read_only)) < 0)

@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
- * What module.c puts together: functions of the module, and types. A function of these tables
- * is also a method of Connection; called as a function of the module, its self is the
- * module.
+ * What module.c puts together: functions of the module, and types.
  */
 #pragma once
 
 #include "client/python/core/object.h"
 
-extern PyMethodDef create_functions[]; /* create, create_many */
-extern PyMethodDef open_functions[];   /* open, open_many */
-extern PyMethodDef query_functions[];  /* wait, unlink, clean, flush, ls, stat, pools, status */
-extern PyMethodDef events_functions[]; /* _events */
-extern PyMethodDef call_functions[];   /* _send_wait */
-extern PyMethodDef watch_functions[];  /* watch */
-extern PyMethodDef load_functions[];   /* _load */
-extern PyMethodDef stream_functions[]; /* stream */
-extern PyMethodDef follow_functions[]; /* follow */
+/* Methods of Connection, and functions of the module: called as those, self is the module. */
+PyObject *method_create(PyObject *self, PyObject *args);
+PyObject *method_open_or_create(PyObject *self, PyObject *args);
+PyObject *method_open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords);
+PyObject *method_open_many(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords);
+PyObject *method_send_open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords);
+PyObject *method_query(PyObject *self, PyObject *args);
+PyObject *method_send_wait(PyObject *self, PyObject *args);
+PyObject *method_watch(PyObject *self, PyObject *args);
+PyObject *method_events(PyObject *self, PyObject *args);
+PyObject *method_load(PyObject *self, PyObject *args);
+PyObject *method_stream(PyObject *self, PyObject *args);
+PyObject *method_follow(PyObject *self, PyObject *args);
 
 /* What a Buffer and an Array have in common. */
 extern PyTypeObject *of_buffer_type;
-extern const struct type_row of_buffer_row, call_row, watch_row, buffer_row, array_row, frame_row,
+extern struct type_row of_buffer_row, call_row, watch_row, buffer_row, array_row, frame_row,
 	graph_row, producer_row, reader_row;
 
 /* Opens libgpushm-load, if it is there. */

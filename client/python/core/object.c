@@ -8,11 +8,11 @@
 
 struct types types;
 
-int types_add(PyObject *module, const struct type_row *row)
+int types_add(PyObject *module, struct type_row *row)
 {
 	PyObject *base = row->base ? (PyObject *)*row->base : NULL;
 
-	*row->ret = (PyTypeObject *)PyType_FromModuleAndSpec(module, row->spec, base);
+	*row->ret = (PyTypeObject *)PyType_FromModuleAndSpec(module, &row->spec, base);
 	return *row->ret ? PyModule_AddType(module, *row->ret) : -1;
 }
 

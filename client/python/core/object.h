@@ -43,13 +43,21 @@ extern struct types types;
 
 /* A heap type, which its file keeps in *ret. */
 struct type_row {
-	PyType_Spec *spec;
+	PyType_Spec spec;
 	PyTypeObject **ret, **base; /* base: NULL: object */
 };
 
+/* The spec of a type of which Python's code makes no objects. */
+#define TYPE_SPEC(name_, struct_, flags_, slots_)                                           \
+	{                                                                                   \
+		.name = name_, .basicsize = sizeof(struct_),                                \
+		.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | (flags_), \
+		.slots = slots_                                                             \
+	}
+
 /* Makes it and adds it to the module under the last word of the spec's name. The module keeps it
  * alive. */
-int types_add(PyObject *module, const struct type_row *row);
+int types_add(PyObject *module, struct type_row *row);
 
 /* The entry of a type's PyMemberDefs for weak references. */
 #define WEAKREFS(struct_)                                                                     \

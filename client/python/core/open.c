@@ -262,7 +262,7 @@ PyObject *open_result(struct buffer *b)
 	return chosen(b, Py_None, &(struct overrides){ Py_None, Py_None, Py_None, Py_None });
 }
 
-static PyObject *open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+PyObject *method_open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
 	PyObject *given[OPEN_ARGS] = { 0 };
 	struct open_args arguments;
@@ -286,7 +286,7 @@ static PyObject *finish_open(struct call *self, struct gpushm_buffer *opened)
 		      &(struct overrides){ dtype, shape, strides, offset });
 }
 
-static PyObject *send_open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+PyObject *method_send_open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
 	PyObject *given[OPEN_ARGS] = { 0 };
 	struct open_args arguments;
@@ -314,7 +314,7 @@ static PyObject *send_open(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 	return call_sent(call, r);
 }
 
-static PyObject *open_many(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+PyObject *method_open_many(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
 	static const char *const names[] = { "name",   "access",       "timeout",
 					     "device", "refuse_dirty", NULL };
@@ -327,35 +327,3 @@ static PyObject *open_many(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 		return NULL;
 	return (PyObject *)attach(self, &arguments.ask, &arguments.timeout);
 }
-
-PyMethodDef open_functions[] = {
-	{ "open", KEYWORDS(open), METH_FASTCALL | METH_KEYWORDS,
-	  "open($self, name, access='r', timeout=0, *, array=None, dtype=None,\n"
-	  "     shape=None, strides=None, offset=None, device=None, refuse_dirty=False)\n--\n\n"
-	  "Attaches to a published buffer and returns its array; copies nothing.\n\n"
-	  "access: 'r'; 'r+' to write to a shared buffer; 'c' for copy-on-write, in host pools:\n"
-	  "this process may write, and nobody else sees it. timeout: seconds to wait until\n"
-	  "the name is published, None for ever; other threads run meanwhile, and Ctrl-C\n"
-	  "works. array: the name of the array, where the buffer has many. dtype, shape,\n"
-	  "strides and offset (both in bytes, the offset from the buffer's start) replace\n"
-	  "parts of the array's layout; the result must fit into the buffer. An array that is\n"
-	  "not in C order keeps its strides, and another shape of it needs new ones. device:\n"
-	  "map it for that GPU, or 'current' for this thread's, by peer access; None is the\n"
-	  "GPU that has the memory, with a DeviceWarning where the thread works on another\n"
-	  "one.\n"
-	  "refuse_dirty: raise Dirty for a buffer whose writer died, or wait until it is clean.\n\n"
-	  "close(), the end of its with block, or the end of the last reference gives the\n"
-	  "buffer back; close() describes what happens to views and tensors. Asks the daemon:\n"
-	  "one round trip of some 10 us, without the GIL. Errors: NotFound, NotPublished,\n"
-	  "Timeout, AccessDenied, ReadOnly (to write to a sealed buffer), Dirty, LimitReached,\n"
-	  "NotSupported ('c' of GPU or pinned memory), DeviceFailed, LayoutError, DaemonGone." },
-	{ "open_many", KEYWORDS(open_many), METH_FASTCALL | METH_KEYWORDS,
-	  "open_many($self, name, access='r', timeout=0, *, device=None,\n"
-	  "          refuse_dirty=False)\n--\n\n"
-	  "Attaches to a published buffer of many arrays, in one round trip. The Buffer maps\n"
-	  "their names to Arrays. Otherwise as open()." },
-	{ "_send_open", KEYWORDS(send_open), METH_FASTCALL | METH_KEYWORDS,
-	  "_send_open($self, name, access, timeout, **options)\n--\n\n"
-	  "A _Call for open_async(). With refuse_dirty it does not wait." },
-	{ NULL, NULL, 0, NULL }
-};

@@ -51,7 +51,7 @@ static PyObject *make(PyObject *self, PyObject *name, struct stream_ask *a)
 	return NULL;
 }
 
-static PyObject *stream(PyObject *self, PyObject *args)
+PyObject *method_stream(PyObject *self, PyObject *args)
 {
 	_cleanup_(options_done) struct options options = { 0 };
 	_cleanup_(layouts_done) struct layouts layouts = { 0 };
@@ -134,14 +134,6 @@ static PyType_Slot slots[] = {
 	{ Py_tp_methods, methods },
 	{ 0, NULL }
 };
-static PyType_Spec spec = { .name = "gpushm.types.Stream",
-			    .basicsize = sizeof(struct side),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
-				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
-			    .slots = slots };
-
-PyMethodDef stream_functions[] = { { "_stream_new", stream, METH_VARARGS,
-				     "_stream_new($self, *arguments)\n--\n\nSee gpushm._calls." },
-				   { NULL, NULL, 0, NULL } };
-
-const struct type_row producer_row = { &spec, &stream_type, &side_type };
+struct type_row producer_row = { TYPE_SPEC("gpushm.types.Stream", struct side, Py_TPFLAGS_HAVE_GC,
+					   slots),
+				 &stream_type, &side_type };

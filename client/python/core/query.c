@@ -148,7 +148,7 @@ static PyObject *result_of(const struct query *q)
 			      : record_one(*q->kind->found, q->found.any);
 }
 
-static PyObject *query(PyObject *self, PyObject *args)
+PyObject *method_query(PyObject *self, PyObject *args)
 {
 	struct query q = { .ask.run = run, .kind = kinds };
 	PyObject *name = Py_None, *to = Py_None, *result;
@@ -170,7 +170,3 @@ static PyObject *query(PyObject *self, PyObject *args)
 	gpushm_free(q.found.any);
 	return result;
 }
-
-PyMethodDef query_functions[] = { { "_query", query, METH_VARARGS,
-				    "_query($self, *arguments)\n--\n\nSee gpushm._calls." },
-				  { NULL, NULL, 0, NULL } };

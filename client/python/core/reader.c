@@ -208,7 +208,7 @@ static PyObject *join_first(struct reader *self, const struct deadline *d)
 	return error_raise(r);
 }
 
-static PyObject *follow(PyObject *self, PyObject *args)
+PyObject *method_follow(PyObject *self, PyObject *args)
 {
 	struct reader given = { 0 };
 	struct options options = { 0 };
@@ -306,14 +306,6 @@ static PyType_Slot slots[] = {
 	{ Py_am_anext, anext },
 	{ 0, NULL }
 };
-static PyType_Spec spec = { .name = "gpushm.types.Reader",
-			    .basicsize = sizeof(struct reader),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
-				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
-			    .slots = slots };
-
-PyMethodDef follow_functions[] = { { "_follow", follow, METH_VARARGS,
-				     "_follow($self, *arguments)\n--\n\nSee gpushm._calls." },
-				   { NULL, NULL, 0, NULL } };
-
-const struct type_row reader_row = { &spec, &reader_type, &side_type };
+struct type_row reader_row = { TYPE_SPEC("gpushm.types.Reader", struct reader, Py_TPFLAGS_HAVE_GC,
+					 slots),
+			       &reader_type, &side_type };

@@ -309,10 +309,7 @@ static PyType_Slot slots[] = { { Py_tp_doc, (void *)"One side of a stream." },
 			       { Py_tp_getset, getters },
 			       { Py_tp_members, members },
 			       { 0, NULL } };
-static PyType_Spec spec = { .name = "gpushm._core._Side",
-			    .basicsize = sizeof(struct side),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE |
-				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
-			    .slots = slots };
 
-const struct type_row side_row = { &spec, &side_type, NULL };
+struct type_row side_row = { TYPE_SPEC("gpushm._core._Side", struct side,
+				       Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, slots),
+			     &side_type, NULL };

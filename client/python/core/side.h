@@ -67,4 +67,4 @@ PyObject *graph_capture(PyObject *side, PyObject *const *args, Py_ssize_t n, PyO
 
 /* The type that both have as their base: close(), stats(), fileno() ... */
 extern PyTypeObject *side_type;
-extern const struct type_row side_row;
+extern struct type_row side_row;

@@ -64,7 +64,7 @@ static int run_new(struct gpushm *c, struct ask *ask)
 	return gpushm_watch_new(c, &container_of(ask, struct watch_ask, ask)->ret);
 }
 
-static PyObject *watch_new(PyObject *module, PyObject *args)
+PyObject *method_watch(PyObject *module, PyObject *args)
 {
 	struct watch_ask a = { .ask.run = run_new };
 	struct connection *c = connection_of(module);
@@ -243,20 +243,5 @@ static PyType_Slot slots[] = {
 	{ Py_am_anext, anext },
 	{ 0, NULL }
 };
-static PyType_Spec spec = { .name = "gpushm.types.Watch",
-			    .basicsize = sizeof(struct watch),
-			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-			    .slots = slots };
-
-PyMethodDef watch_functions[] = {
-	{ "watch", watch_new, METH_VARARGS,
-	  "watch($self, /, *what)\n--\n\n"
-	  "A Watch of names, and of the buffers of Arrays and Buffers. Its Events say when one\n"
-	  "is published, dirty, clean, unlinked or gone, and when the daemon was restarted. If\n"
-	  "a name is published already, that is the first event. Where a name goes from one\n"
-	  "buffer to another, 'unlinked' of the old one comes first, and the Event 'published'\n"
-	  "of the new one has its id as previous. Errors: DaemonGone, LimitReached (256)." },
-	{ NULL, NULL, 0, NULL }
-};
-
-const struct type_row watch_row = { &spec, &watch_type, NULL };
+struct type_row watch_row = { TYPE_SPEC("gpushm.types.Watch", struct watch, 0, slots), &watch_type,
+			      NULL };
