@@ -103,10 +103,8 @@ int buffer_array(struct buffer *self, const char *name, size_t at, struct gpushm
 			    : gpushm_array_at(self->buffer, at, ret);
 	/* A publish that runs now has the buffer's lock, and may wait for a GPU. */
 	self->calls++;
-	Py_BEGIN_ALLOW_THREADS
-	r = name ? gpushm_array_get(self->buffer, name, ret)
-		 : gpushm_array_at(self->buffer, at, ret);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = name ? gpushm_array_get(self->buffer, name, ret)
+			     : gpushm_array_at(self->buffer, at, ret));
 	self->calls--;
 	return r;
 }
@@ -267,12 +265,10 @@ static int warn_once(struct buffer *self)
 /* Where no exception can be raised. One that is being handled stays as it is. */
 static void warn_once_quietly(struct buffer *self)
 {
-	PyObject *type, *value, *traceback;
+	KEEP_RAISED;
 
-	PyErr_Fetch(&type, &value, &traceback);
 	if (warn_once(self) < 0)
 		PyErr_WriteUnraisable(self->name);
-	PyErr_Restore(type, value, traceback);
 }
 
 PyObject *buffer_report_unpublished(PyObject *module, PyObject *unused)
@@ -376,13 +372,9 @@ PyObject *pybuffer_discard(PyObject *o, PyObject *unused)
 /* For destructors, which cannot raise. */
 static void end_quietly(struct buffer *self)
 {
-	PyObject *type, *value, *traceback;
-	int r;
+	KEEP_RAISED;
 
-	PyErr_Fetch(&type, &value, &traceback);
-	r = end(self);
-	PyErr_Restore(type, value, traceback);
-	if (r == GPUSHM_UNPUBLISHED)
+	if (end(self) == GPUSHM_UNPUBLISHED)
 		warn_once_quietly(self);
 }
 
@@ -461,9 +453,7 @@ int buffer_end_stream(struct buffer *self)
 		return error_result(end(self));
 	self->left = true;
 	buffer_hold(self);
-	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_stream_leave(self->stream);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = gpushm_stream_leave(self->stream));
 	return buffer_release(self, r);
 }
 
@@ -571,10 +561,8 @@ static PyObject *publish(PyObject *o, const char *word, PyObject *name, uint32_t
 		return NULL;
 	buffer_hold(self);
 	self->sealing += state == GPUSHM_SEALED;
-	Py_BEGIN_ALLOW_THREADS
-	r = text ? gpushm_publish_as(self->buffer, state, text, flags)
-		 : gpushm_publish(self->buffer, state);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = text ? gpushm_publish_as(self->buffer, state, text, flags)
+			     : gpushm_publish(self->buffer, state));
 	self->sealing -= state == GPUSHM_SEALED;
 	if (r >= 0 && name) {
 		Py_DECREF(self->name);
@@ -615,9 +603,7 @@ PyObject *buffer_set_attrs(PyObject *o, PyObject *attrs)
 	    !buffer_is_open(self))
 		return NULL;
 	buffer_hold(self);
-	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_set_attrs(self->buffer, options.o.attrs, options.o.n_attrs);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = gpushm_set_attrs(self->buffer, options.o.attrs, options.o.n_attrs));
 	return object_none(buffer_release(self, r));
 }
 

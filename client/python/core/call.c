@@ -55,9 +55,7 @@ PyObject *method_send_wait(PyObject *self, PyObject *args)
 	call = call_new(self, o);
 	if (!call)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_send_wait(call->c, name, call_wait_ms(&d), &call->call);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = gpushm_send_wait(call->c, name, call_wait_ms(&d), &call->call));
 	return call_sent(call, r);
 }
 
@@ -68,9 +66,7 @@ static PyObject *process(PyObject *o, PyObject *unused)
 	struct call *self = (struct call *)o;
 	int r;
 
-	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_call_process(self->call);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = gpushm_call_process(self->call));
 	self->done = r != GPUSHM_PENDING;
 	return r < 0 ? error_raise(r) : PyBool_FromLong(self->done);
 }

@@ -25,9 +25,7 @@ static struct connection *common;
 /* Lets other threads run. This may wait for a GPU: it does the connection's deferred closes. */
 static struct gpushm *disconnect(struct gpushm *c)
 {
-	Py_BEGIN_ALLOW_THREADS
-	gpushm_disconnect(c);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(gpushm_disconnect(c));
 	return NULL;
 }
 
@@ -57,9 +55,7 @@ static struct link *link_new(const struct connection *self)
 	if (!l)
 		return (struct link *)PyErr_NoMemory();
 	l->refs = 1;
-	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_connect(self->path, &l->c);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = gpushm_connect(self->path, &l->c));
 	if (r == 0) {
 		if (self->has_timeout)
 			gpushm_set_timeout(l->c, self->timeout_ms);
@@ -131,9 +127,7 @@ static int run(struct link *l, struct ask *a)
 {
 	int r;
 
-	Py_BEGIN_ALLOW_THREADS
-	r = a->run(l->c, a);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = a->run(l->c, a));
 	if (r != -ECONNRESET)
 		l->proven = true;
 	return r;
@@ -400,9 +394,7 @@ static PyObject *wanted_fd(PyObject *o, PyObject *unused)
 
 	if (!l)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS
-	fd = gpushm_wanted_fd(l->c);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(fd = gpushm_wanted_fd(l->c));
 	if (fd < 0)
 		error_raise(fd);
 	link_unref(l);

@@ -89,10 +89,8 @@ static int carry_out(struct many *m)
 	const struct order *last = NULL;
 	int r;
 
-	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_copy_many(m->copies, m->n, m->stream.given ? GPUSHM_COPY_ASYNC : 0,
-			     m->stream.handle);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = gpushm_copy_many(m->copies, m->n, m->stream.given ? GPUSHM_COPY_ASYNC : 0,
+					 m->stream.handle));
 	if (r < 0)
 		error_raise(r);
 	for (size_t i = 0; i < m->n && r == 0; i++) {

@@ -151,9 +151,7 @@ static int make_copy(struct tensor *t, struct array *self, struct dlpack_tensor 
 		return -1;
 	}
 	array_hold(self);
-	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_copy_to_host(self->array, t->copy, NULL);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = gpushm_copy_to_host(self->array, t->copy, NULL));
 	if (r < 0)
 		error_raise(r);
 	array_release(self);

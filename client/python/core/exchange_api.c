@@ -117,14 +117,11 @@ PyObject *exchange_tensors(PyObject *module, PyObject *args)
 /* The library may run Python's code: an exception that is on its way stays. */
 static void on_capsule_gone(PyObject *capsule)
 {
-	PyObject *type, *value, *traceback;
-	struct dlpack_versioned *v;
+	KEEP_RAISED;
+	struct dlpack_versioned *v = PyCapsule_GetPointer(capsule, EXCHANGE_CAPSULE);
 
-	PyErr_Fetch(&type, &value, &traceback);
-	v = PyCapsule_GetPointer(capsule, EXCHANGE_CAPSULE);
 	if (v && v->deleter)
 		v->deleter(v);
-	PyErr_Restore(type, value, traceback);
 }
 
 /* A tensor of PyTorch's may be the conjugate or the negative of what is in memory. *name: the

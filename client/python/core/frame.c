@@ -102,9 +102,7 @@ static int release_on(struct frame *self, const struct stream *on)
 		return 0;
 	f = buffer_end_slot(side->buffer, &self->slot);
 	side->calls++;
-	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_frame_release(f, stream_where(on));
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = gpushm_frame_release(f, stream_where(on)));
 	side->calls--;
 	if (r == -EPIPE)
 		error_raise_as(ERROR_PRODUCER, r);
@@ -144,9 +142,7 @@ static int publish_on(struct frame *self, const struct stream *on)
 	    !is_open(self) || side_begin(side) < 0)
 		return -1;
 	f = buffer_end_slot(side->buffer, &self->slot);
-	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_frame_publish(f, stream_where(on), self->meta.bytes, self->meta.n);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = gpushm_frame_publish(f, stream_where(on), self->meta.bytes, self->meta.n));
 	side_end(side);
 	return error_result(r);
 }
@@ -161,9 +157,7 @@ static int cancel_frame(struct frame *self)
 	if (side_begin(side) < 0)
 		return -1;
 	f = buffer_end_slot(side->buffer, &self->slot);
-	Py_BEGIN_ALLOW_THREADS
-	gpushm_frame_cancel(f);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(gpushm_frame_cancel(f));
 	side_end(side);
 	return 0;
 }
@@ -171,14 +165,12 @@ static int cancel_frame(struct frame *self)
 /* For destructors, which cannot raise. */
 static void finish_quietly(struct frame *self)
 {
-	PyObject *type, *value, *traceback;
+	KEEP_RAISED;
 	struct gpushm_frame *f;
 
-	PyErr_Fetch(&type, &value, &traceback);
 	if (self->slot.frame &&
 	    (self->filling ? cancel_frame(self) : release_on(self, unless_launched(self))) < 0)
 		PyErr_Clear();
-	PyErr_Restore(type, value, traceback);
 	if (!self->slot.frame)
 		return;
 	/* Its stream could not be waited for, or another thread is where only one may be: then the
@@ -521,17 +513,11 @@ static PyObject *keep(PyObject *o, PyObject *unused)
 	return Py_NewRef(o);
 }
 
-static PyObject *publish_or_cancel(struct frame *self)
+static void cancel_quietly(struct frame *self)
 {
-	PyObject *type, *value, *traceback;
+	KEEP_RAISED;
 
-	if (publish_on(self, &self->on) == 0)
-		Py_RETURN_NONE;
-	PyErr_Fetch(&type, &value, &traceback);
-	if (cancel_frame(self) < 0)
-		PyErr_Clear();
-	PyErr_Restore(type, value, traceback);
-	return NULL;
+	cancel_frame(self);
 }
 
 static PyObject *leave(PyObject *o, PyObject *args)
@@ -540,8 +526,12 @@ static PyObject *leave(PyObject *o, PyObject *args)
 	bool failed = args_first(args) != Py_None;
 	int r;
 
-	if (self->filling && self->slot.frame && !failed)
-		return publish_or_cancel(self);
+	if (self->filling && self->slot.frame && !failed) {
+		if (publish_on(self, &self->on) == 0)
+			Py_RETURN_NONE;
+		cancel_quietly(self);
+		return NULL;
+	}
 	if (self->filling)
 		r = cancel_frame(self);
 	else if (failed || !self->slot.frame)

@@ -50,9 +50,7 @@ static int acquire(struct graph *self, void *capturing, uint64_t where)
 		return -1;
 	hold(self);
 	/* This registers the stream's words, for which the driver may wait for a GPU. */
-	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_graph_acquire(s, capturing, (void *)(uintptr_t)where, &self->frame);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = gpushm_graph_acquire(s, capturing, (void *)(uintptr_t)where, &self->frame));
 	let_go(self);
 	return error_result(r);
 }
@@ -92,9 +90,7 @@ static PyObject *release(PyObject *o, PyObject *stream)
 				    self->side->name);
 	self->ends = true;
 	hold(self);
-	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_graph_release(self->frame, capturing.handle);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = gpushm_graph_release(self->frame, capturing.handle));
 	let_go(self);
 	self->ends = r == 0;
 	return object_none(r);

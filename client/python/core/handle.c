@@ -71,9 +71,8 @@ PyObject *handle_pin(PyObject *module, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "KKp:_pin", &address, &size, &mapped))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS
-	r = size ? gpushm_pin((void *)address, size, mapped ? GPUSHM_PIN_MAPPED : 0, &there)
-		 : gpushm_unpin((void *)address);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(
+		r = size ? gpushm_pin((void *)address, size, mapped ? GPUSHM_PIN_MAPPED : 0, &there)
+			 : gpushm_unpin((void *)address));
 	return r < 0 ? error_raise(r) : object_address(there);
 }

@@ -73,8 +73,6 @@ PyObject *pybuffer_describe(PyObject *o, PyObject *arrays)
 	if (!items || !layouts_arg(items, &l) || !buffer_is_open(self))
 		return NULL;
 	buffer_hold(self);
-	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_describe(self->buffer, l.specs, l.n);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = gpushm_describe(self->buffer, l.specs, l.n));
 	return object_none(buffer_release(self, r));
 }

@@ -292,9 +292,7 @@ PyObject *load_key(PyObject *module, PyObject *sources)
 
 	if (!texts_arg(sources, &t) || load_library() < 0)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS
-	r = calls.load_key(t.text, t.n, NULL, key);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = calls.load_key(t.text, t.n, NULL, key));
 	return r < 0 ? error_raise(r) : PyUnicode_FromString(key);
 }
 
@@ -309,10 +307,8 @@ PyObject *load_pull_wait(PyObject *module, PyObject *args)
 			      deadline_arg, &timeout, remote_arg, &remote) ||
 	    load_library() < 0)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS
-	r = calls.pull_wait(source, content, &remote, deadline_left(&timeout), on_progress,
-			    Py_None);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = calls.pull_wait(source, content, &remote, deadline_left(&timeout),
+					on_progress, Py_None));
 	return result(r) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
@@ -331,9 +327,7 @@ PyObject *load_save(PyObject *module, PyObject *args)
 	    !buffer_is_open(b) || load_library() < 0)
 		return NULL;
 	buffer_hold(b);
-	Py_BEGIN_ALLOW_THREADS
-	r = calls.save(b->buffer, path, &o);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = calls.save(b->buffer, path, &o));
 	return object_none(buffer_release(b, result(r)));
 }
 
@@ -348,8 +342,7 @@ PyObject *load_verify(PyObject *module, PyObject *args)
 	    !buffer_is_open(b) || load_library() < 0)
 		return NULL;
 	buffer_hold(b);
-	Py_BEGIN_ALLOW_THREADS
-	r = (make ? calls.digest : calls.verify)(b->buffer, on_progress, progress, &report);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = (make ? calls.digest : calls.verify)(b->buffer, on_progress, progress,
+							     &report));
 	return buffer_release(b, result(r)) < 0 ? NULL : PyUnicode_FromString(report.content);
 }

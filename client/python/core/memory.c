@@ -256,9 +256,7 @@ static int run(struct array *self, const struct copy *c)
 		return -1;
 	array_hold(self);
 	self->buffer->writing += !c->to_host;
-	Py_BEGIN_ALLOW_THREADS
-	r = carry_out(self, c, strides);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = carry_out(self, c, strides));
 	self->buffer->writing -= !c->to_host;
 	if (r < 0)
 		error_raise(r);

@@ -77,9 +77,7 @@ static PyObject *flush_cleanup(PyObject *module, PyObject *unused)
 {
 	int r;
 
-	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_flush_cleanup();
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = gpushm_flush_cleanup());
 	return object_none(r);
 }
 

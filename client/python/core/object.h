@@ -28,6 +28,14 @@ static inline void drop_object(PyObject **o)
 	Py_CLEAR(*o);
 }
 
+/* A statement during which other threads run. */
+#define WITHOUT_GIL(statement)         \
+	do {                           \
+		Py_BEGIN_ALLOW_THREADS \
+		statement;             \
+		Py_END_ALLOW_THREADS   \
+	} while (0)
+
 /* A function that takes keywords, as PyMethodDef wants it. */
 #define KEYWORDS(f) ((PyCFunction)(void (*)(void))(f))
 
@@ -136,6 +144,28 @@ void *error_raise_as(enum error_kind kind, int r);
 
 /* 0, or -1 after error_raise() where r is negative. */
 int error_result(int r);
+
+/* A declaration, for destructors: what is raised in the block is dropped, and what was raised
+ * before stays. */
+#define KEEP_RAISED \
+	_cleanup_(error_put_back) __attribute__((unused)) struct raised before = error_take()
+
+struct raised {
+	PyObject *type, *value, *traceback;
+};
+
+static inline struct raised error_take(void)
+{
+	struct raised r;
+
+	PyErr_Fetch(&r.type, &r.value, &r.traceback);
+	return r;
+}
+
+static inline void error_put_back(struct raised *r)
+{
+	PyErr_Restore(r->type, r->value, r->traceback);
+}
 
 /* Raises one of Python's own exceptions; the format is that of PyErr_Format(). Returns -1. */
 int error_python(PyObject *type, const char *format, ...);

@@ -308,9 +308,7 @@ PyObject *method_send_open(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 		return call_sent(call, -ENOMEM);
 	/* The daemon would wait until it is clean. */
 	ms = call->flags & GPUSHM_REFUSE_DIRTY ? 0 : call_wait_ms(&arguments.timeout);
-	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_send_open(call->c, a->name, a->access, ms, a->options, &call->call);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(r = gpushm_send_open(call->c, a->name, a->access, ms, a->options, &call->call));
 	return call_sent(call, r);
 }
 

@@ -84,9 +84,7 @@ int side_take(struct side *self, side_take_fn *take, void *where, const struct d
 	if (!s || side_begin(self) < 0)
 		return -EINTR;
 	for (;;) {
-		Py_BEGIN_ALLOW_THREADS
-		r = take(s, where, turn, ret);
-		Py_END_ALLOW_THREADS
+		WITHOUT_GIL(r = take(s, where, turn, ret));
 		turn = deadline_turn(d);
 		if (r == -EOWNERDEAD && self->patient && !told) {
 			told = true;
@@ -140,12 +138,9 @@ int side_close(struct side *self)
 /* For destructors and the end of the program. */
 static void close_quietly(struct side *self)
 {
-	PyObject *type, *value, *traceback;
+	KEEP_RAISED;
 
-	PyErr_Fetch(&type, &value, &traceback);
-	if (side_close(self) < 0)
-		PyErr_Clear();
-	PyErr_Restore(type, value, traceback);
+	side_close(self);
 }
 
 int side_traverse(PyObject *o, visitproc visit, void *arg)

@@ -37,10 +37,8 @@ static PyObject *change(struct buffer *self, uint32_t flags, const struct deadli
 	self->calls++;
 	self->suspending += !until;
 	do {
-		Py_BEGIN_ALLOW_THREADS
-		r = until ? gpushm_resume(self->buffer, deadline_left(until))
-			  : gpushm_suspend(self->buffer, flags);
-		Py_END_ALLOW_THREADS
+		WITHOUT_GIL(r = until ? gpushm_resume(self->buffer, deadline_left(until))
+				      : gpushm_suspend(self->buffer, flags));
 	} while (r == -EINTR && PyErr_CheckSignals() == 0);
 	self->suspending -= !until;
 	self->calls--;

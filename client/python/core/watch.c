@@ -97,9 +97,7 @@ static int wait_in_turns(struct watch *self, const struct deadline *d, struct gp
 	for (;;) {
 		turn = deadline_turn(d);
 		self->calls++;
-		Py_BEGIN_ALLOW_THREADS
-		r = gpushm_watch_next(self->watch, turn, ret);
-		Py_END_ALLOW_THREADS
+		WITHOUT_GIL(r = gpushm_watch_next(self->watch, turn, ret));
 		self->calls--;
 		if (r != -ETIMEDOUT || turn == 0)
 			return r;
