@@ -16,8 +16,6 @@
 
 #include <stdio.h>
 
-#define NAMED_MAX 3 /* views that a message lists */
-
 static struct list all = { &all, &all }; /* buffer::link: all open buffers, the newest first */
 
 PyObject *buffer_list(PyObject *module, PyObject *unused)
@@ -160,69 +158,21 @@ static bool in_use(const struct buffer *self)
 	return in_use_by_others(self, 0);
 }
 
-/* Takes the list of strings over; NULL is allowed. */
-static PyObject *join(const char *between, PyObject *list)
-{
-	_cleanup_(drop_object) PyObject *strings = list, *separator = NULL;
-
-	separator = list ? PyUnicode_FromString(between) : NULL;
-	return separator ? PyUnicode_Join(separator, strings) : NULL;
-}
-
-/* An array in a message: `"w" (3, 4) float32`. Makes no tuple of the shape: a new tuple may start
- * Python's garbage collector, which may free arrays of the list that the caller walks. */
-static PyObject *describe(const struct gpushm_array *a)
-{
-	char shape[GPUSHM_MAX_NDIM * 22 + 4], dtype[32] = "?", *at = shape;
-	const char *name = gpushm_array_name(a);
-	int ndim = gpushm_array_ndim(a);
-
-	for (int i = 0; i < ndim; i++)
-		at += sprintf(at, "%s%lld", i > 0 ? ", " : "", (long long)gpushm_array_dim(a, i));
-	strcpy(at, ndim == 1 ? "," : "");
-	gpushm_dtype_format(gpushm_array_dtype(a), dtype, sizeof(dtype));
-	return *name ? PyUnicode_FromFormat("\"%s\" (%s) %s", name, shape, dtype)
-		     : PyUnicode_FromFormat("(%s) %s", shape, dtype);
-}
-
-static void append_views(const struct buffer *self, PyObject **list, unsigned n)
-{
-	_cleanup_(drop_object) PyObject *text = NULL;
-	PyObject *views = PyList_New(0);
-	struct array *a;
-	unsigned named = 0;
-
-	list_foreach (a, &self->arrays, link)
-		if (a != self->owner && !a->span && named <= NAMED_MAX)
-			object_append(&views, named++ < NAMED_MAX ? describe(a->array)
-								  : PyUnicode_FromString("..."));
-	text = join("; ", views);
-	object_append(list,
-		      text ? PyUnicode_FromFormat("%u view%s (%U)", n, n == 1 ? "" : "s", text)
-			   : NULL);
-}
-
-/* Appends `2 memoryviews` and the like. */
-static void append_count(PyObject **list, unsigned n, const char *what, const char *whose)
-{
-	if (n > 0)
-		object_append(list,
-			      PyUnicode_FromFormat("%u %s%s%s", n, what, n == 1 ? "" : "s", whose));
-}
-
-/* "2 views ("w" (3, 4) float32; ...), 1 DLPack tensor". */
+/* "2 views ("w" (3, 4) float32; ...), 1 DLPack tensor". Other threads may run meanwhile. */
 static PyObject *users_text(const struct buffer *self)
 {
 	struct users u = users_of(self);
-	PyObject *list = PyList_New(0);
+	PyObject *views = PyList_New(0);
+	struct array *a;
 
-	if (u.views)
-		append_views(self, &list, u.views);
-	append_count(&list, u.spans, "NumPy array", "");
-	append_count(&list, u.memoryviews, "memoryview", "");
-	append_count(&list, self->tensors, "DLPack tensor", "");
-	append_count(&list, self->calls, "call", " of another thread");
-	return join(", ", list);
+	/* Nothing in the loop may start Python's garbage collector, which may free arrays of the
+	 * list. One without references is being destroyed, in a call without the GIL. */
+	list_foreach (a, &self->arrays, link)
+		if (views && a != self->owner && !a->span && Py_REFCNT((PyObject *)a) > 0)
+			object_append(&views, Py_NewRef((PyObject *)a));
+	return views ? object_call(types.unpublished_module, "users", "(NIIII)", views, u.spans,
+				   u.memoryviews, self->tensors, self->calls)
+		     : NULL;
 }
 
 /* ---- the end of arrays and buffers ---- */
@@ -407,16 +357,19 @@ static bool is_an_error(PyObject *raised)
 static int leave_to_users(struct buffer *self)
 {
 	_cleanup_(drop_object) PyObject *text = users_text(self);
+	int r;
 
 	if (!text)
 		return -1;
 	self->left = true;
 	if (is_unpublished(self) && warn_once(self) < 0)
 		return -1;
-	return PyErr_WarnFormat(
-		PyExc_ResourceWarning, 1,
-		"buffer \"%s\" stays open for %U, and is closed with the last of them",
-		gpushm_buffer_name(self->buffer), text);
+	r = PyErr_WarnFormat(PyExc_ResourceWarning, 1,
+			     "buffer \"%s\" stays open for %U, and is closed with the last of them",
+			     gpushm_buffer_name(self->buffer), text);
+	/* The last of them may have ended before it was left. */
+	buffer_settle(self);
+	return r;
 }
 
 int buffer_leave(struct buffer *self, PyObject *raised)

@@ -373,32 +373,28 @@ PyObject *connection_end_common(PyObject *module, PyObject *unused)
 	return connection_close((PyObject *)common, NULL);
 }
 
-static PyObject *connection_fileno(PyObject *o, PyObject *unused)
+static PyObject *fd_of(PyObject *o, bool wanted)
 {
 	struct link *l = connected((struct connection *)o);
 	int fd;
 
 	if (!l)
 		return NULL;
-	fd = gpushm_fd(l->c);
+	WITHOUT_GIL(fd = wanted ? gpushm_wanted_fd(l->c) : gpushm_fd(l->c));
 	if (fd < 0)
 		error_raise(fd);
 	link_unref(l);
 	return fd < 0 ? NULL : PyLong_FromLong(fd);
 }
 
+static PyObject *connection_fileno(PyObject *o, PyObject *unused)
+{
+	return fd_of(o, false);
+}
+
 static PyObject *wanted_fd(PyObject *o, PyObject *unused)
 {
-	struct link *l = connected((struct connection *)o);
-	int fd;
-
-	if (!l)
-		return NULL;
-	WITHOUT_GIL(fd = gpushm_wanted_fd(l->c));
-	if (fd < 0)
-		error_raise(fd);
-	link_unref(l);
-	return fd < 0 ? NULL : PyLong_FromLong(fd);
+	return fd_of(o, true);
 }
 
 PyObject *method_set_timeout(PyObject *o, PyObject *seconds)

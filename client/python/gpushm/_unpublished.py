@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What a user sees when a buffer's contents are gone, because it ended before it was published, or may be lost.
+"""What a user sees when a buffer is closed too early: what still uses it; or that its contents are gone, because it
+ended before it was published, or may be lost.
 
 The warning shows the line that created the buffer, also where the collector or the end of the program closes it. It is
 a RuntimeWarning, as asyncio's "coroutine was never awaited" is: Python hides a ResourceWarning unless it is asked for.
@@ -8,6 +9,9 @@ a RuntimeWarning, as asyncio's "coroutine was never awaited" is: Python hides a 
 import sys
 import warnings
 from types import FrameType
+from typing import Any
+
+_VIEWS_MAX = 3  # that a text lists
 
 _Place = tuple[str, int, str | None]
 
@@ -43,6 +47,17 @@ def warn(name: str, at: _Place | None) -> None:
         "discard() if that is meant"
     )
     warnings.warn_explicit(text, UnpublishedWarning, file, line, module or "<unknown>", registry)
+
+
+def users(views: list[Any], arrays: int, memoryviews: int, tensors: int, calls: int) -> str:
+    """'2 views ("w" (3, 4) float32; ...), 1 DLPack tensor'. views: Arrays."""
+    listed = [f'"{v.array_name}" {v.shape} {v.dtype_name}' for v in views[:_VIEWS_MAX] if not v.closed]
+    listed = [text.removeprefix('"" ') for text in listed] + ["..."] * (len(views) > _VIEWS_MAX)
+    after = {"view": f" ({'; '.join(listed)})", "call": " of another thread"}
+    counts = {
+        "view": len(views), "NumPy array": arrays, "memoryview": memoryviews, "DLPack tensor": tensors, "call": calls,
+    }
+    return ", ".join(f"{n} {what}{'' if n == 1 else 's'}{after.get(what, '')}" for what, n in counts.items() if n)
 
 
 def warn_not_kept(text: str) -> None:
