@@ -43,13 +43,16 @@ void memory_release(PyObject *o, Py_buffer *view);
  * [0, 0, ...] begins in them). It stands for memory that NumPy uses: see array::span. */
 PyObject *memory_span(PyObject *o, PyObject *unused);
 
-/* _read_into(out, stream), _write_from(data, stream). */
+/* _read_into(out, stream): copies to an object that has the buffer protocol, with this shape and
+ * item size or with as many contiguous bytes. _write_from(data, stream): in the other direction. */
 PyObject *memory_read_into(PyObject *o, PyObject *args);
 PyObject *memory_write_from(PyObject *o, PyObject *args);
 
 /* ---- copy.c ---- */
 
-/* _copy_many(copies, stream), for the package: from memory of other libraries. */
+/* _copy_many(copies, stream), for the package: copies into Arrays, from memory of other libraries:
+ * a list of (Array, address, strides, device, memory). Waits once, or, with a stream, not at all.
+ */
 PyObject *copy_many(PyObject *module, PyObject *args);
 
 /* ---- exchange.c: DLPack and the CUDA Array Interface ---- */

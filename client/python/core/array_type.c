@@ -190,18 +190,13 @@ static PyMethodDef methods[] = {
 	  "__dlpack_device__($self, /)\n--\n\n"
 	  "DLPack's (type, id): 1 CPU, 2 CUDA, 3 pinned." },
 	{ "_read_into", memory_read_into, METH_VARARGS,
-	  "_read_into($self, out, stream=None, /)\n--\n\n"
-	  "Copies to an object that has the buffer protocol, with this shape and item size or\n"
-	  "with as many contiguous bytes." },
+	  "_read_into($self, out, stream=None, /)\n--\n\n" },
 	{ "_write_from", memory_write_from, METH_VARARGS,
-	  "_write_from($self, data, stream=None, /)\n--\n\nThe same in the other direction." },
+	  "_write_from($self, data, stream=None, /)\n--\n\n" },
 	{ "_wait_for_others", wait_for_others, METH_O,
 	  "_wait_for_others($self, stream, /)\n--\n\n"
 	  "Waits for copies that this process has queued on other streams." },
-	{ "_span", memory_span, METH_NOARGS,
-	  "_span($self, /)\n--\n\n"
-	  "(an array of uint8 over all bytes from the lowest element to the highest, where\n"
-	  "element [0, 0, ...] begins in it): what numpy.ndarray() gets." },
+	{ "_span", memory_span, METH_NOARGS, "_span($self, /)\n--\n\n" },
 	{ "__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nThe array itself." },
 	{ "__exit__", leave, METH_VARARGS,
 	  "__exit__($self, /, *raised)\n--\n\nclose(), and of the views, too, where the array owns "

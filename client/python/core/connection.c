@@ -456,13 +456,11 @@ static PyMemberDef members[] = {
 static PyType_Slot slots[] = {
 	{ Py_tp_doc,
 	  (void *)"Connection(socket=None)\n--\n\n"
-		  "A connection to the daemon that listens at that path; None: the first that\n"
-		  "exists of $GPUSHM_SOCKET, /run/gpushm/gpushmd.sock and the socket of a\n"
-		  "daemon of one's own.\n\n"
+		  "A connection to a daemon: see gpushm.connect(), which makes one.\n\n"
 		  "Its methods are the module's functions create(), open(), ls() and the others;\n"
 		  "those use the process's common connection. Any thread may use it, also while\n"
-		  "another thread waits. When the daemon has ended, the next call connects again.\n"
-		  "Errors: DaemonGone, AccessDenied; Timeout if the daemon does not reply." },
+		  "another thread waits. When the daemon has ended, the next call connects "
+		  "again." },
 	{ Py_tp_new, type_new },
 	{ Py_tp_dealloc, dealloc },
 	{ Py_tp_methods, methods },

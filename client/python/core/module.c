@@ -103,50 +103,35 @@ static PyObject *pending_cleanup(PyObject *module, PyObject *unused)
 
 /* ---- the module ---- */
 
+/* Where one has no help, its header says what it does. */
 static PyMethodDef own_functions[] = {
 	{ "_register", register_package, METH_VARARGS,
 	  "_register($module, array, buffer, dtype, driver, asyncio, libraries,\n"
 	  "          meta, unpublished, /)\n--\n\n"
 	  "Sets the classes that open() and create() return, and the modules that the core "
 	  "calls." },
-	{ "_opened", buffer_list, METH_NOARGS,
-	  "_opened($module, /)\n--\n\nA list of the buffers that this process has open." },
-	{ "_disconnect", connection_end_common, METH_NOARGS,
-	  "_disconnect($module, /)\n--\n\n"
-	  "Ends the process's common connection; the next call makes a new one." },
-	{ "_close_streams", side_close_all, METH_NOARGS,
-	  "_close_streams($module, /)\n--\n\n"
-	  "Leaves all streams, when the program ends." },
+	{ "_opened", buffer_list, METH_NOARGS, "_opened($module, /)\n--\n\n" },
+	{ "_disconnect", connection_end_common, METH_NOARGS, "_disconnect($module, /)\n--\n\n" },
+	{ "_close_streams", side_close_all, METH_NOARGS, "_close_streams($module, /)\n--\n\n" },
 	{ "_report_unpublished", buffer_report_unpublished, METH_NOARGS,
-	  "_report_unpublished($module, /)\n--\n\n"
-	  "Warns of all buffers that are not published, when the program ends." },
-	{ "_stream", stream_handle, METH_O,
-	  "_stream($module, stream, /)\n--\n\n"
-	  "A stream argument as an int; None: the legacy default stream." },
+	  "_report_unpublished($module, /)\n--\n\n" },
+	{ "_stream", stream_handle, METH_O, "_stream($module, stream, /)\n--\n\n" },
 	{ "_current_device", current_device, METH_NOARGS,
 	  "_current_device($module, /)\n--\n\n"
 	  "The ordinal of the GPU of the thread's context; None: it has none." },
 	{ "_dtype_bits", dtype_bits, METH_O,
 	  "_dtype_bits($module, name, /)\n--\n\n"
 	  "Bits of an element of the dtype; 0: gpushm has no dtype of that name." },
-	{ "_copy_many", copy_many, METH_VARARGS,
-	  "_copy_many($module, copies, stream, /)\n--\n\n"
-	  "Copies into Arrays: a list of (Array, address, strides, device, memory). Waits once, "
-	  "or,\n"
-	  "with a stream, not at all." },
+	{ "_copy_many", copy_many, METH_VARARGS, "_copy_many($module, copies, stream, /)\n--\n\n" },
 	{ "_handle_bytes", handle_make, METH_O, NULL },
 	{ "_read_handle", handle_read, METH_O, NULL },
 	{ "_pin", handle_pin, METH_VARARGS, NULL },
 	{ "_read_dlpack", exchange_read_dlpack, METH_O,
-	  "_read_dlpack($module, capsule, /)\n--\n\n"
-	  "(dtype, shape, strides, address, device) of another library's DLPack capsule." },
+	  "_read_dlpack($module, capsule, /)\n--\n\n" },
 	{ "_copy_of", exchange_copy_of, METH_VARARGS,
-	  "_copy_of($module, array, tensor, api, /)\n--\n\n"
-	  "A copy for _copy_many() of a tensor of a library that has DLPack's exchange API;\n"
-	  "None: it is no plain copy." },
+	  "_copy_of($module, array, tensor, api, /)\n--\n\n" },
 	{ "_tensors", exchange_tensors, METH_VARARGS,
-	  "_tensors($module, buffer, names, api, /)\n--\n\n"
-	  "A list of tensors of a library that has DLPack's exchange API." },
+	  "_tensors($module, buffer, names, api, /)\n--\n\n" },
 	{ "_load_key", load_key, METH_O,
 	  "_load_key($module, sources, /)\n--\n\n"
 	  "The key of these files' headers, inodes and times: 64 hexadecimal digits." },
@@ -156,19 +141,11 @@ static PyMethodDef own_functions[] = {
 	  "_verify($module, buffer, progress, make, /)\n--\n\n"
 	  "The digest. make: leaves that of a buffer that is being filled, for verify()." },
 	{ "_arena_new", arena_new, METH_VARARGS,
-	  "_arena_new($module, address, nbytes, device, /)\n--\n\n"
-	  "Makes an arena over a buffer's memory on a GPU, and returns its id." },
-	{ "_arena_use", arena_use, METH_O,
-	  "_arena_use($module, id, /)\n--\n\n"
-	  "Makes it the thread's arena, 0 for none; returns the id of the one before." },
-	{ "_arena_take", arena_take, METH_VARARGS,
-	  "_arena_take($module, id, nbytes, /)\n--\n\nAn address in it; None: it is full." },
-	{ "_arena_stat", arena_stat, METH_O,
-	  "_arena_stat($module, id, /)\n--\n\n"
-	  "(bytes given away, PyTorch's allocations and frees, requests that were refused, bytes\n"
-	  "of the last one of those)." },
-	{ "_arena_drop", arena_drop, METH_O,
-	  "_arena_drop($module, id, /)\n--\n\nForgets it. PyTorch has freed all of it." },
+	  "_arena_new($module, address, nbytes, device, /)\n--\n\n" },
+	{ "_arena_use", arena_use, METH_O, "_arena_use($module, id, /)\n--\n\n" },
+	{ "_arena_take", arena_take, METH_VARARGS, "_arena_take($module, id, nbytes, /)\n--\n\n" },
+	{ "_arena_stat", arena_stat, METH_O, "_arena_stat($module, id, /)\n--\n\n" },
+	{ "_arena_drop", arena_drop, METH_O, "_arena_drop($module, id, /)\n--\n\n" },
 	{ "_defer_cleanup", defer_cleanup, METH_NOARGS, NULL },
 	{ "_resume_cleanup", resume_cleanup, METH_NOARGS, NULL },
 	{ "flush_cleanup", flush_cleanup, METH_NOARGS,
