@@ -303,27 +303,19 @@ static int reshape(struct gpushm_array **a, const struct shape *s)
 
 /* The array's position in the stream's layout, which its shape has in the meta; NULL: no such
  * array. */
-static PyObject *index_of(const struct frame *self, const char *name)
+static PyObject *index_of(const struct frame *self, PyObject *name)
 {
-	struct gpushm_buffer *b = self->side->buffer->buffer;
-	size_t n = gpushm_buffer_arrays(b);
+	_cleanup_(drop_object) PyObject *names = PyMapping_Keys((PyObject *)self->side->buffer);
+	Py_ssize_t i = names ? PySequence_Index(names, name) : -1;
 
-	for (size_t i = 0; i < n; i++) {
-		struct gpushm_array *a;
-		bool is;
-
-		if (gpushm_array_at(b, i, &a) < 0)
-			break;
-		is = strcmp(gpushm_array_name(a), name) == 0;
-		gpushm_array_free(a);
-		if (is)
-			return PyLong_FromSize_t(i);
-	}
+	if (i >= 0)
+		return PyLong_FromSsize_t(i);
+	PyErr_Clear();
 	return NULL;
 }
 
 /* 1: the frame's array has a shape of its own. */
-static int own_shape(const struct frame *self, const char *name, struct shape *ret)
+static int own_shape(const struct frame *self, PyObject *name, struct shape *ret)
 {
 	_cleanup_(drop_object) PyObject *index = self->shapes ? index_of(self, name) : NULL;
 	PyObject *row = index ? PyDict_GetItemWithError(self->shapes, index) : NULL;
@@ -348,7 +340,7 @@ static PyObject *subscript(PyObject *o, PyObject *key)
 		PyErr_SetObject(PyExc_KeyError, key);
 	if (r < 0)
 		return error_raise(r);
-	own = own_shape(self, name, &s);
+	own = own_shape(self, key, &s);
 	if (own < 0 || (own && reshape(&a, &s) < 0)) {
 		gpushm_array_free(own < 0 ? a : NULL);
 		return NULL;
@@ -369,7 +361,7 @@ static PyObject *resize(PyObject *o, PyObject *args)
 	    args_text(name, "an array's name", &text) < 0 || shape_from(shape, "shape", &s) < 0 ||
 	    !is_filling(self))
 		return NULL;
-	index = index_of(self, text);
+	index = index_of(self, name);
 	if (!index) {
 		PyErr_SetObject(PyExc_KeyError, name);
 		return NULL;

@@ -147,22 +147,6 @@ static int flags_arg(PyObject *o, void *ret)
 	return 1;
 }
 
-/* For "O&": seconds, which may be infinite. */
-static int keep_arg(PyObject *o, void *ret)
-{
-	double s = PyFloat_AsDouble(o);
-
-	if (s == -1.0 && PyErr_Occurred())
-		return 0;
-	if (!(s >= 0)) {
-		PyErr_SetString(PyExc_ValueError,
-				"keep is a number of seconds from 0, or math.inf");
-		return 0;
-	}
-	*(uint64_t *)ret = s < 1e15 ? (uint64_t)(s * 1000) : GPUSHM_WAIT_FOREVER;
-	return 1;
-}
-
 /* For "O&": files for servers, and the patience. */
 static int remote_arg(PyObject *o, void *ret)
 {
@@ -272,11 +256,11 @@ PyObject *method_load(PyObject *self, PyObject *args)
 								 .remote = &a.remote } };
 	PyObject *name;
 
-	if (!PyArg_ParseTuple(args, "pO&OO&O&O&OO&O&O&zO&O&O&:load", &a.pulls, texts_arg,
-			      &a.sources, &name, options_arg, &a.options, flags_arg, &a.load.flags,
+	if (!PyArg_ParseTuple(args, "pO&OO&O&O&OO&O&O&zO&O&K:load", &a.pulls, texts_arg, &a.sources,
+			      &name, options_arg, &a.options, flags_arg, &a.load.flags,
 			      deadline_arg, &a.timeout, &a.load.user, u32_arg, &a.load.threads,
 			      remote_arg, &a.remote, texts_arg, &a.only, &a.load.strip, bytes_arg,
-			      &a.load.sha256, bytes_arg, &a.load.twin, keep_arg, &a.load.keep_ms) ||
+			      &a.load.sha256, bytes_arg, &a.load.twin, &a.load.keep_ms) ||
 	    ((name != Py_None || !a.pulls) && args_text(name, "name", &a.name) < 0))
 		return NULL;
 	a.load.only = a.only.text;

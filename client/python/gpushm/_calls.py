@@ -26,6 +26,11 @@ _DELIVERY = {"at-least-once": 1, "at-most-once": 2}  # enum gpushm_delivery
 _FOLLOW = {"every": 1, "latest": 2, "share": 3}  # enum gpushm_follow
 
 
+def ms(seconds: float | None) -> int:
+    """In milliseconds; None, and what is longer than 30 years, are for ever."""
+    return _FOREVER if seconds is None or seconds >= 1e9 else int(seconds * 1e3)
+
+
 def bind(*functions: Callable[..., Any]) -> None:
     """Makes them methods of Connection, and functions of the core that use the process's common connection."""
     for function in functions:
@@ -153,10 +158,9 @@ def stream(
         raise ValueError("0 slots or readers are too few")
     if delivery not in _DELIVERY:
         raise ValueError(f'delivery is "at-least-once" or "at-most-once", not "{delivery}"')
-    ms = _FOREVER if limit is None or limit >= 1e9 else max(int(limit * 1e3), 1)
     return self._stream_new(
-        name, _layouts(_described(arrays)), (pool, mode, False, attrs, wait, gid, device), slots, readers, ms,
-        _DELIVERY[delivery], keep_queue, adopt, keep, _spin(spin),
+        name, _layouts(_described(arrays)), (pool, mode, False, attrs, wait, gid, device), slots, readers,
+        max(ms(limit), 1), _DELIVERY[delivery], keep_queue, adopt, keep, _spin(spin),
     )
 
 
@@ -247,8 +251,7 @@ def set_keep(self: _core.Connection, name: str, seconds: float | None, /, *, pri
     """
     if seconds is not None and not seconds >= 0:
         raise ValueError("a buffer is kept for a number of seconds, or for ever with None")
-    ms = _FOREVER if seconds is None or seconds >= 1e9 else int(seconds * 1e3)
-    self._query("set_keep", name, False, None, 0, ms, priority)
+    self._query("set_keep", name, False, None, 0, ms(seconds), priority)
 
 
 def may_park(self: _core.Connection, unless: str | None = None, /) -> None:

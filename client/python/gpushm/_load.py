@@ -99,7 +99,7 @@ def load(
         (if_missing, replace, verify, t.io == "cached", t.io == "direct", t.drop_cache, False, keep is not None),
         timeout, _callable(progress), t.threads, _remote(t),
         [*map(str.encode, [only] if isinstance(only, str) else only or ())], strip, _path(sha256),
-        None if twin is None else twin.encode(), 0 if keep is None else keep,
+        None if twin is None else twin.encode(), _keep_ms(keep),
     )
 
 
@@ -192,6 +192,12 @@ def _checked(transport: Transport | None) -> Transport:
     if t.via not in ("https", "nixl"):
         raise ValueError(f'via is "https" or "nixl", not "{t.via}"')
     return t
+
+
+def _keep_ms(seconds: float | None) -> int:
+    if seconds is not None and not seconds >= 0:
+        raise ValueError("keep is a number of seconds from 0, or math.inf")
+    return _calls.ms(seconds or 0)
 
 
 def _remote(t: Transport) -> tuple[Any, ...]:
