@@ -12,7 +12,7 @@ import errno
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -182,24 +182,11 @@ def section(name: str, device: torch.device, size: int | str) -> Iterator[Any]:
     if device.type == "cpu":
         yield None
         return
-    memory = _memory.memory(name, size, device=_ordinal(device))
-    try:
-        memory.__enter__()
-    except _core.NotSupported:
-        yield None
-        return
-    with _entered(memory):
+    with ExitStack() as stack:
+        memory = None
+        with suppress(_core.NotSupported):
+            memory = stack.enter_context(_memory.memory(name, size, device=_ordinal(device)))
         yield memory
-
-
-@contextmanager
-def _entered(memory: _memory.Memory) -> Iterator[None]:
-    try:
-        yield
-    except BaseException as error:
-        memory.__exit__(type(error), error, error.__traceback__)
-        raise
-    memory.__exit__(None, None, None)
 
 
 class _NotShared(Exception):

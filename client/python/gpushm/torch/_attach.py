@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.overrides import TorchFunctionMode
 
 from .. import _core, _libraries
 from . import _fingerprint, _tensors
@@ -20,13 +21,6 @@ from ._tensors import METADATA, dtype_of, open_buffer
 
 if TYPE_CHECKING:
     from .._typing import Array, Buffer, Device
-
-    class _Mode:
-        def __enter__(self) -> Any: ...
-        def __exit__(self, *raised: object) -> None: ...
-
-else:
-    from torch.overrides import TorchFunctionMode as _Mode
 
 Module = TypeVar("Module", bound="torch.nn.Module")
 
@@ -118,7 +112,7 @@ def attach(
     return module
 
 
-class _StaysOnMeta(_Mode):
+class _StaysOnMeta(TorchFunctionMode):  # type: ignore[misc]
     """Constructors move what they have made to a device, which a tensor without memory can't be; and they convert what
     they have read from a file, of which nobody needs the values.
     """

@@ -19,26 +19,18 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import _core
 
 try:
     import transformers
+    from torch.overrides import TorchFunctionMode
     from transformers import PreTrainedModel
 except ImportError as e:
     raise ImportError(
         f"gpushm.transformers needs transformers 5 and PyTorch: pip install transformers torch ({e})"
     ) from e
-
-if TYPE_CHECKING:
-
-    class _Mode:
-        def __enter__(self) -> Any: ...
-        def __exit__(self, *raised: object) -> None: ...
-
-else:
-    from torch.overrides import TorchFunctionMode as _Mode
 
 _PARAMETERS = ["model", "state_dict", "checkpoint_files", "load_config"]
 _FIELDS = {"device_map", "device_mesh", "dtype", "dtype_plan", "hf_quantizer", "weight_mapping"}
@@ -59,7 +51,7 @@ def replaced_by(replacement: Replacement) -> Iterator[None]:
         _replacement.reset(token)
 
 
-class _NoInitialisation(_Mode):
+class _NoInitialisation(TorchFunctionMode):  # type: ignore[misc]
     """Constructors of modules initialise their parameters, which takes a third of the time of an attach. On the meta
     device that can be left out. It holds for this thread, and ends when the model is built: all uses of tensors take
     longer in it.
