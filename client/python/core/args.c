@@ -314,11 +314,15 @@ static int value_from(PyObject *value, struct options *o, struct gpushm_attr *re
 	return 0;
 }
 
-static int attrs_from(PyObject *attrs, struct options *o)
+int options_attrs(PyObject *attrs, struct options *o)
 {
-	_cleanup_(drop_object) PyObject *items = PyMapping_Items(attrs);
-	Py_ssize_t n = items ? PyList_Size(items) : -1;
+	_cleanup_(drop_object) PyObject *items = NULL;
+	Py_ssize_t n;
 
+	if (attrs == Py_None)
+		return 0;
+	items = PyMapping_Items(attrs);
+	n = items ? PyList_Size(items) : -1;
 	o->keep = PyList_New(0);
 	if (n < 0 || !o->keep || PyList_Append(o->keep, items) < 0)
 		return -1;
@@ -387,40 +391,38 @@ int mode_arg(PyObject *o, void *ret)
 	return 1;
 }
 
-int options_from(const struct options_args *args, struct options *ret)
+int options_device(PyObject *device, struct options *ret)
 {
-	long long gid = 0, device = 0;
-	int has_gid = number_from(args->gid, UINT32_MAX, "gid", &gid);
-	int has_device = has_gid < 0 ? -1 : device_from(args->device, &device);
-	uint32_t set_device;
+	long long ordinal = 0;
+	int given = device_from(device, &ordinal);
 
-	if (has_device < 0)
+	if (given < 0)
 		return -1;
-	set_device = has_device ? GPUSHM_SET_DEVICE : 0;
-	ret->o = (struct gpushm_create_options){
-		.struct_size = sizeof(ret->o),
-		.pool = args->pool,
-		.mode = (mode_t)args->mode,
-		.gid = (gid_t)gid,
-		.flags = (args->transient ? GPUSHM_TRANSIENT : 0) | (has_gid ? GPUSHM_SET_GID : 0) |
-			 set_device,
-		.device = (int)device,
-	};
-	ret->opening = (struct gpushm_open_options){
-		.struct_size = sizeof(ret->opening),
-		.flags = (args->refuse_dirty ? GPUSHM_REFUSE_DIRTY : 0) | set_device,
-		.device = (int)device,
-	};
-	return args->attrs && args->attrs != Py_None ? attrs_from(args->attrs, ret) : 0;
+	ret->o.struct_size = sizeof(ret->o);
+	ret->opening.struct_size = sizeof(ret->opening);
+	ret->o.device = ret->opening.device = (int)ordinal;
+	ret->o.flags = ret->opening.flags = given ? GPUSHM_SET_DEVICE : 0;
+	return 0;
 }
 
 int options_arg(PyObject *o, void *ret)
 {
-	struct options_args given = { 0 };
+	int transient, has_gid, refuse_dirty = 0;
+	PyObject *attrs, *gid, *device;
 	struct options *options = ret;
+	long long group = 0;
+	uint32_t mode;
 
-	return PyArg_ParseTuple(o, "zO&pOO&OO|p:options", &given.pool, mode_arg, &given.mode,
-				&given.transient, &given.attrs, deadline_arg, &options->wait,
-				&given.gid, &given.device, &given.refuse_dirty) &&
-	       options_from(&given, options) == 0;
+	if (!PyArg_ParseTuple(o, "zO&pOO&OO|p:options", &options->o.pool, mode_arg, &mode,
+			      &transient, &attrs, deadline_arg, &options->wait, &gid, &device,
+			      &refuse_dirty))
+		return 0;
+	has_gid = number_from(gid, UINT32_MAX, "gid", &group);
+	if (has_gid < 0 || options_device(device, options) < 0)
+		return 0;
+	options->o.mode = (mode_t)mode;
+	options->o.gid = (gid_t)group;
+	options->o.flags |= (transient ? GPUSHM_TRANSIENT : 0) | (has_gid ? GPUSHM_SET_GID : 0);
+	options->opening.flags |= refuse_dirty ? GPUSHM_REFUSE_DIRTY : 0;
+	return options_attrs(attrs, options) == 0;
 }

@@ -120,19 +120,15 @@ struct options {
 	struct gpushm_attr *attrs; /* owned; NULL */
 };
 
-/* The arguments as they were parsed; objects are borrowed. */
-struct options_args {
-	const char *pool;
-	uint32_t mode;
-	int transient, refuse_dirty;
-	PyObject *attrs, *gid, *device; /* None or NULL: not given */
-};
-
 /* A mode as a uint32_t. Refuses 0, which libgpushm reads as "the default". */
 int mode_arg(PyObject *o, void *ret);
 
-/* Leaves ret->wait as it is. The caller ends it with options_done(), also after a failure. */
-int options_from(const struct options_args *args, struct options *ret);
-/* The same for a tuple: pool, mode, transient, attrs, wait, gid, device, perhaps refuse_dirty. */
+/* An ordinal, "current" or None, for both structs, which are zeroed. NULL is None. */
+int options_device(PyObject *device, struct options *ret);
+/* A dict of str to bytes or str, or None. The caller ends it with options_done(), also after a
+ * failure. */
+int options_attrs(PyObject *attrs, struct options *ret);
+/* A tuple: pool, mode, transient, attrs, wait, gid, device, perhaps refuse_dirty; as
+ * options_attrs(). */
 int options_arg(PyObject *o, void *ret);
 void options_done(struct options *o);

@@ -552,8 +552,7 @@ PyObject *buffer_set_attrs(PyObject *o, PyObject *attrs)
 	_cleanup_(options_done) struct options options = { 0 };
 	int r;
 
-	if (options_from(&(struct options_args){ .mode = 0600, .attrs = attrs }, &options) < 0 ||
-	    !buffer_is_open(self))
+	if (options_attrs(attrs, &options) < 0 || !buffer_is_open(self))
 		return NULL;
 	buffer_hold(self);
 	WITHOUT_GIL(r = gpushm_set_attrs(self->buffer, options.o.attrs, options.o.n_attrs));

@@ -192,23 +192,22 @@ static int open_args_from(PyObject *const *given, PyObject *device, PyObject *re
 			  struct open_args *ret)
 {
 	PyObject *name = given[0], *access = given[1], *timeout = given[2];
-	struct options_args options = { .device = device };
 	const char *word = "r";
+	int refuse = refuse_dirty ? PyObject_IsTrue(refuse_dirty) : 0;
 	uint32_t flags;
 
+	*ret = (struct open_args){ 0 };
 	ret->ask = (struct open_ask){ .ask.run = run_open,
 				      .name_object = name,
 				      .options = &ret->options.opening };
-	ret->timeout = (struct deadline){ 0 };
 	if (args_text(name, "name", &ret->ask.name) < 0 ||
 	    (access && args_text(access, "access", &word) < 0) ||
 	    open_access_from(word, &ret->ask.access, &flags) < 0 ||
 	    (timeout && !deadline_arg(timeout, &ret->timeout)))
 		return -1;
-	options.refuse_dirty = refuse_dirty ? PyObject_IsTrue(refuse_dirty) : 0;
-	if (options.refuse_dirty < 0 || options_from(&options, &ret->options) < 0)
+	if (refuse < 0 || options_device(device, &ret->options) < 0)
 		return -1;
-	ret->options.opening.flags |= flags;
+	ret->options.opening.flags |= flags | (refuse ? GPUSHM_REFUSE_DIRTY : 0);
 	return 0;
 }
 

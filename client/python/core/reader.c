@@ -223,8 +223,7 @@ PyObject *method_follow(PyObject *self, PyObject *args)
 			      &given.max_held, &given.stream, &given.side.timeout,
 			      &given.side.patient, &device, &spin_us) ||
 	    args_text(name, "name", &text) < 0 || stream_from(given.stream, &on) < 0 ||
-	    !deadline_arg(given.side.timeout, &d) ||
-	    options_from(&(struct options_args){ .device = device }, &options) < 0)
+	    !deadline_arg(given.side.timeout, &d) || options_device(device, &options) < 0)
 		return NULL;
 	given.options =
 		(struct gpushm_follow_options){ sizeof(given.options), options.opening.flags,
