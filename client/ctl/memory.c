@@ -239,7 +239,8 @@ const struct command command_suspend = {
 	.name = "suspend",
 	.synopsis = "[-t TIME] NAME...",
 	.about = "ask all processes to suspend buffers",
-	.more = "Waits until they have, and says who has not. Nobody is forced. The buffers keep\n"
+	.more = "Waits until they have, and names those that have not; it forces none. The buffers "
+		"keep\n"
 		"their memory. They stay asked until `resume`, or until the daemon is started "
 		"again.",
 	OPTIONS(suspend_options,

@@ -60,8 +60,9 @@ fi
 grep '^\.It Ic' man/gpushm-relay.8 | grep -oE 'Ic [a-z-]+ Ns = ' | sed 's/Ic //; s/ Ns = //' >"$folder/told"
 same "gpushm-relay's key" man/gpushm-relay.8
 keys_in_use client/relay/config.c systemd/gpushm-relay.conf client/relay
-# Each metric, without _total and the like. A macro adds "gpushm_owner_" and most of "gpushm_pool_".
-sed -n 's/.*BYTES("\([a-z_]*\)", .*/gpushm_pool_\1/p; s/.*OWNERS("\([a-z_]*\)", .*/gpushm_owner_\1/p' client/ctl/snapshot.c client/common/exposition.c >"$folder/there"
+# Each metric, without _total and the like. Macros add the beginnings of some.
+sed -nE 's/^\t(POOLS|CACHE)\("([a-z_]*)",.*/gpushm_pool_\2/p; s/^\tSTREAMS\("([a-z_]*)",.*/gpushm_stream_\1/p
+	s/^\tOWNERS\("([a-z_]*)",.*/gpushm_owner_\1/p' client/ctl/snapshot.c >"$folder/there"
 grep -ohE '"gpushm_[a-z_]*[a-z]"' client/ctl/snapshot.c client/common/exposition.c | tr -d '"' >>"$folder/there"
 grep -oE '\<gpushm_[a-z_]+' man/gpushm-exporter.8 | sed 's/_total$//; s/_info$//' >"$folder/told"
 same "metric" man/gpushm-exporter.8
