@@ -81,14 +81,12 @@ struct side {
 static int move_staged(const struct copy_plan *plan, const struct side *s, void *staged,
 		       bool to_host)
 {
-	struct map_entered entered;
+	_cleanup_(map_leave) struct map_entered entered;
 	int r = map_enter(s->device, &entered);
 
 	if (r < 0)
 		return r;
-	r = transfer_settle(s->stream, transfer(plan, s->at, staged, to_host, s->stream));
-	map_leave(&entered);
-	return r;
+	return transfer_settle(s->stream, transfer(plan, s->at, staged, to_host, s->stream));
 }
 
 /* From one GPU to another by way of the host, because they have no access to each other's memory. A
@@ -111,14 +109,10 @@ static int between_gpus(const struct copy *c, const struct copy_plan *plan, void
 /* What is queued on the other GPU comes before the copy. */
 static int wait_for_other(const struct copy *c)
 {
-	struct map_entered entered;
+	_cleanup_(map_leave) struct map_entered entered;
 	int r = map_enter(c->device, &entered);
 
-	if (r < 0)
-		return r;
-	r = map_wait(NULL);
-	map_leave(&entered);
-	return r;
+	return r < 0 ? r : map_wait(NULL);
 }
 
 /* The driver copies, from or to the other side on a GPU. */
@@ -173,17 +167,13 @@ static int by_stream(const struct copy *c, const struct copy_plan *plan)
 
 static int move(const struct copy *c, const struct copy_plan *plan)
 {
+	_cleanup_(map_leave) struct map_entered entered = { 0 };
 	int device = device_of(c), r;
-	struct map_entered entered;
 
 	if (device < 0)
 		return by_cpu(c, plan);
 	r = map_enter(device, &entered);
-	if (r < 0)
-		return r;
-	r = by_stream(c, plan);
-	map_leave(&entered);
-	return r;
+	return r < 0 ? r : by_stream(c, plan);
 }
 
 static int carry_out(const struct copy *c, const struct copy_plan *plan)
@@ -320,7 +310,7 @@ static int queue(const struct gpushm_copy *one, void *stream, struct queued *q)
 static int settle(uint64_t devices, void *stream, int r)
 {
 	for (; devices; devices &= devices - 1) {
-		struct map_entered entered;
+		_cleanup_(map_leave) struct map_entered entered;
 		struct error why;
 		int e;
 
@@ -328,7 +318,6 @@ static int settle(uint64_t devices, void *stream, int r)
 		e = map_enter(__builtin_ctzll(devices), &entered);
 		if (e == 0)
 			e = map_wait(stream);
-		map_leave(&entered);
 		if (r < 0)
 			error_put_back(&why);
 		else

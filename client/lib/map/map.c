@@ -284,15 +284,12 @@ int map_fill(struct map *to, const struct map *from, uint64_t bytes)
 				       .width = bytes,
 				       .height = 1,
 				       .on_device = true };
-	struct map_entered entered;
+	_cleanup_(map_leave) struct map_entered entered;
 	int r = map_enter(to->device, &entered);
 
 	if (r == 0)
 		r = map_copy(&copy, NULL);
-	if (r == 0)
-		r = map_wait(NULL);
-	map_leave(&entered);
-	return r;
+	return r < 0 ? r : map_wait(NULL);
 }
 
 /* ---- connections ---- */

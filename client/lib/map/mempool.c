@@ -104,7 +104,7 @@ void mempool_done(struct map_pool *pool)
 static int prepare_pool(struct process *self, const struct map_request *r, int device)
 {
 	struct map_import *i = find(self, r->pool);
-	struct map_entered entered;
+	_cleanup_(map_leave) struct map_entered entered = { 0 };
 	int result;
 
 	if (i && r->pool->imported && i->devices & 1ull << device)
@@ -121,7 +121,6 @@ static int prepare_pool(struct process *self, const struct map_request *r, int d
 		r->pool->imported = true;
 		result = give_access(i, device);
 	}
-	map_leave(&entered);
 	return result;
 }
 
@@ -145,7 +144,7 @@ static int mempool_prepare(const struct map_request *r, int *ret_owner, int *ret
 static int import_pointer(const struct map_request *r, CUmemoryPool pool, struct map_private *p)
 {
 	CUmemPoolPtrExportData record;
-	struct map_entered entered;
+	_cleanup_(map_leave) struct map_entered entered;
 	CUdeviceptr ptr = 0;
 	int result = map_enter(p->device, &entered);
 
@@ -153,7 +152,6 @@ static int import_pointer(const struct map_request *r, CUmemoryPool pool, struct
 		return result;
 	memcpy(&record, r->record, sizeof(record));
 	result = cuda_try(cuMemPoolImportPointer, &ptr, pool, &record);
-	map_leave(&entered);
 	p->map.device_ptr = (void *)(uintptr_t)ptr;
 	return result;
 }
@@ -171,7 +169,7 @@ static int mempool_map(const struct map_request *r, struct map_private *p)
 
 static int mempool_unmap(struct map_private *p, bool keep)
 {
-	struct map_entered entered;
+	_cleanup_(map_leave) struct map_entered entered;
 	CUresult result;
 	int r = map_enter(p->device, &entered);
 
@@ -180,10 +178,7 @@ static int mempool_unmap(struct map_private *p, bool keep)
 	r = cuda_try(cuMemFreeAsync, (uintptr_t)p->map.device_ptr, NULL);
 	/* The daemon must not free its side before the stream has passed the free. */
 	result = cuda.cuStreamSynchronize(NULL);
-	if (r == 0)
-		r = cuda_check("cuStreamSynchronize", result);
-	map_leave(&entered);
-	return r;
+	return r < 0 ? r : cuda_check("cuStreamSynchronize", result);
 }
 
 /* protect is never called: the kind has no read-only maps. */

@@ -13,6 +13,7 @@
 
 #include "client/lib/base/error.h"
 #include "client/lib/map/context.h"
+#include "proto/base/own.h"
 
 #include <string.h>
 
@@ -108,13 +109,12 @@ static int enqueue(CUstream stream, const struct order_op *ops, size_t n)
 
 uint64_t order_stream_id(int device, void *stream)
 {
-	struct map_entered entered;
+	_cleanup_(map_leave) struct map_entered entered;
 	unsigned long long id = 0;
 
 	if (map_enter(device, &entered) == 0 && cuda_check_streams() == 0 && cuda.cuStreamGetId &&
 	    cuda.cuStreamGetId(stream, &id) != CUDA_SUCCESS)
 		id = 0;
-	map_leave(&entered);
 	return id;
 }
 
@@ -131,16 +131,13 @@ static int begin_operations(int device, size_t n, struct map_entered *ret)
 
 int order_enqueue(int device, void *stream, const struct order_op *ops, size_t n)
 {
-	struct map_entered entered;
+	_cleanup_(map_leave) struct map_entered entered = { 0 };
 	int r;
 
 	if (n == 0)
 		return 0;
 	r = begin_operations(device, n, &entered);
-	if (r == 0)
-		r = enqueue(stream, ops, n);
-	map_leave(&entered);
-	return r;
+	return r < 0 ? r : enqueue(stream, ops, n);
 }
 
 /* ---- in a captured graph ---- */
@@ -184,7 +181,7 @@ static int check_captures(CUstream stream)
 
 int order_capture(int device, void *stream, const struct order_op *ops, size_t n, void **ret_node)
 {
-	struct map_entered entered;
+	_cleanup_(map_leave) struct map_entered entered;
 	CUgraphNode node = NULL;
 	int r = begin_operations(device, n, &entered);
 
@@ -194,7 +191,6 @@ int order_capture(int device, void *stream, const struct order_op *ops, size_t n
 		r = enqueue_batch(stream, ops, n);
 	if (r == 0)
 		r = last_node(stream, &node);
-	map_leave(&entered);
 	if (r == 0)
 		*ret_node = node;
 	return r;
@@ -204,7 +200,7 @@ int order_set_node(int device, void *graph_exec, void *node, const struct order_
 {
 	CUstreamBatchMemOpParams params[ORDER_OPS_MAX];
 	CUDA_BATCH_MEM_OP_NODE_PARAMS node_params;
-	struct map_entered entered;
+	_cleanup_(map_leave) struct map_entered entered;
 	int r = begin_operations(device, n, &entered);
 
 	/* The node's context, which must stay as it is, comes with its parameters. */
@@ -216,6 +212,5 @@ int order_set_node(int device, void *graph_exec, void *node, const struct order_
 		node_params.paramArray = params;
 		r = cuda_try(cuGraphExecBatchMemOpNodeSetParams, graph_exec, node, &node_params);
 	}
-	map_leave(&entered);
 	return r;
 }

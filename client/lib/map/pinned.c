@@ -12,6 +12,7 @@
 #include "client/lib/base/error.h"
 #include "client/lib/map/context.h"
 #include "client/lib/map/window.h"
+#include "proto/base/own.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -95,7 +96,7 @@ int context_pin(int device, void *memory, size_t size, unsigned int flags, uint6
 	 * capture, if the thread does not say that it knows what it does: nothing of the capture
 	 * uses the call. */
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	struct map_entered entered;
+	_cleanup_(map_leave) struct map_entered entered;
 	int r = map_enter(device, &entered), relaxed = r;
 
 	if (r == 0)
@@ -107,7 +108,6 @@ int context_pin(int device, void *memory, size_t size, unsigned int flags, uint6
 		r = cuda_try(cuMemHostUnregister, memory);
 	if (relaxed == 0)
 		cuda.cuThreadExchangeStreamCaptureMode(&mode);
-	map_leave(&entered);
 	return r;
 }
 
