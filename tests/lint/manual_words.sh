@@ -129,12 +129,13 @@ grep -rhoE 'getenv\("[A-Z_]+"\)' client daemon proto --include='*.c' |
 
 # Whoever lists the types of events lists all of them.
 "$build/gpushmctl" events --help >"$folder/events--help"
-sed -n '/event_word(/,/};/p' proto/words.h | grep -oE '"[a-z-]+"' | tr -d '"' | grep -vx unknown |
-	while read -r type; do
-		for list in "$folder/events--help" man/gpushmctl.1 client/gpushm_events.h client/python/gpushm/_events.py client/ctl/completion/*gpushmctl*; do
-			grep -qw -- "$type" "$list" || echo "${list#"$folder"/}: does not name events of type $type"
-		done >>"$folder/bad"
-	done
+sed -n '/^WORDS(event,/,/)$/p' proto/words.h | grep -oE '"[a-z-]+"' | tr -d '"' >"$folder/types"
+[ -s "$folder/types" ] || echo "proto/words.h: has no types of events" >>"$folder/bad"
+while read -r type; do
+	for list in "$folder/events--help" man/gpushmctl.1 client/gpushm_events.h client/python/gpushm/_events.py client/ctl/completion/*gpushmctl*; do
+		grep -qw -- "$type" "$list" || echo "${list#"$folder"/}: does not name events of type $type"
+	done >>"$folder/bad"
+done <"$folder/types"
 
 # The protocol's page names every request, code and field, because a client is written from it.
 page=man/gpushm-protocol.7
