@@ -80,13 +80,13 @@ static void open_standard_streams(void)
 /* Called by the daemon that is about to exec this program (state/reexec.c). */
 static int check_journal(uint64_t version)
 {
-	if (version == 0 || (version >= JOURNAL_VERSION_OLDEST && version <= JOURNAL_VERSION))
+	if (version == 0 || (version >= JOURNAL_VERSION_OLDEST && version <= JOURNAL_VERSION_AWAY))
 		return EXIT_SUCCESS;
 	fprintf(stderr,
 		"gpushmd: the journal to take over has version %" PRIu64
 		", and gpushmd " GPUSHM_VERSION
 		" reads versions %u to %u: it can't follow the one that runs\n",
-		version, JOURNAL_VERSION_OLDEST, JOURNAL_VERSION);
+		version, JOURNAL_VERSION_OLDEST, JOURNAL_VERSION_AWAY);
 	return EXIT_FAILURE;
 }
 

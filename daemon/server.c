@@ -272,6 +272,15 @@ static int exec_program(struct fault *f, void *arg)
 		     program, r == -ETIMEDOUT ? "systemd does not read" : strerror(-r));
 }
 
+static uint32_t version_of_journal(void *arg, char *ret_why, size_t size)
+{
+	const struct server *s = arg;
+
+	return handover_version(&s->handover, ret_why, size);
+}
+
+static const struct reexec_calls reexec_calls = { exec_program, version_of_journal };
+
 static void restart(struct server *s)
 {
 	struct fault f;
@@ -490,7 +499,7 @@ static int start(struct server *s)
 		return r;
 	busy_poll_init(&s->service.busy_poll, &s->loop);
 	turns_init(&s->service.turns, &s->loop);
-	reexec_init(&s->service.reexec, &s->loop, s->argv, exec_program, s);
+	reexec_init(&s->service.reexec, &s->loop, s->argv, &reexec_calls, s);
 	r = reaper_init(&s->service.reaper, &s->loop, &s->service.catalog, &s->service.turns);
 	start_signals(s);
 	if (r == 0)

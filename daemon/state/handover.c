@@ -11,6 +11,7 @@
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define PAGE_NAME "b0" /* of the status page's fd in the fd store */
@@ -203,6 +204,23 @@ static int begin_late(struct handover *h)
 		return r;
 	mark_indices(h);
 	return renew(h, 1);
+}
+
+uint32_t handover_version(const struct handover *h, char *ret_why, size_t size)
+{
+	const struct catalog *c = h->catalog;
+	const struct buffer *b;
+	unsigned evicted = 0;
+
+	list_foreach (b, &c->buffers, all_link)
+		evicted += b->evicted;
+	if (evicted == 0 && c->n_away == 0)
+		return JOURNAL_VERSION;
+	snprintf(ret_why, size,
+		 "%u buffers are evicted (gpushmctl promote) and %u opens suspended (gpushmctl ls "
+		 "--holders), which no gpushmd before 0.3 can take over",
+		 evicted, c->n_away);
+	return JOURNAL_VERSION_AWAY;
 }
 
 int handover_list(struct handover *h, struct fd_list *l)

@@ -40,6 +40,10 @@ void handover_add_pool(struct handover *h, const struct pool *pool);
  * have changed, and a new journal when most of the old one is dead. */
 void handover_tidy(struct handover *h);
 
+/* The version of the journal that the program after us must read. Where that is above
+ * JOURNAL_VERSION, ret_why says what an older one would lose. */
+uint32_t handover_version(const struct handover *h, char *ret_why, size_t size);
+
 /* Lists the fds that the program after us needs, a journal among them. 0 or -errno. If the exec
  * then fails, handover_cancel() undoes it. */
 int handover_list(struct handover *h, struct fd_list *l);

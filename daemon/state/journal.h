@@ -18,6 +18,11 @@
  * new version. tests/data/journal has a journal of each version that is still read. */
 #define JOURNAL_VERSION 1u
 #define JOURNAL_VERSION_OLDEST 1u
+/* gpushmd 0.2 reads version 1, and knows no field for a buffer that is evicted or suspended: it
+ * drops the first, and its clients can't resume the second. While there is either, a planned
+ * restart asks the next program for this version. The journal's own stays, so that after a crash
+ * an older program restores the rest. */
+#define JOURNAL_VERSION_AWAY 2u
 #define JOURNAL_BODY_MAX 8192u /* bytes of one record */
 
 struct journal {

@@ -21,6 +21,7 @@
 
 #define LIMIT_MS 10000u
 #define ARGS_MAX 64u
+#define WHY_MAX 200u
 
 void reexec_hold_signals(bool hold)
 {
@@ -35,9 +36,9 @@ void reexec_hold_signals(bool hold)
 }
 
 void reexec_init(struct reexec *r, uv_loop_t *loop, char *const *argv,
-		 int (*go)(struct fault *f, void *arg), void *arg)
+		 const struct reexec_calls *calls, void *arg)
 {
-	*r = (struct reexec){ .loop = loop, .argv = argv, .go = go, .arg = arg };
+	*r = (struct reexec){ .loop = loop, .argv = argv, .calls = calls, .arg = arg };
 	r->program = program_path();
 	list_init(&r->asked);
 	uv_timer_init(loop, &r->limit);
@@ -68,6 +69,18 @@ static void refuse(struct reexec *r)
 		it->on_refused(it, &f);
 }
 
+/* What was suspended or evicted since the check began. */
+static void check_version(struct reexec *r)
+{
+	char why[WHY_MAX];
+
+	if (r->calls->version(r->arg, why, sizeof(why)) > r->version)
+		fault(&r->fault, CODE_RESTART,
+		      "%s may be too old, and was not asked: %s; restart again; gpushmd goes on as "
+		      "it is",
+		      r->program, why);
+}
+
 static void on_check_closed(uv_handle_t *handle)
 {
 	struct reexec *r = handle->data;
@@ -81,8 +94,25 @@ static void on_check_closed(uv_handle_t *handle)
 		fault(&r->fault, CODE_RESTART, "%s can't be run: %s; gpushmd goes on as it is",
 		      r->program, strerror(errno));
 	if (r->fault.code == CODE_OK)
-		r->go(&r->fault, r->arg);
+		check_version(r);
+	if (r->fault.code == CODE_OK)
+		r->calls->go(&r->fault, r->arg);
 	refuse(r);
+}
+
+/* A program that can't read the journal ends with EXIT_FAILURE; an error of the configuration is
+ * another status. */
+static void tell_failed(struct reexec *r, int status, int signal)
+{
+	char why[WHY_MAX] = "";
+
+	if (r->version > JOURNAL_VERSION && signal == 0 && status == EXIT_FAILURE)
+		r->calls->version(r->arg, why, sizeof(why));
+	fault(&r->fault, CODE_RESTART,
+	      "%s would not take over: its check ended with %s %d; see the log%s%s; "
+	      "gpushmd goes on as it is",
+	      r->program ? r->program : "the program", signal ? "signal" : "status",
+	      signal ? signal : status, why[0] ? "; " : "", why);
 }
 
 static void on_check_exit(uv_process_t *check, int64_t status, int signal)
@@ -92,11 +122,7 @@ static void on_check_exit(uv_process_t *check, int64_t status, int signal)
 	if (!r->ended)
 		uv_timer_stop(&r->limit);
 	if (r->fault.code == CODE_OK && (status != 0 || signal != 0))
-		fault(&r->fault, CODE_RESTART,
-		      "%s would not take over: its check ended with %s %d; see the log; "
-		      "gpushmd goes on as it is",
-		      r->program ? r->program : "the program", signal ? "signal" : "status",
-		      signal ? signal : (int)status);
+		tell_failed(r, (int)status, signal);
 	uv_close((uv_handle_t *)check, on_check_closed);
 }
 
@@ -130,11 +156,12 @@ static int spawn(struct reexec *r, char **args)
 
 static void check(struct reexec *r)
 {
-	char option[32], *args[ARGS_MAX] = { r->argv[0], option };
+	char option[32], why[WHY_MAX], *args[ARGS_MAX] = { r->argv[0], option };
 	size_t n = 2;
 	int e;
 
-	snprintf(option, sizeof(option), "--check-restart=%u", JOURNAL_VERSION);
+	r->version = r->calls->version(r->arg, why, sizeof(why));
+	snprintf(option, sizeof(option), "--check-restart=%u", r->version);
 	for (char *const *at = r->argv + 1; *at && n + 1 < ARGS_MAX; at++)
 		args[n++] = *at;
 	r->checking = true;

@@ -25,14 +25,22 @@ struct reexec {
 	uv_process_t check; /* the new program with --check-restart */
 	uv_timer_t limit;
 	bool checking, ended;
+	uint32_t version;   /* of the journal, which the check was told */
 	struct fault fault; /* why there is no restart; code 0 so far */
-	int (*go)(struct fault *f, void *arg);
+	const struct reexec_calls *calls;
 	void *arg;
 };
 
-/* go() execs the program and returns only if that fails, with *f filled in. argv is main()'s. */
+struct reexec_calls {
+	/* Execs the program, and returns only if that fails, with *f filled in. */
+	int (*go)(struct fault *f, void *arg);
+	/* As handover_version(). */
+	uint32_t (*version)(void *arg, char *ret_why, size_t size);
+};
+
+/* argv is main()'s; calls are borrowed. */
 void reexec_init(struct reexec *r, uv_loop_t *loop, char *const *argv,
-		 int (*go)(struct fault *f, void *arg), void *arg);
+		 const struct reexec_calls *calls, void *arg);
 void reexec_done(struct reexec *r); /* the loop must run once more */
 
 /* Begins a restart; who may be NULL. -EINPROGRESS: either the process becomes another program, or

@@ -189,7 +189,8 @@ static int write_buffer(struct serializer *s, const struct buffer *b, const stru
 	if (b->key)
 		SET(&m, key, bytes_of(b->key, strlen(b->key)));
 	SET(&m, pool, b->pool->id);
-	SET(&m, allocated_bytes, b->block.bytes);
+	/* 0.2, which starts after a crash, then says that the memory was not kept. */
+	SET(&m, allocated_bytes, b->evicted ? b->bytes : b->block.bytes);
 	if (b->block.pointer)
 		SET(&m, record, bytes_of(b->block.pointer->record, RECORD_BYTES));
 	SET(&m, table, b->table_fd >= 0);

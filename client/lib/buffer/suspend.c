@@ -166,6 +166,10 @@ static int come_back(struct gpushm_buffer *b, uint64_t timeout_ms)
 	do
 		r = map_back(b, map_buffer(b->map), clock_left_ms(deadline));
 	while (r == -ERESTART);
+	if (r == -ENOSYS)
+		return buffer_error(b, ENOSYS,
+				    "it was suspended, and gpushmd is one before 0.3 now: upgrade "
+				    "gpushmd, or close the buffer and open it again");
 	if (r < 0)
 		return r;
 	r = b->id != b->had_id	       ? GPUSHM_OTHER_GENERATION

@@ -4,6 +4,7 @@
  * takes over, and one that can't is refused before anything changes.
  */
 #include "client/gpushm.h"
+#include "client/gpushm_memory.h"
 #include "proto/base/own.h"
 #include "tests/lib/reexec.h"
 #include "tests/lib/role.h"
@@ -114,6 +115,39 @@ START_TEST(a_program_refuses_a_journal_that_it_cannot_read)
 }
 END_TEST
 
+/* As gpushmd 0.2, which knows no buffer without memory, does with a journal of another version. */
+#define BEFORE_AWAY                                                                     \
+	"mv gpushmd old && printf '#!/bin/sh\\ncase $* in *restart=1*) ;; *restart=*) " \
+	"exit 1;; esac\\nexec %s \"$@\"\\n' $PWD/old >gpushmd && chmod 755 gpushmd"
+
+static void refuse_older(const char *words)
+{
+	ck_assert_int_eq(gpushm_restart(c), -ENOEXEC);
+	ck_assert_msg(strstr(gpushm_error(), words) && strstr(gpushm_error(), "before 0.3"), "%s",
+		      gpushm_error());
+}
+
+START_TEST(an_older_program_is_refused_while_it_would_lose_a_buffer)
+{
+	struct gpushm_buffer *b = reexec_make(NULL, "a", GPUSHM_SEALED);
+
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_make_twin(c, "a", NULL), 0);
+	ck_assert_int_eq(gpushm_evict(c, "a"), 0);
+	edit_program(BEFORE_AWAY);
+	refuse_older("1 buffers are evicted");
+	ck_assert_int_eq(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &b), 0);
+	reexec_check(b, "a");
+	ck_assert_int_eq(gpushm_suspend(b, 0), 0);
+	refuse_older("1 opens suspended");
+	ck_assert_int_eq(gpushm_resume(b, 0), 0);
+	reexec_restart();
+	reexec_check(b, "a");
+	client_close_and_unlink(b, "a");
+	edit_program("mv old gpushmd");
+}
+END_TEST
+
 START_TEST(a_stranger_may_not_restart_the_daemon)
 {
 	struct role_process stranger;
@@ -160,6 +194,7 @@ int main(int argc, char **argv)
 	tcase_add_loop_test(t, a_program_that_cannot_take_over_is_refused, 0,
 			    (int)array_size(useless));
 	tcase_add_test(t, a_program_refuses_a_journal_that_it_cannot_read);
+	tcase_add_test(t, an_older_program_is_refused_while_it_would_lose_a_buffer);
 	tcase_add_test(t, a_stranger_may_not_restart_the_daemon);
 	tcase_add_test(t, gpushmctl_restart_reports_the_takeover_or_the_error);
 	return suite_run("upgrade", t, NULL);
