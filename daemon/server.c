@@ -477,8 +477,9 @@ static void start_signals(struct server *s)
 	uv_timer_init(&s->loop, &s->watchdog);
 	uv_timer_init(&s->loop, &s->end_timeout);
 	s->end_timeout.data = s;
+	/* At once: restarts may follow each other faster than the timer. */
 	if (systemd_has_watchdog(&usec))
-		uv_timer_start(&s->watchdog, on_watchdog, usec / 2000, usec / 2000);
+		uv_timer_start(&s->watchdog, on_watchdog, 0, usec / 2000);
 }
 
 static int start(struct server *s)

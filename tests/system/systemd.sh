@@ -65,6 +65,14 @@ relay_pulls() {
 		gpushmctl stat copy | grep -q ' gpushm-relay:'
 }
 
+# Faster than the watchdog's timer, which each of them begins anew, and for longer than WatchdogSec=.
+often_restarted() {
+	local pid end=$((SECONDS + 5))
+	pid=$(main_pid)
+	while [ $SECONDS -lt $end ]; do gpushmctl restart || return 1; done
+	shows MainPID "$pid"
+}
+
 another_pid() {
 	[ "$(main_pid)" != "$1" ]
 }
@@ -311,6 +319,7 @@ inside() {
 	check "after the reload, the service is active" shows ActiveState active
 	check "reload fails where the configuration is wrong" refuses_a_wrong_configuration
 	check "after that, the service is active" shows ActiveState active
+	check "restarts that follow each other are no hang" often_restarted
 	check "stopped, the daemon is replaced by the watchdog" killed_daemon_returns STOP
 	check "after the watchdog, the buffer is the same" same_buffer
 	check "after the watchdog, the holder is listed" soon still_held
