@@ -275,7 +275,7 @@ tsan-programs:
 $(foreach s,asan-unit asan-fake python-asan tsan tsan-relay,$(eval suite_needs_$(s) = $(or $(findstring tsan,$(s)),asan)-programs))
 suite_needs_fuzz = fuzz-targets
 suite_needs_bench = $(BENCH_BIN)
-suite_needs_earlier = $(if $(PYTHON_READY),python-core)
+suite_needs_earlier = $(if $(PYTHON_READY),python)
 check-deep: | $(filter check,$(MAKECMDGOALS)) ## 10 to 16 minutes: sanitizers, fuzzing, storms, packages, lint
 	@mkdir -p $(BUILD); $(if $(filter check,$(MAKECMDGOALS)),,rm -f $(RESULTS); $(call SKIPPED,torch,models of PyTorch (make check-torch)); $(PYTHON_VENV))
 	@$(MAKE) check-deep-here

@@ -1,31 +1,22 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# This version and the one before it, which is built from its commit into BUILD/0.2: each one's programs with the daemon of
-# the other one, streams between both, and this daemon behind that one. Prints a line like Check's.
+# This version and the one before it, which version.sh builds: each one's programs with the daemon of the other one, streams
+# between both, and one daemon behind the other one and back again, over the keeper and in a virtual environment, while
+# clients are at work. Prints a line like Check's.
 #   run.sh BUILD
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 # shellcheck source=tests/lib/checks.sh
 . tests/lib/checks.sh
 build=$(realpath "$1")
-commit=f84341b26c3b3e7d25e0f6cf4b32c5815c3f2e4c
-tree=$build/0.2
+# shellcheck source=tests/earlier/version.sh
+. tests/earlier/version.sh
+# shellcheck source=tests/earlier/clients.sh
+. tests/earlier/clients.sh
 declare -A at=([old]=$tree/build [new]=$build)
-
-# A clone without history has no such commit, and nothing is fetched.
-GIT_NO_LAZY_FETCH=1 git cat-file -e "$commit^{commit}" 2>/dev/null || {
-	echo "skipped: the commit of version 0.2, ${commit::8}, is not in this clone"
-	exit 0
-}
-
-# Host pools alone. What this make was told is not for that one.
-build_old() {
-	[ ! -e "$tree/ready-$commit" ] || return 0
-	rm -rf "$tree" && mkdir -p "$tree" && git archive "$commit" | tar -x -C "$tree" || return 1
-	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u BUILD -u V make -s -C "$tree" -j"$(nproc)" CUDA_INCLUDE= \
-		build/{gpushmd,gpushmctl,libgpushm.so,libgpushm-load.so} ${python:+python-core} && touch "$tree/ready-$commit"
-}
+needs_old "programs of version 0.2"
+clients=$stage
 
 build_sides() {
 	local v
@@ -40,7 +31,7 @@ build_sides() {
 
 export GPUSHM_SOCKET=$stage/socket
 ctl() { timeout 60 "${at[$1]}/gpushmctl" "${@:2}"; }
-side() { timeout 60 "$stage/side-$1" "$GPUSHM_SOCKET" "${@:2}"; }
+side() { timeout 120 "$stage/side-$1" "$GPUSHM_SOCKET" "${@:2}"; }
 soon() {
 	for _ in {1..600}; do
 		if "$@"; then return; fi
@@ -62,7 +53,7 @@ end() {
 	rm -rf "$stage"
 }
 trap end EXIT
-printf '[pool host]\nkind=host\nsize=64M\n' >"$stage/conf"
+printf '[pool host]\nkind=host\nsize=64M\n[pool twins]\nkind=host\nsize=64M\n' >"$stage/conf"
 
 # ---- two programs at one daemon: ONE OTHER, which are versions ----
 
@@ -155,7 +146,8 @@ fill() {
 		ctl old put m/two a=tests/data/b1.npy b=tests/data/b2.npy && ctl old save m/two "$stage/two.safetensors" &&
 		ctl old load "$stage/two.safetensors" m/loaded && told >"$stage/told"
 }
-told() { ctl old ls --json=pretty | grep -v '"opens"'; }
+# Not who has them open.
+told() { for name in b m/; do ctl old ls --json=pretty $name; done | grep -Ev '"(opens|readers|suspects|ending)"'; }
 
 all_is_there() {
 	told | diff "$stage/told" - && side new check b && ctl new get m/w "$stage/w.npy" && cmp "$stage/w.npy" tests/data/w1.npy &&
@@ -163,37 +155,112 @@ all_is_there() {
 		ctl new verify m/loaded && ctl new load --if-missing "$stage/two.safetensors" m/loaded
 }
 
-updated() { cp "${at[new]}/gpushmd" "$stage/gpushmd.new" && mv "$stage/gpushmd.new" "$stage/gpushmd"; }
-restarted() { updated && ctl old restart && runs new; }
-died() { updated && kill -KILL "$(daemon)" && soon runs new; }
+put_in_place() { cp "${at[$1]}/gpushmd" "$stage/gpushmd.new" && mv "$stage/gpushmd.new" "$stage/gpushmd"; }
+restarted() { put_in_place "$1" && ctl "$1" restart && runs "$1"; }
+died() { put_in_place "$1" && kill -KILL "$(daemon)" && soon runs "$1"; }
 
 # The stream of a producer of the other version goes on, and gets a reader of this one.
 stream_goes_on() {
 	side old produce s &
 	local producer=$!
-	soon has_stream && "$1" && side new follow s && wait $producer
+	soon has_stream && "$1" new && side new follow s && wait $producer
 }
 has_stream() { ctl old ls --names-only | grep -qx s; }
+
+work() { begin hold old hold b && begin feed old feed f && begin drain old drain f && begin probe old probe b; }
+work_is_done() {
+	finish probe && finish hold && finish feed && wait "${client_pid[drain]}" && cat "$clients/drain.out" &&
+		[ "$(said feed)" = "$(said drain | sed 's/.* the last is //') frames" ]
+}
+
+# What 0.3 has let go of, 0.2 can't have: it is refused while there is such.
+evicted_keeps_old_out() {
+	ctl new put tests/data/w1.npy cold && ctl new demote --pool=twins cold && side new make away && begin away new suspend away || return 1
+	! restarted old >"$stage/refusal" 2>&1 && grep 'before 0.3' "$stage/refusal" && runs new && ctl new promote cold && finish away &&
+		grep 'resume: it is back' "$clients/away.out"
+}
+gets_cold() { ctl old get cold "$stage/w.npy" && cmp "$stage/w.npy" tests/data/w1.npy && ctl old rm cold && ctl old rm away; }
 
 behind() {
 	cp "${at[old]}/gpushmd" "$stage/gpushmd"
 	check "$1: 0.2 starts" start "$stage/gpushmd"
 	check "$1: it is filled" fill
+	check "$1: programs of 0.2 are at work" work
 	check "$1: a stream goes on" stream_goes_on "$1"
 	check "$1: all is there" all_is_there
+	check "$1: 0.2 can't follow while it would lose a buffer" evicted_keeps_old_out
+	check "$1: then it can" restarted old
+	check "$1: it has what was evicted" gets_cold
+	check "$1: all is there again" all_is_there
+	check "$1: no work was disturbed" work_is_done
+	echo "keeper, $1 and back: $(said probe)"
 	check "$1: it stops" stop
+}
+
+# ---- pip install -U, in one virtual environment ----
+
+pip() { "$build/venv/bin/python" -m pip --python "$stage/venv/bin/python" -q --disable-pip-version-check "$@"; }
+has_wheel() { pip install --force-reinstall --no-deps --no-index "${wheel[$1]}"; }
+in_venv() { timeout 60 "$stage/venv/bin/$1" "${@:2}"; }
+venv_runs() { in_venv gpushmctl status --json=short | grep -q "gpushmd $1\."; }
+
+new_venv() { python3 -m venv --without-pip "$stage/venv" && has_wheel old; }
+python_makes() {
+	in_venv python -B -c '
+import gpushm
+with gpushm.create("p", 4, "int32") as a:
+    with memoryview(a) as m:
+        for i in range(4): m[i] = i + 7
+    a.publish()'
+}
+python_reads='
+import gpushm, sys
+a = gpushm.open("p")
+print("works", flush=True)
+sys.stdin.readline()
+assert memoryview(a).tolist() == [7, 8, 9, 10], memoryview(a).tolist()
+with gpushm.open("p") as again:
+    assert memoryview(again).tolist() == memoryview(a).tolist()
+assert gpushm.ls()[0].name == "p", gpushm.ls()'
+python_holds() {
+	mkfifo "$clients/python"
+	in_venv python -B -c "$python_reads" <"$clients/python" >"$clients/python.out" 2>&1 &
+	client_pid[python]=$!
+	exec {python_in}>"$clients/python" && client_in[python]=$python_in
+	soon grep -q works "$clients/python.out"
+}
+python_opens() { in_venv python -B -c "$python_reads" </dev/null; }
+venv_is_updated() { has_wheel "$1" && in_venv gpushmctl restart && venv_runs "$2"; }
+
+in_one_venv() {
+	check "wheel: an environment with 0.2" new_venv
+	check "wheel: its daemon starts" start "$stage/venv/bin/gpushmd"
+	check "wheel: a program makes an array" python_makes
+	check "wheel: another one has it" python_holds
+	check "wheel: pip installs 0.3, which takes over" venv_is_updated new 0.3
+	check "wheel: a program of 0.3 opens it" python_opens
+	check "wheel: pip installs 0.2, which takes over" venv_is_updated old 0.2
+	check "wheel: a program of 0.2 opens it" python_opens
+	check "wheel: the first program has it still" finish python
+	check "wheel: it stops" stop
 }
 
 python=
 if [ -e "$build/venv/ready" ] && [ -e "$build/python/gpushm/__init__.py" ]; then
 	python=yes
+	declare -A wheel=([new]=$(echo "$build"/wheel/gpushm-*.whl))
 else
 	echo "skipped: pickles of version 0.2: there is no Python package"
 fi
 check "0.2 is built" build_old
+if [ -n "$python" ]; then
+	check "and its wheel" build_old_wheel
+	wheel[old]=$(echo "$tree"/build/wheel/gpushm-*.whl)
+fi
 check "programs are built with both" build_sides
 at_one_daemon old new
 at_one_daemon new old
 behind restarted
 behind died
+[ -z "$python" ] || in_one_venv
 end_of_checks

@@ -12,6 +12,15 @@
  *	side SOCKET memory NAME      0.3: what a daemon of 0.2 can't do with its memory is refused
  *	side SOCKET produce NAME     a stream of FRAMES frames, more than it has slots
  *	side SOCKET follow NAME      all of them, until the producer closes it
+ *
+ * Those that run while a daemon takes another one's place say when they work, go on until they can
+ * read a line, and print what they did:
+ *
+ *	side SOCKET probe NAME       opens and checks all the time; the longest open
+ *	side SOCKET hold NAME        what it has open, and the daemon says the same of it
+ *	side SOCKET feed NAME        a stream's frames
+ *	side SOCKET drain NAME       all of them from the first that it gets, until the end
+ *	side SOCKET suspend NAME     0.3: lets go of it, and comes back
  */
 #include <gpushm_stream.h>
 
@@ -31,9 +40,12 @@
 
 #include <err.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #define WAIT_MS 60000
 #define FRAMES 50u
@@ -118,10 +130,19 @@ static void make(const char *name)
 	must(gpushm_close(b), "close");
 }
 
+static void compare_all(struct gpushm_buffer *b, const char *name)
+{
+	struct gpushm_array *a = NULL;
+
+	for (size_t i = 0; i < 2; i++) {
+		must(gpushm_array_get(b, i == 0 ? "words" : "more", &a), "array");
+		compare(a, strlen(name) + i);
+	}
+}
+
 static void check(const char *name)
 {
 	struct gpushm_buffer *b = NULL;
-	struct gpushm_array *a = NULL;
 	struct gpushm_stat *st = NULL;
 	const void *value = NULL;
 	size_t n = 0;
@@ -133,10 +154,7 @@ static void check(const char *name)
 	must(gpushm_open(c, name, GPUSHM_READ, 0, NULL, &b), "open");
 	must(gpushm_buffer_attr(b, "made", &value, &n), "attribute");
 	same(n == strlen(name) && memcmp(value, name, n) == 0, "the attribute");
-	for (size_t i = 0; i < 2; i++) {
-		must(gpushm_array_get(b, i == 0 ? "words" : "more", &a), "array");
-		compare(a, strlen(name) + i);
-	}
+	compare_all(b, name);
 	must(gpushm_close(b), "close");
 }
 
@@ -192,28 +210,40 @@ static void refuse_memory(const char *name)
 
 /* ---- streams ---- */
 
-/* Frames wait for a reader, so that it may come at any time. */
-static void produce(const char *name)
+static void create_stream(const char *name, uint32_t flags, struct gpushm_stream **ret)
 {
 	struct gpushm_array_spec specs[2];
 	const struct gpushm_stream_spec spec = { .struct_size = sizeof(spec),
 						 .arrays = specs,
 						 .n_arrays = 2,
 						 .slots = 4,
-						 .flags = GPUSHM_KEEP_QUEUE,
+						 .flags = flags,
 						 .limit_ms = GPUSHM_WAIT_FOREVER };
-	struct gpushm_stream *s = NULL;
-	struct gpushm_frame *f = NULL;
-	struct gpushm_array *a = NULL;
 
 	describe(specs);
-	must(gpushm_stream_create(c, name, &spec, NULL, &s), "create a stream");
+	must(gpushm_stream_create(c, name, &spec, NULL, ret), "create a stream");
+}
+
+static void put(struct gpushm_frame *f, uint64_t seq)
+{
+	struct gpushm_array *a = NULL;
+
+	same(gpushm_frame_seq(f) == seq, "the frame's number");
+	must(gpushm_frame_array(f, "more", &a), "array");
+	fill(a, seq);
+	must(gpushm_frame_publish(f, GPUSHM_ON_HOST, &seq, sizeof(seq)), "publish");
+}
+
+/* Frames wait for a reader, so that it may come at any time. */
+static void produce(const char *name)
+{
+	struct gpushm_stream *s = NULL;
+	struct gpushm_frame *f = NULL;
+
+	create_stream(name, GPUSHM_KEEP_QUEUE, &s);
 	for (uint64_t i = 1; i <= FRAMES; i++) {
 		must(gpushm_frame_begin(s, GPUSHM_ON_HOST, WAIT_MS, &f), "begin");
-		same(gpushm_frame_seq(f) == i, "the frame's number");
-		must(gpushm_frame_array(f, "more", &a), "array");
-		fill(a, i);
-		must(gpushm_frame_publish(f, GPUSHM_ON_HOST, &i, sizeof(i)), "publish");
+		put(f, i);
 	}
 	gpushm_stream_close(s);
 }
@@ -246,13 +276,131 @@ static void follow(const char *name)
 	gpushm_stream_close(s);
 }
 
+/* ---- what goes on while daemons change ---- */
+
+static void say(const char *what)
+{
+	puts(what);
+	fflush(stdout);
+}
+
+/* Whether there is a line, or stdin has ended. */
+static bool told_to_end(int wait_ms)
+{
+	struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
+
+	return poll(&in, 1, wait_ms) > 0;
+}
+
+static uint64_t now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+}
+
+static void probe(const char *name)
+{
+	uint64_t opens = 0, longest = 0;
+
+	do {
+		uint64_t from = now_us();
+
+		check(name);
+		if (opens++ == 0)
+			say("works");
+		if (now_us() - from > longest)
+			longest = now_us() - from;
+	} while (!told_to_end(1));
+	printf("%llu opens, the longest of %.1f ms\n", (unsigned long long)opens,
+	       (double)longest / 1000);
+}
+
+static void hold(const char *name)
+{
+	struct gpushm_buffer *b = NULL;
+
+	must(gpushm_open(c, name, GPUSHM_READ, 0, NULL, &b), "open");
+	say("works");
+	while (!told_to_end(10))
+		compare_all(b, name);
+	check(name);
+	same(gpushm_buffer_lost(b) == 0, "the lease");
+	compare_all(b, name);
+	must(gpushm_close(b), "close");
+	puts("kept");
+}
+
+static void suspend(const char *name)
+{
+#ifdef HAS_MEMORY
+	struct gpushm_buffer *b = NULL;
+	int r;
+
+	must(gpushm_open(c, name, GPUSHM_READ, 0, NULL, &b), "open");
+	must(gpushm_suspend(b, 0), "suspend");
+	say("works");
+	told_to_end(-1);
+	r = gpushm_resume(b, WAIT_MS);
+	if (r >= 0)
+		compare_all(b, name);
+	printf("resume: %s\n", r < 0 ? gpushm_error() : "it is back");
+	must(gpushm_close(b), "close");
+#else
+	errx(2, "0.2 can't suspend %s", name);
+#endif
+}
+
+static void feed(const char *name)
+{
+	struct gpushm_stream *s = NULL;
+	struct gpushm_frame *f = NULL;
+	uint64_t i;
+
+	create_stream(name, 0, &s);
+	for (i = 1; !told_to_end(1); i++) {
+		must(gpushm_frame_begin(s, GPUSHM_ON_HOST, WAIT_MS, &f), "begin");
+		put(f, i);
+		if (i == 1)
+			say("works");
+	}
+	gpushm_stream_close(s);
+	printf("%llu frames\n", (unsigned long long)i - 1);
+}
+
+static void drain(const char *name)
+{
+	struct gpushm_stream *s = NULL;
+	struct gpushm_frame *f = NULL;
+	uint64_t first = 0, n = 0;
+	int r;
+
+	must(gpushm_stream_open(c, name, GPUSHM_EVERY, 1, WAIT_MS, NULL, &s), "follow");
+	while ((r = gpushm_frame_next(s, GPUSHM_ON_HOST, WAIT_MS, &f)) == 0) {
+		if (n == 0)
+			first = gpushm_frame_seq(f);
+		take(f, first + n);
+		if (n++ == 0)
+			say("works");
+	}
+	same(r == -EPIPE, gpushm_error());
+	gpushm_stream_close(s);
+	printf("%llu frames, the last is %llu\n", (unsigned long long)n,
+	       (unsigned long long)(first + n - 1));
+}
+
 static const struct {
 	const char *name;
 	void (*run)(const char *name);
 } commands[] = {
-	{ "make", make },     { "check", check },	   { "wait", await },
-	{ "watch", watch },   { "unlink", unlink_it },	   { "produce", produce },
-	{ "follow", follow }, { "memory", refuse_memory },
+	{ "make", make },	 { "check", check },
+	{ "wait", await },	 { "watch", watch },
+	{ "unlink", unlink_it }, { "produce", produce },
+	{ "follow", follow },	 { "memory", refuse_memory },
+	{ "probe", probe },	 { "hold", hold },
+	{ "feed", feed },	 { "drain", drain },
+	{ "suspend", suspend },
 };
 
 int main(int argc, char **argv)
