@@ -260,12 +260,12 @@ suite_host-deep = $(QUICK_ENV) $(call of_product,system,ctl) $(call pick,crash f
 suite_streams-deep = "$(STREAMS_MODEL) --deep" "tests/model/streams/mutants.sh $(BUILD)"
 suite_fuzz    = $(foreach t,$(FUZZ_TARGETS),"tests/fuzz/run.sh $(BUILD) $(notdir $(t)) $(FUZZ_SECONDS)") "tests/fuzz/mutants.sh $(BUILD) $(FUZZ_SECONDS)"
 SCRIPTS = bench=tests/bench/smoke.sh install=tests/install.sh prometheus=tests/prometheus/run.sh systemd=tests/system/systemd.sh \
-	packages=tests/packages/lint.sh image=tests/image.sh wheel=tests/wheel.sh demo=tests/demo.sh bare=tests/bare_root.sh abi=tests/abi/check.sh earlier=tests/earlier/run.sh
+	packages=tests/packages/lint.sh image=tests/image.sh wheel=tests/wheel.sh demo=tests/demo.sh bare=tests/bare_root.sh abi=tests/abi/check.sh earlier=tests/earlier/run.sh upgrade=tests/packages/earlier.sh daemonset=tests/earlier/daemonset.sh
 $(foreach s,$(SCRIPTS),$(eval suite_$(subst =, = ",$(s)) $$(BUILD)"))
 suite_lint    = "$(MAKE) -s lint"
 abi: lib models # what suite-abi compares the libraries with
 	@tests/abi/check.sh $(BUILD) write
-DEEP_SUITES = earlier bare fake-deep host-deep nodes-deep storm-fake storm-host stream-storm streams-hostile keeper-crash keeper-deep python-asan asan-fake asan-unit lint model \
+DEEP_SUITES = upgrade earlier daemonset bare fake-deep host-deep nodes-deep storm-fake storm-host stream-storm streams-hostile keeper-crash keeper-deep python-asan asan-fake asan-unit lint model \
 	tsan tsan-relay fuzz valgrind python-host bench install streams-deep systemd wheel image packages prometheus abi $(foreach v,fleet numba,$(if $(wildcard $(BUILD)/venv-$(v)/ready),$(v)))
 
 asan-programs:

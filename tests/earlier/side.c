@@ -18,6 +18,7 @@
  *
  *	side SOCKET probe NAME       opens and checks all the time; the longest open
  *	side SOCKET hold NAME        what it has open, and the daemon says the same of it
+ *	side SOCKET outlive NAME     the same without its daemon: another one knows nothing of it
  *	side SOCKET feed NAME        a stream's frames
  *	side SOCKET drain NAME       all of them from the first that it gets, until the end
  *	side SOCKET suspend NAME     0.3: lets go of it, and comes back
@@ -51,6 +52,7 @@
 #define FRAMES 50u
 #define WORDS 100
 
+static const char *socket_path;
 static struct gpushm *c;
 
 static void must(int r, const char *what)
@@ -332,6 +334,24 @@ static void hold(const char *name)
 	puts("kept");
 }
 
+static void outlive(const char *name)
+{
+	struct gpushm_buffer *b = NULL;
+	struct gpushm_stat *st = NULL;
+
+	must(gpushm_open(c, name, GPUSHM_READ, 0, NULL, &b), "open");
+	say("works");
+	while (!told_to_end(10))
+		compare_all(b, name);
+	same(gpushm_stat(c, name, 0, 0, &st) < 0, "its daemon answers");
+	puts(gpushm_error());
+	compare_all(b, name);
+	gpushm_close(b);
+	gpushm_disconnect(c);
+	must(gpushm_connect(socket_path, &c), "connect again");
+	same(gpushm_stat(c, name, 0, 0, &st) == -ENOENT, "the other daemon has it");
+}
+
 static void suspend(const char *name)
 {
 #ifdef HAS_MEMORY
@@ -400,14 +420,15 @@ static const struct {
 	{ "follow", follow },	 { "memory", refuse_memory },
 	{ "probe", probe },	 { "hold", hold },
 	{ "feed", feed },	 { "drain", drain },
-	{ "suspend", suspend },
+	{ "suspend", suspend },	 { "outlive", outlive },
 };
 
 int main(int argc, char **argv)
 {
 	if (argc != 4)
 		errx(2, "usage: side SOCKET COMMAND NAME");
-	must(gpushm_connect(argv[1], &c), "connect");
+	socket_path = argv[1];
+	must(gpushm_connect(socket_path, &c), "connect");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
 		if (strcmp(commands[i].name, argv[2]) != 0)
 			continue;

@@ -13,8 +13,10 @@ needs_old() { # SUBJECT
 	exit 0
 }
 
-# once NAME COMMAND...: in its tree, if that was not done before. What this make was told is not for that one.
-once() {
+# once NAME COMMAND...: in its tree, if that was not done before, and for one script at a time. What this make was told is not
+# for that one.
+once() { (flock 9 && once_alone "$@") 9>"$tree.lock"; }
+once_alone() {
 	[ ! -e "$tree/build/$1-$commit" ] || return 0
 	if [ ! -e "$tree/build/source-$commit" ]; then
 		rm -rf "$tree" && mkdir -p "$tree/build" && git archive "$commit" | tar -x -C "$tree" || return 1

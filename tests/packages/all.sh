@@ -13,6 +13,6 @@ bad=0
 rm -f "$results"
 DEB_BUILD_OPTIONS=nocheck make BUILD="$build" deb || exit 1
 run "tests/packages/lint.sh $build --built"
-for test in reproducible upgrade chroot; do run "tests/packages/$test.sh $build"; done
+for test in reproducible upgrade earlier chroot; do run "tests/packages/$test.sh $build"; done
 run BARE=deb tests/bare_root.sh
 tests/run.sh --sum "$results" && exit $bad
