@@ -175,67 +175,28 @@ static int contains(PyObject *o, PyObject *key)
 	return r == 0 || r == -ENOENT ? r == 0 : error_result(r);
 }
 
-enum item { ITEM_KEY, ITEM_VALUE, ITEM_PAIR };
-
-static PyObject *item_at(struct buffer *self, size_t i, enum item what)
-{
-	_cleanup_(drop_object) PyObject *name = NULL, *array = NULL;
-	struct gpushm_array *a;
-	int r = buffer_array(self, NULL, i, &a);
-
-	name = r < 0 ? NULL : PyUnicode_FromString(gpushm_array_name(a));
-	array = array_new(self, r, &a);
-	if (!name || !array)
-		return NULL;
-	return what == ITEM_PAIR ? PyTuple_Pack(2, name, array)
-				 : Py_NewRef(what == ITEM_KEY ? name : array);
-}
-
-static PyObject *items(PyObject *o, enum item what)
+static PyObject *keys(PyObject *o, PyObject *unused)
 {
 	struct gpushm_buffer *b = opened(o);
 	size_t n = b ? gpushm_buffer_arrays(b) : 0;
 	PyObject *list = b ? PyList_New(0) : NULL;
 
-	for (size_t i = 0; list && i < n; i++)
-		object_append(&list, item_at((struct buffer *)o, i, what));
+	for (size_t i = 0; list && i < n; i++) {
+		struct gpushm_array *a = NULL;
+		int r = buffer_array((struct buffer *)o, NULL, i, &a);
+
+		object_append(&list,
+			      r < 0 ? error_raise(r) : PyUnicode_FromString(gpushm_array_name(a)));
+		gpushm_array_free(a);
+	}
 	return list;
-}
-
-static PyObject *keys(PyObject *o, PyObject *unused)
-{
-	return items(o, ITEM_KEY);
-}
-
-static PyObject *values(PyObject *o, PyObject *unused)
-{
-	return items(o, ITEM_VALUE);
-}
-
-static PyObject *pairs(PyObject *o, PyObject *unused)
-{
-	return items(o, ITEM_PAIR);
 }
 
 static PyObject *iterate(PyObject *o)
 {
-	_cleanup_(drop_object) PyObject *list = items(o, ITEM_KEY);
+	_cleanup_(drop_object) PyObject *list = keys(o, NULL);
 
 	return list ? PyObject_GetIter(list) : NULL;
-}
-
-static PyObject *get(PyObject *o, PyObject *args)
-{
-	PyObject *key, *otherwise = Py_None;
-	struct gpushm_array *a;
-	int r;
-
-	if (!PyArg_ParseTuple(args, "O|O:get", &key, &otherwise))
-		return NULL;
-	r = find(o, key, &a);
-	if (r == -ENOENT)
-		return Py_NewRef(otherwise);
-	return array_new((struct buffer *)o, r, &a);
 }
 
 /* ---- methods ---- */
@@ -357,11 +318,6 @@ struct type_row of_buffer_row = { TYPE_SPEC("gpushm._core._OfBuffer", PyObject, 
 static PyMethodDef methods[] = {
 	{ "keys", keys, METH_NOARGS,
 	  "keys($self, /)\n--\n\nThe arrays' names, in the order of create_many()." },
-	{ "values", values, METH_NOARGS, "values($self, /)\n--\n\nThe arrays." },
-	{ "items", pairs, METH_NOARGS, "items($self, /)\n--\n\nThe names with their arrays." },
-	{ "get", get, METH_VARARGS,
-	  "get($self, name, default=None, /)\n--\n\n"
-	  "The array of that name, or the default." },
 	{ "close", close_buffer, METH_NOARGS,
 	  "close($self, /)\n--\n\n"
 	  "Waits for this process's work on the GPU, unmaps the buffer and tells the daemon,\n"

@@ -247,6 +247,22 @@ class Buffer(_core.Buffer):
         """Frees the name at once, and the memory when no process has it open any more."""
         self.connection.unlink(self.name)
 
+    def values(self) -> list[Array]:
+        """The arrays."""
+        return [self[name] for name in self]
+
+    def items(self) -> list[tuple[str, Array]]:
+        """The names with their arrays."""
+        return [(name, self[name]) for name in self]
+
+    @overload
+    def get(self, name: str, default: None = None, /) -> Array | None: ...
+    @overload
+    def get(self, name: str, default: T, /) -> Array | T: ...
+    def get(self, name: str, default: Any = None, /) -> Any:
+        """The array of that name, or the default."""
+        return self[name] if name in self else default  # noqa: SIM401
+
     def __missing__(self, name: object) -> NoReturn:
         import difflib
 

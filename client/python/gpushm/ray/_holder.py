@@ -83,7 +83,7 @@ class Peer:
 class Held:
     """An object: the leases of its buffers, its references, and its readers."""
 
-    def __init__(self, key: str, buffer: _core.Buffer, maker: Peer | None) -> None:
+    def __init__(self, key: str, buffer: gpushm.Buffer, maker: Peer | None) -> None:
         self.key, self.buffer = key, buffer.name
         self.leases = [buffer]
         self.sealing = asyncio.Lock()
@@ -253,7 +253,7 @@ class Holder:
         self._end(held)
 
 
-def _sealed(buffer: _core.Buffer, name: str) -> _core.Buffer:
+def _sealed(buffer: gpushm.Buffer, name: str) -> gpushm.Buffer:
     options: Any = {"pool": buffer.pool, "transient": True, "mode": gpushm.stat(buffer.name).mode}
     if not buffer.host_ptr or buffer.kind != "host":
         made = gpushm.create_many(name, dict(buffer), **options)

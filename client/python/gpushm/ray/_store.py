@@ -25,6 +25,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from .. import _copy, _core, _models
+from .._array import Buffer
 
 KEEP = 10.0  # seconds for which a slab waits for the next object
 PATIENCE = 5.0  # the same for room in the pool
@@ -39,7 +40,7 @@ class Placed(NamedTuple):
 
     buffer: str
     pieces: list[tuple[str, int]]
-    lease: Slab | _core.Buffer
+    lease: Slab | Buffer
 
 
 class Slab:
@@ -64,7 +65,7 @@ class Slab:
 class Reading(NamedTuple):
     """An object that this process has open. whole: all its bytes; the reading is done when that has ended."""
 
-    buffer: _core.Buffer
+    buffer: Buffer
     whole: Any
     is_slab: bool
 
@@ -83,7 +84,7 @@ def pool(gpu: int | None) -> str:
     return found or next((p.name for p in _core.pools() if p.kind == "host" and p.allowed), "host")
 
 
-def created(key: str, nbytes: int, gpu: int | None) -> _core.Buffer:
+def created(key: str, nbytes: int, gpu: int | None) -> Buffer:
     """A new buffer."""
     arrays = {BYTES: ((max(nbytes, 1),), "uint8")}
     return _core.create_many(f"ray/{key}", arrays, pool=pool(gpu), transient=True, mode=mode(), device=gpu)
@@ -97,7 +98,7 @@ class Store:
         self._slabs: list[Slab] = []
         self._read: dict[str, Reading | None] = {}  # until the object ends; None: it is being opened
         self.on_full: Callable[[], None] = lambda: None  # asks other processes for what waits for an object
-        self._idle: list[tuple[float, _core.Buffer]] = []  # slabs of others, and since when nothing in them is read
+        self._idle: list[tuple[float, Buffer]] = []  # slabs of others, and since when nothing in them is read
 
     def _slab(self, nbytes: int, claim: Callable[[Slab], None]) -> Slab:
         """One that is used from now on. Where the pool is full, processes let go of what waits for an object."""
@@ -182,7 +183,7 @@ class Store:
                 self._read[key] = made
         return made
 
-    def _opened(self, link: Any, key: str, access: Any, device: Any) -> tuple[Any, _core.Buffer]:
+    def _opened(self, link: Any, key: str, access: Any, device: Any) -> tuple[Any, Buffer]:
         name = link.ask("use", key)
         try:
             buffer = (access == "r" and self._mapped(name)) or _opened(name, access, device)
@@ -191,7 +192,7 @@ class Store:
             link.say("done", key)
             raise
 
-    def _mapped(self, name: str) -> _core.Buffer | None:
+    def _mapped(self, name: str) -> Buffer | None:
         with self._lock:
             for one in self._idle:
                 if one[1].name == name:
@@ -239,14 +240,14 @@ class Store:
         return None
 
 
-def _opened(name: str, access: Any, device: Any) -> _core.Buffer:
+def _opened(name: str, access: Any, device: Any) -> Buffer:
     made = _core.open_many(name, access, device=device)
     if made.host_ptr and made.kind == "host":  # a fault of each page takes twice as long
         _libc.madvise(ctypes.c_void_p(made.host_ptr), ctypes.c_size_t(made.nbytes), _MADV_POPULATE_READ)
     return made
 
 
-def _in_buffer(buffer: _core.Buffer, start: int, tensors: Sequence[Any], sealed: bool) -> Placed | None:
+def _in_buffer(buffer: Buffer, start: int, tensors: Sequence[Any], sealed: bool) -> Placed | None:
     whole = {BYTES: (start, buffer.nbytes)}
     if _pieces(tensors, whole) is None or _in_section(buffer) or (sealed and buffer.state == "shared"):
         return None
@@ -261,7 +262,7 @@ def _in_buffer(buffer: _core.Buffer, start: int, tensors: Sequence[Any], sealed:
     return Placed(buffer.name, pieces, buffer)
 
 
-def _in_section(buffer: _core.Buffer) -> bool:
+def _in_section(buffer: Buffer) -> bool:
     """Whether PyTorch still allocates in it, as in a section of gpushm.torch.memory()."""
     memory: Any = sys.modules.get("gpushm.torch._memory")
     section: Any = memory and getattr(memory._thread, "memory", None)
@@ -286,7 +287,7 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(8, "gpushm.ray")
 
 
-def _fill(buffer: _core.Buffer, tensors: Sequence[Any], offsets: list[int]) -> None:
+def _fill(buffer: Buffer, tensors: Sequence[Any], offsets: list[int]) -> None:
     """Copies them, behind what the libraries' current streams have. On the host by several threads, in blocks."""
     todo = [(t, at) for t, at in zip(tensors, offsets, strict=False) if t.nbytes]
     start = buffer.host_ptr
