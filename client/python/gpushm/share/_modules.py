@@ -19,6 +19,7 @@ from .. import _core, _libraries, _models
 from .. import torch as gpushm_torch
 from ..safetensors import FallbackWarning, _file
 from ..torch._attach import slots_of
+from ..torch._suspend import is_in, spans
 from ..torch._tensors import tensors_of
 
 if TYPE_CHECKING:
@@ -41,13 +42,13 @@ def options() -> dict[str, Any]:
 
 def has_shared(module: torch.nn.Module) -> bool:
     """Whether a parameter of the module is in memory that others share."""
-    ours = _ranges()
-    return any(_is_in(ours, tensor) or _is_mapped(tensor) for tensor in module.parameters())
+    ours = spans(_core._opened())
+    return any(is_in(ours, tensor) or _is_mapped(tensor) for tensor in module.parameters())
 
 
 def share(module: torch.nn.Module) -> None:
     """Gives the module's parameters shared memory. Warns once if some can't have it."""
-    ours = _ranges()
+    ours = spans(_core._opened())
     places: dict[torch.device, dict[str, torch.nn.Parameter]] = {}
     seen = set()
     for slot in slots_of(module):
@@ -78,26 +79,14 @@ def _say(module: torch.nn.Module, name: str, why: str) -> None:
 # ---- where a tensor is ----
 
 
-def _ranges() -> list[tuple[int, int]]:
-    """The memory of the buffers that this process has open."""
-    return [(at, at + buffer.nbytes) for buffer in _core._opened() for at in buffer._starts if at]
-
-
-def _is_in(ranges: list[tuple[int, int]], tensor: torch.Tensor) -> bool:
-    if tensor.is_meta or tensor.layout != torch.strided:
-        return False
-    at = tensor.data_ptr()
-    return any(start <= at < end for start, end in ranges)
-
-
 def _is_mapped(tensor: torch.Tensor) -> bool:
     """Whether it is in a file that torch.load(mmap=True) has mapped, and so in the page cache."""
     return tensor.device.type == "cpu" and tensor.layout == torch.strided and bool(tensor.untyped_storage().filename)
 
 
-def _is_own(tensor: torch.Tensor, ours: list[tuple[int, int]]) -> bool:
+def _is_own(tensor: torch.Tensor, ours: list[tuple[int, int, Buffer]]) -> bool:
     """Whether it has memory that no other process has."""
-    if tensor.is_meta or tensor.numel() == 0 or _is_in(ours, tensor) or _is_mapped(tensor):
+    if tensor.is_meta or tensor.numel() == 0 or is_in(ours, tensor) or _is_mapped(tensor):
         return False
     # What share_memory() has moved may be written to by other processes.
     return not (tensor.device.type == "cpu" and tensor.is_shared())

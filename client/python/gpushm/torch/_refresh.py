@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 import torch
@@ -75,17 +74,9 @@ def _followed(buffers: list[Buffer], idle: bool, timeout: float | None) -> bool:
 
 def _own(module: torch.nn.Module, buffers: list[Buffer]) -> list[_attach.Slot]:
     """What lies in none of the buffers."""
-    spans = sorted(
-        (start, start + buffer.nbytes) for buffer in buffers for start in set(buffer._starts) if start is not None
-    )
-
-    def is_own(tensor: torch.Tensor) -> bool:
-        if why_not(tensor) is not None:
-            return False
-        at = bisect_right(spans, (tensor.data_ptr(), 2**64)) - 1
-        return at < 0 or tensor.data_ptr() >= spans[at][1]
-
-    return [slot for slot in _attach.slots_of(module) if is_own(slot.tensor)]
+    places = _suspend.spans(buffers)
+    slots = [slot for slot in _attach.slots_of(module) if why_not(slot.tensor) is None]
+    return [slot for slot in slots if not _suspend.is_in(places, slot.tensor)]
 
 
 def _update(own: list[_attach.Slot], buffer: Buffer) -> None:

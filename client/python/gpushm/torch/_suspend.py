@@ -6,10 +6,10 @@ PyTorch does not say which Buffer a tensor came from, but its address does, also
 
 from __future__ import annotations
 
-from bisect import bisect
-from collections import defaultdict
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from .. import _core
@@ -64,18 +64,22 @@ def suspended(module: torch.nn.Module, *, idle: bool = False, timeout: float | N
 
 def buffers_of(module: torch.nn.Module) -> list[Buffer]:
     """Those that the module's tensors are in; a buffer that the process has open twice, twice."""
-    at: defaultdict[int, list[Buffer]] = defaultdict(list)
-    for buffer in _core._opened():
-        for place in set(buffer._starts):
-            if place is not None:
-                at[place].append(buffer)
-    starts = sorted(at)
-    found = set()
-    for slot in slots_of(module):
-        address = 0 if why_not(slot.tensor) else slot.tensor.data_ptr()
-        start = starts[bisect(starts, address) - 1] if starts else 0
-        if start and start <= address < start + at[start][0].nbytes:
-            found.add(start)
+    addresses = sorted(slot.tensor.data_ptr() for slot in slots_of(module) if why_not(slot.tensor) is None)
+    found = []
+    for start, end, buffer in sorted(spans(_core._opened()), key=itemgetter(0)):
+        first = bisect_left(addresses, start)
+        if first < len(addresses) and addresses[first] < end:
+            found.append(buffer)
     if not found:
         raise ValueError("no tensor of the module is in a buffer that this process has open")
-    return [buffer for start in sorted(found) for buffer in at[start]]
+    return found
+
+
+def spans(buffers: Iterable[Buffer]) -> list[tuple[int, int, Buffer]]:
+    """The addresses of their memory, also while it is suspended."""
+    return [(at, at + buffer.nbytes, buffer) for buffer in buffers for at in set(buffer._starts) if at]
+
+
+def is_in(places: list[tuple[int, int, Buffer]], tensor: torch.Tensor) -> bool:
+    """Whether the tensor lies in one of the spans."""
+    return why_not(tensor) is None and any(start <= tensor.data_ptr() < end for start, end, _ in places)
