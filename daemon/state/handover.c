@@ -217,8 +217,8 @@ uint32_t handover_version(const struct handover *h, char *ret_why, size_t size)
 	if (evicted == 0 && c->n_away == 0)
 		return JOURNAL_VERSION;
 	snprintf(ret_why, size,
-		 "%u buffers are evicted (gpushmctl promote) and %u opens suspended (gpushmctl ls "
-		 "--holders), which no gpushmd before 0.3 can take over",
+		 "there are evicted buffers (%u: gpushmctl promote) or suspended opens (%u: "
+		 "gpushmctl ls --holders), which no gpushmd before 0.3 can take over",
 		 evicted, c->n_away);
 	return JOURNAL_VERSION_AWAY;
 }

@@ -183,7 +183,7 @@ evict_and_suspend() {
 downgrade() { install_debs /test/old/gpushm{d,-tools,-relay}_*.deb; }
 downgrade_is_refused() {
 	downgrade 2>&1 | tee /test/refusal
-	grep 'before 0.3' /test/refusal && grep '1 buffers are evicted' /test/refusal && grep '1 opens suspended' /test/refusal &&
+	grep 'before 0.3' /test/refusal && grep 'evicted buffers (1:' /test/refusal && grep 'suspended opens (1:' /test/refusal &&
 		grep 'the earlier program goes on' /test/refusal && runs 0.3
 }
 bring_back() { ctl new promote cold && finish away && grep 'resume: it is back' "$clients/away.out"; }
