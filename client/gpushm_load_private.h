@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "client/gpushm_array.h"
 #include "client/gpushm_load.h"
 
 #include <stdbool.h>
@@ -263,3 +264,20 @@ struct grant {
 int gpushm_private_grant_format(const struct grant *g, char **ret);
 
 #pragma GCC visibility pop
+
+/* For _cleanup_() on what a function of gpushm_query.h returned. */
+static inline void free_result(void *p)
+{
+	*(void **)p = gpushm_free(*(void **)p);
+}
+
+/* The same for a buffer that nothing is left to be told about, and for an array. */
+static inline void close_buffer(struct gpushm_buffer **b)
+{
+	gpushm_close(*b);
+}
+
+static inline void free_array(struct gpushm_array **a)
+{
+	*a = gpushm_array_free(*a);
+}

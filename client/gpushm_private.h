@@ -93,23 +93,6 @@ int gpushm_private_read_handle(const void *bytes, size_t size, struct gpushm_pri
 
 #pragma GCC visibility pop
 
-/* For _cleanup_() on what a function of gpushm_query.h returned. */
-static inline void free_result(void *p)
-{
-	*(void **)p = gpushm_free(*(void **)p);
-}
-
-/* The same for a buffer that nothing is left to be told about, and for an array. */
-static inline void close_buffer(struct gpushm_buffer **b)
-{
-	gpushm_close(*b);
-}
-
-static inline void free_array(struct gpushm_array **a)
-{
-	*a = gpushm_array_free(*a);
-}
-
 /* gpushm_error() at the end of the block in which this stands is what it is here: for an undo. */
 #define private_error_guard()                                                 \
 	_cleanup_(gpushm_private_put_back) struct gpushm_private_error kept_; \

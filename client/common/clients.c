@@ -12,7 +12,6 @@
 #include "proto/base/clock.h"
 #include "proto/base/list.h"
 #include "proto/base/lock.h"
-#include "proto/base/own.h"
 
 #include <linux/tcp.h>
 #include <netinet/in.h>

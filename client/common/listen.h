@@ -6,7 +6,6 @@
 
 #include <netdb.h>
 #include <stdbool.h>
-#include <stddef.h>
 
 struct listen_place {
 	char text[NI_MAXHOST + NI_MAXSERV + 4]; /* "127.0.0.1:19400", "[::1]:19400" */

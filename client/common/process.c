@@ -8,7 +8,6 @@
 #include "proto/systemd/systemd.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 
 void process_options(const struct args_program *p, char *const *argv, void *base)

@@ -10,7 +10,7 @@
 #include "client/ctl/json.h"
 #include "client/ctl/output.h"
 #include "client/ctl/table.h"
-#include "client/gpushm_private.h"
+#include "client/gpushm_load_private.h"
 #include "client/gpushm_query.h"
 #include "proto/base/args.h"
 

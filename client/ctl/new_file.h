@@ -7,8 +7,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
 struct new_file {
 	const char *file; /* borrowed; for messages */
 	char *target;	  /* owned; the file's name, links followed; NULL: written in place */

@@ -6,7 +6,6 @@
 #include "client/gpushm_memory.h"
 #include "proto/base/own.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #define PARK_MS 10000u

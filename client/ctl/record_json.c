@@ -10,7 +10,6 @@
 #include "proto/base/uuid.h"
 #include "proto/words.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "records_table.h"

@@ -13,7 +13,6 @@
 #include "client/models/save_layout.h"
 #include "proto/base/own.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,6 @@
 
 #include <limits.h>
 #include <pwd.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- trust ---- */

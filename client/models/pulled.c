@@ -7,7 +7,6 @@
  */
 #include "client/models/pulled.h"
 
-#include "client/gpushm_private.h"
 #include "client/models/fail.h"
 #include "client/models/nixl/nixl_file.h"
 #include "client/models/web/remote.h"

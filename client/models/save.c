@@ -6,7 +6,7 @@
  */
 #include "client/gpushm_load.h"
 
-#include "client/gpushm_private.h"
+#include "client/gpushm_load_private.h"
 #include "client/models/caller.h"
 #include "client/models/copy/readback.h"
 #include "client/models/fail.h"
@@ -18,7 +18,6 @@
 
 #include <inttypes.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -19,7 +19,6 @@
 
 #include <endian.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,7 +11,7 @@ bad=0
 # declared HEADERS: the functions of these files alone, not of what they include.
 declared() {
 	# shellcheck disable=SC2086
-	cat $1 | grep -vE '^#(include|pragma once)|^typedef' | cc -E -P -x c - | grep -oE '\bgpushm_[a-z0-9_]*\(' | tr -d '(' | sort -u
+	cat $1 | grep -vE '^#(include|pragma once)|^typedef' | cc -E -P -x c - | grep -v '^[[:space:]]' | grep -oE '\bgpushm_[a-z0-9_]*\(' | tr -d '(' | sort -u
 }
 # exported LIBRARY: symbols, with the version's name after the @.
 exported() {

@@ -7,7 +7,6 @@
 
 #include "client/common/exposition.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #define COLLECTOR_MS 3000u

@@ -9,7 +9,6 @@
 #include "client/ctl/ctl.h"
 #include "proto/base/own.h"
 
-#include <string.h>
 #include <unistd.h>
 
 /* Whether bytes that were written can be changed later. */

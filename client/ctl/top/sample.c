@@ -6,8 +6,8 @@
 #include "client/ctl/top/sample.h"
 
 #include "client/ctl/pattern.h"
+#include "client/gpushm_load_private.h"
 #include "client/gpushm_metrics.h"
-#include "client/gpushm_private.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 

@@ -7,7 +7,6 @@
 
 #include "client/gpushm_query.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -11,7 +11,6 @@
 #include "proto/base/size.h"
 #include "proto/words.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 #include <time.h>

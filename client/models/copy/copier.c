@@ -12,7 +12,6 @@
 #include "client/models/fail.h"
 #include "client/models/locks.h"
 #include "proto/base/list.h"
-#include "proto/base/own.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -14,7 +14,6 @@
 #include "proto/base/own.h"
 
 #include <dirent.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 

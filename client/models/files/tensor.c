@@ -136,8 +136,7 @@ static bool scan_member(struct json_scan *s, struct tensor *t, int64_t *dims, un
 		return false;
 	if (is("dtype", key, n)) {
 		bit = 1;
-		ok = scan_string(s, &dtype, &n_dtype) &&
-		     find_dtype(dtype, n_dtype, &t->dtype);
+		ok = scan_string(s, &dtype, &n_dtype) && find_dtype(dtype, n_dtype, &t->dtype);
 	} else if (is("shape", key, n)) {
 		bit = 2;
 		ok = scan_numbers(s, GPUSHM_MAX_NDIM, dims, &t->ndim);

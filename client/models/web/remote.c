@@ -9,9 +9,7 @@
 #include "client/gpushm_private.h"
 #include "client/models/fail.h"
 #include "client/models/web/remote_internal.h"
-#include "proto/base/own.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,7 +7,6 @@
 #include "client/models/web/remote_internal.h"
 #include "proto/base/own.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

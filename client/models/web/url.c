@@ -11,7 +11,6 @@
 #include "proto/base/uri.h"
 
 #include <arpa/inet.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 

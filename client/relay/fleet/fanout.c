@@ -13,7 +13,6 @@
 #include "proto/base/own.h"
 
 #include <arpa/inet.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -20,7 +20,6 @@
 #include "proto/base/thread.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

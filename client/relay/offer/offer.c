@@ -17,7 +17,6 @@
 #include "proto/base/own.h"
 #include "proto/base/thread.h"
 
-#include <inttypes.h>
 #include <microhttpd.h>
 #include <nettle/sha2.h>
 #include <pthread.h>

@@ -9,7 +9,6 @@
 #include "client/gpushm_load_private.h"
 #include "client/relay/fleet/fanout.h"
 #include "client/relay/serve/range.h"
-#include "proto/base/own.h"
 #include "proto/base/uri.h"
 
 #include <inttypes.h>

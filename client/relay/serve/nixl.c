@@ -13,7 +13,6 @@
 #include "proto/base/own.h"
 #include "proto/base/thread.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
