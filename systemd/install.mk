@@ -70,16 +70,16 @@ install-python: $(BUILD)/python-extension/_core.abi3.so
 DEB_VERSION ?= $(VERSION)
 # Of the tracked files as they are here; dpkg-buildpackage runs a part of the tests, unless DEB_BUILD_OPTIONS has nocheck.
 deb: ## Debian packages: build/deb/*.deb
-	@systemd/packages.sh deb $(BUILD) $(DEB_VERSION)
-deb-source:
-	@systemd/packages.sh source $(BUILD) $(DEB_VERSION)
+rpm: ## packages for RPM: build/rpm/*.rpm
+deb deb-source rpm:
+	@systemd/packages.sh $(@:deb-%=%) $(BUILD) $(DEB_VERSION)
 # For podman and all others that read OCI archives.
 image:
 	@+systemd/container/image.sh $(BUILD) $(VERSION)
-# What is in git at HEAD; gzip -n leaves the time out, so that the same commit gives the same bytes.
+# What is in git at HEAD. Its times are the commit's, its modes not of git's configuration: the same commit gives the same bytes.
 dist:
 	@mkdir -p $(BUILD)
-	git archive --prefix=gpushm-$(VERSION)/ HEAD | gzip -9n >$(BUILD)/gpushm-$(VERSION).tar.gz
+	git -c tar.umask=022 archive --prefix=gpushm-$(VERSION)/ HEAD | gzip -9n >$(BUILD)/gpushm-$(VERSION).tar.gz
 	@echo $(BUILD)/gpushm-$(VERSION).tar.gz
 # One command for a release: gpushm-contributing(7).
 release-ready:

@@ -5,7 +5,8 @@
 # commit give the same bytes, in any folder.
 #   packages.sh deb BUILD VERSION       Debian packages into BUILD/deb
 #   packages.sh source BUILD VERSION    what they are built from, in BUILD/deb-source
-# systemd/debian has the packaging.
+#   packages.sh rpm BUILD VERSION       packages for RPM and their source package into BUILD/rpm, without tests
+# systemd/debian and systemd/rpm have the packaging.
 # CUDA_INCLUDE is the folder of cuda.h. Without it the packages share host memory only.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
@@ -20,9 +21,9 @@ commit_time() {
 	git log -1 --format=%ct 2>/dev/null || stat -c %Y NEWS.md
 }
 
-# The tracked files as they are, and debian/ in place. In an unpacked archive: all files outside of BUILD.
-export_source() {
-	rm -rf "$build/deb-source"
+# The tracked files as they are, in the folder $source. In an unpacked archive: all files outside of BUILD.
+export_files() {
+	rm -rf "${source%/*}"
 	mkdir -p "$source"
 	if [ -e .git ]; then
 		git ls-files -z | while IFS= read -r -d '' file; do
@@ -31,6 +32,10 @@ export_source() {
 	else
 		find . -path "./$(realpath -m --relative-to=. "$build")" -prune -o -type f -printf '%P\0'
 	fi | tar -c --null -T - | tar -x -C "$source"
+}
+
+export_source() {
+	export_files
 	cp -r "$source/systemd/debian" "$source/debian"
 	mkdir -p "$source/debian/source"
 	echo '3.0 (native)' >"$source/debian/source/format"
@@ -70,6 +75,47 @@ build_packages() {
 	[ -n "${CUDA_INCLUDE-}" ] || echo "packages: without cuda.h they share host memory only"
 }
 
+# What the spec uses and rpm itself does not define: packages of Fedora's do, systemd-rpm-macros and python3-devel.
+rpm_macros() {
+	local name value
+	while read -r name value; do
+		[ -n "$(rpm --eval "%{?$name}")" ] || printf '%%%s %s\n' "$name" "$value"
+	done <<-'MACROS'
+		_docdir /usr/share/doc
+		_unitdir /usr/lib/systemd/system
+		_sysusersdir /usr/lib/sysusers.d
+		_modulesloaddir /usr/lib/modules-load.d
+		_journalcatalogdir /usr/lib/systemd/catalog
+		python3_sitearch /usr/lib64/python3/site-packages
+	MACROS
+	# The same bytes whenever, wherever and by whom they are built.
+	printf '%%%s\n' '_buildhost localhost' 'use_source_date_epoch_as_buildtime 1' 'clamp_mtime_to_source_date_epoch 1' \
+		'source_date_epoch_from_changelog 0' "_topdir $build/rpm-source" '_builddir %{_topdir}' '_sourcedir %{_topdir}' \
+		"_specdir %{_topdir}" "_rpmdir $build/rpm" "_srcrpmdir $build/rpm" '_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' \
+		"optflags $(rpm --eval '%{optflags}') -ffile-prefix-map=$build/rpm-source=/usr/src ${CUDA_INCLUDE:+-ffile-prefix-map=$CUDA_INCLUDE=/usr/include}" \
+		${CUDA_INCLUDE:+"_cuda_include $CUDA_INCLUDE"}
+}
+
+build_rpms() {
+	local top=$build/rpm-source known=()
+	command -v rpmbuild >/dev/null || fail "there is no rpmbuild: apt-get install rpm chrpath"
+	# Where Debian's tools have installed what the spec asks for, rpm knows nothing of it.
+	rpm -q rpm >/dev/null 2>&1 || known=(--nodeps)
+	export_files
+	tar -C "$top" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX-w \
+		-c "${source##*/}" | gzip -9n >"$top/${source##*/}.tar.gz"
+	cp "$source/systemd/rpm/gpushm.spec" "$top/"
+	rm -rf "$source" "$build/rpm"
+	rpm_macros >"$top/macros"
+	(umask 022 && rpmbuild -ba "${known[@]}" --without check --load "$top/macros" "$top/gpushm.spec") >"$build/rpm.log" 2>&1 || {
+		tail -n 40 "$build/rpm.log" >&2
+		fail "rpmbuild failed; all that it said is in $build/rpm.log"
+	}
+	rm -rf "$top"
+	ls "$build"/rpm/*.rpm
+	[ ${#known[@]} -eq 0 ] || echo "packages: the binary packages are linked with this machine's libraries, for tests; the source package is for all"
+}
+
 build=$(realpath -m "$2") version=$3
 source=$build/deb-source/gpushm-$version
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(commit_time)}
@@ -82,5 +128,9 @@ deb)
 	export_source
 	build_packages
 	;;
-*) fail "deb or source?" ;;
+rpm)
+	source=$build/rpm-source/gpushm-$version
+	build_rpms
+	;;
+*) fail "deb, source or rpm?" ;;
 esac

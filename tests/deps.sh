@@ -16,7 +16,7 @@ all=(git libjansson-dev libxxhash-dev nettle-dev libcurl4-openssl-dev libmicroht
 check=(check python3-dev procps curl openssl iproute2)
 # libclang-rt-dev has the sanitizers and libFuzzer; rpmlint asks rpm.
 deep=(g++ cmake clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind unzip xz-utils
-	abigail-tools iptables iperf3 build-essential debhelper dh-python chrpath lintian rpmlint rpm)
+	abigail-tools iptables iperf3 build-essential debhelper dh-python chrpath lintian rpmlint rpm cpio)
 
 step=1
 for goal in "$@"; do
