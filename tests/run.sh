@@ -9,6 +9,8 @@
 # prints is shown when it has failed, or always with V=1. A part gets one line when its last program
 # ends; a program that takes longer than SLOW seconds gets one, too. Counts are appended to FILE,
 # with the first failure; --sum adds them up, says which program failed why, and then fails.
+# What passed, and with what, is appended to FILE.ran: a part, a product, a version and the day in each line,
+# for tests/compatibility.py. A test that uses a product says so by a line like "ran: NumPy 2.4.6".
 set -u -m
 SLOW=${SLOW:-10}
 
@@ -136,11 +138,27 @@ ended() {
 	elif [ $took -gt $((SLOW * 100)) ]; then
 		echo "   $name: $checks passed, $(seconds $took)"
 	fi
+	if [ "$failures" -eq 0 ] && [ "$checks" -gt 0 ]; then sed -n "s/^ran: /$part /p" "$out" >>"$folder/ran"; fi
 	rm "$out"
 	[ "${left[$part]}" -ne 0 ] || end_part "$part"
 }
 
+# The machine, as "ran: " lines of a program are. A driver is one of a GPU's parts alone: elsewhere nothing has used it.
+machine() {
+	awk -F'[="]+' -v part="$1" '/^ID=/ { id = $2 } /^VERSION_ID=/ { version = $2 }
+		END { print part, toupper(substr(id, 1, 1)) substr(id, 2), version ? version : "unstable" }' /etc/os-release
+	uname -r | sed "s/-.*//; s/^/$1 Linux /"
+	getconf GNU_LIBC_VERSION | sed "s/^/$1 /"
+	sed -n "s/^#define CUDA_VERSION \([0-9]*\)0\([0-9]\)0$/$1 cuda.h \1.\2/p" "${CUDA_INCLUDE:-/usr/include}/cuda.h" 2>/dev/null
+	case $1 in gpu*) sed -n "s/^NVRM version:.*Kernel Module[^0-9]*\([0-9.]*\) .*/$1 driver \1/p" /proc/driver/nvidia/version 2>/dev/null ;; esac
+}
+
 end_part() {
+	if [ "$results" != /dev/null ]; then
+		[ "${failed[$1]}" -ne 0 ] || [ "${passed[$1]}" -eq 0 ] || machine "$1" >>"$folder/ran"
+		[ ! -e "$folder/ran" ] || sort -u "$folder/ran" | sed "s/\$/ $(date -u +%F)/" >>"$results.ran"
+		rm -f "$folder/ran"
+	fi
 	echo "== $1: ${passed[$1]} passed, ${failed[$1]} failed, ${skipped[$1]} skipped, $(seconds $(($(now) - began[$1])))"
 	sort "$folder/skipped.$1" | uniq -c | while read -r n why; do echo "   $why$([ "$n" = 1 ] || echo " ($n times)")"; done
 }

@@ -296,7 +296,7 @@ storm-nodes: all
 # ---- lint ----
 
 # Each is a script that can be run alone. They say what they skip, and why.
-LINTS = spdx versions layers walls sizes format shell manifests manuals manual_tests manual_example manual_words units keys warnings cppcheck symbols python types
+LINTS = spdx versions compatibility layers walls sizes format shell manifests manuals manual_tests manual_example manual_words units keys warnings cppcheck symbols python types
 lint: $(LINTS:%=lint-%) ## style, walls, manuals; lint-layers and others are one of them
 	@echo "lint: ok"
 $(LINTS:%=lint-%): export BUILD := $(BUILD)

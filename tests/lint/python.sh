@@ -25,7 +25,7 @@ if [ ! -x "$tools/ruff" ] || [ ! -f "$folder/gpushm/_core.abi3.so" ]; then
 	echo "python: skipped (make venv python-core has not been run)"
 	exit "$bad"
 fi
-"$tools/ruff" check -q --no-cache --config client/python/pyproject.toml client/python tests/python tests/nodes || bad=1
+"$tools/ruff" check -q --no-cache --config client/python/pyproject.toml client/python tests/python tests/nodes tests/*.py systemd || bad=1
 cd "$folder" || exit 1
 config=$OLDPWD/client/python/pyproject.toml
 "$tools/mypy" --strict --no-error-summary --config-file "$config" --cache-dir ../mypy -p gpushm || bad=1

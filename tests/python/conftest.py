@@ -20,6 +20,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import ran
+
 from daemon import Daemon
 
 DAEMON = Daemon()
@@ -40,7 +42,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Prints counts as Check does, for tests/run.sh."""
+    """Prints counts as Check does, and what ran, for tests/run.sh."""
+    for line in ran.lines():
+        terminalreporter.line(line)
     found = {kind: len(terminalreporter.getreports(kind)) for kind in ("passed", "failed", "error", "skipped")}
     for report in terminalreporter.getreports("skipped"):
         terminalreporter.line(f"skipped: {report.nodeid}: {report.longrepr[2]}")

@@ -15,6 +15,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import ran
+
 from daemon import BUILD, Daemon
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -22,7 +24,9 @@ EXAMPLES = ROOT / "client/python/examples"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Prints counts as Check does, for tests/run.sh."""
+    """Prints counts as Check does, and what ran, for tests/run.sh."""
+    for line in ran.lines():
+        terminalreporter.line(line)
     found = {kind: len(terminalreporter.getreports(kind)) for kind in ("passed", "failed", "error", "skipped")}
     n = sum(found.values())
     share = 100 * (found["passed"] + found["skipped"]) // max(n, 1)
