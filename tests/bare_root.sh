@@ -7,6 +7,7 @@
 #   tests/bare_root.sh            make deps demo; README's commands for an installation from source, the unit tests and lint
 #   BARE=full tests/bare_root.sh  make deps demo; make deps check
 #   BARE=deb tests/bare_root.sh   README's commands for Debian packages, and the tests of what they install
+#   BARE=release RELEASE=FOLDER tests/bare_root.sh   the files of a release, each as people use it
 # Prints a line like Check's.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -116,6 +117,10 @@ elif [ "${BARE-}" = deb ]; then
 	} >"$folder/tree/readme.sh"
 	[ "$(wc -l <"$folder/tree/readme.sh")" -ge 5 ] || exit 1
 	commands=("bash -ex /readme.sh" systemd/debian/tests/host-pools)
+elif [ "${BARE-}" = release ]; then
+	cp -r "$RELEASE" "$folder/tree/release" || exit 1
+	commands=()
+	for kind in sums deb wheel sdist source; do commands+=("tests/packages/tried.sh $kind /release"); done
 else
 	tests/readme_install.sh 'From source' | sed 's/^sudo //' >"$folder/tree/readme.sh"
 	commands+=("bash -ex /readme.sh" "gpushmd --version" "gpushmctl --version" "make -k deps check-unit lint")

@@ -80,7 +80,7 @@ without_libsystemd() { inside wheel gpushmd --version | grep -F 'without libsyst
 
 has_licences() {
 	local name
-	for name in LICENSE libuv1 libprotobuf-c libjansson nettle LGPL-3; do
+	for name in LICENSE libuv1 libprotobuf-c libjansson nettle LGPL-3 PACKED; do
 		[ -n "$(find "$stage"/unpacked/*.dist-info/licenses/"$name" -size +0)" ] || return 1
 	done
 }

@@ -47,7 +47,7 @@ tools() {
 # machine's pyconfig.h.
 other_packages() { # FOLDER ARCH
 	local name=$2 apt p
-	[ ! -e "$1/ready" ] || return 0
+	[ ! -e "$1/versions" ] || return 0
 	case $name in aarch64) name=arm64 ;; x86_64) name=amd64 ;; esac
 	say GET "$1"
 	rm -rf "$1"
@@ -60,9 +60,12 @@ other_packages() { # FOLDER ARCH
 		tail -n 3 "$1/apt/log" >&2
 		return 1
 	}
-	for p in "$1"/apt/archives/*.deb; do dpkg-deb -x "$p" "$1"; done
+	for p in "$1"/apt/archives/*.deb; do
+		dpkg-deb -x "$p" "$1"
+		echo "$(dpkg-deb -f "$p" Package) $(dpkg-deb -f "$p" Version)"
+	done >"$1/apt/versions"
+	mv "$1/apt/versions" "$1/versions"
 	rm -r "$1/apt"
-	touch "$1/ready"
 }
 
 wheel() { # ARCH
@@ -91,9 +94,12 @@ wheel() { # ARCH
 	mkdir -p "$GPUSHM_LICENSES" "$dist"
 	for p in "${packages[@]}"; do cp "/usr/share/doc/$p/copyright" "$GPUSHM_LICENSES/${p%-dev}"; done
 	cp /usr/share/common-licenses/LGPL-3 /usr/share/common-licenses/GPL-3 "$GPUSHM_LICENSES/"
+	# Whose libraries are packed in: systemd/sbom.py reads it.
+	if [ -n "$other" ]; then cat "$other/versions"; else dpkg-query -W "${packages[@]}" | sed 's/:[a-z0-9]*\t/ /; s/\t/ /'; fi |
+		grep -E "^($(IFS='|' && echo "${packages[*]}")) " >"$GPUSHM_LICENSES/PACKED"
 	"${make[@]}" BUILD="$work" CC="$cc" CFLAGS=-O2 LDFLAGS="$ldflags" ARCHIVES="$libs" python-core python-programs
 	pack "$work" "$venv"
-	rm -f "$dist"/*.whl
+	rm -f "$dist"/*-"$tag".whl
 	PATH=$(realpath "$venv")/bin:$PATH "${repair[@]}" auditwheel repair --plat "$plat" --only-plat -w "$dist" "$work"/wheel/*.whl
 	ls "$dist"/*-"$tag".whl
 }

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# What takes longer of packages: a build as package builders make it, with its tests; a second build with the same bytes;
-# README's commands in a root that has almost nothing; installation, upgrades and purge under systemd.
+# What takes longer of packages: a build as package builders make it, with its tests; packages for RPM; a second build of all
+# that a release has, with the same bytes; README's commands in a root that has almost nothing; installation, upgrades and purge under systemd.
 #   tests/packages/all.sh BUILD
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -13,6 +13,6 @@ bad=0
 rm -f "$results"
 DEB_BUILD_OPTIONS=nocheck make BUILD="$build" deb || exit 1
 run "tests/packages/lint.sh $build --built"
-for test in reproducible upgrade earlier chroot; do run "tests/packages/$test.sh $build"; done
+for test in rpm reproducible upgrade earlier chroot; do run "tests/packages/$test.sh $build"; done
 run BARE=deb tests/bare_root.sh
 tests/run.sh --sum "$results" && exit $bad
