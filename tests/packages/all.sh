@@ -13,6 +13,6 @@ bad=0
 rm -f "$results"
 DEB_BUILD_OPTIONS=nocheck make BUILD="$build" deb || exit 1
 run "tests/packages/lint.sh $build --built"
-for test in rpm reproducible upgrade earlier chroot; do run "tests/packages/$test.sh $build"; done
+for test in rpm arm reproducible upgrade earlier chroot; do run "tests/packages/$test.sh $build"; done
 run BARE=deb tests/bare_root.sh
 tests/run.sh --sum "$results" && exit $bad
