@@ -60,6 +60,7 @@ make_part() {
 	echo "release: $1"
 	case $1 in
 	wheel-aarch64) make -C "$source" wheel WHEEL_ARCH=aarch64 ;;
+	image) IMAGE_DEBS=$folder make -C "$source" image ;;
 	*) make -C "$source" "$1" ;;
 	esac >"$folder/$1.log" 2>&1 || {
 		tail -n 30 "$folder/$1.log" >&2
@@ -69,7 +70,7 @@ make_part() {
 	case $1 in
 	dist) mv "$source/build/gpushm-$version.tar.gz" "$folder/gpushm-$version-git.tar.gz" ;;
 	sdist | wheel*) mv "$source"/build/dist/* "$folder/" ;;
-	deb) cp "$source"/build/deb/*.deb "$folder/" ;;
+	deb) mv "$source"/build/deb/*.deb "$folder/" ;;
 	# Binary packages only where rpm is the system's own: elsewhere they need the libraries of another system.
 	rpm) if rpm -q rpm >/dev/null 2>&1; then mv "$source"/build/rpm/*.rpm "$folder/"; else mv "$source"/build/rpm/*.src.rpm "$folder/"; fi ;;
 	image) mv "$source/build/image/gpushm.tar" "$folder/gpushm-$version-image.tar" ;;

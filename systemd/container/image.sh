@@ -7,6 +7,7 @@
 # IMAGE_BASE is the image below it: debian:bookworm-slim unless it is set, or another one of the distribution that the
 # packages were built on. IMAGE_BASE=mmdebstrap makes one from this machine's Debian mirror, for a machine that
 # reaches no registry. BUILDAH_ISOLATION=chroot is for one on which containers can't run, such as another container.
+# IMAGE_DEBS is a folder of packages that are built already.
 set -eu
 cd "$(dirname "$0")/../.."
 build=$1
@@ -42,11 +43,11 @@ make_base() {
 }
 
 tool=$(command -v podman || command -v buildah) || fail "neither podman nor buildah: apt-get install podman"
-make -s BUILD="$build" deb
+[ -n "${IMAGE_DEBS-}" ] || make -s BUILD="$build" deb
 rm -rf "$context"
 mkdir -p "$context/debs"
 for name in gpushmd gpushm-tools gpushm-exporter gpushm-relay libgpushm1 libgpushm-load1; do
-	for package in "$build/deb/${name}_"*.deb; do
+	for package in "${IMAGE_DEBS:-$build/deb}/${name}_"*.deb; do
 		[ ! -e "$package" ] || cp "$package" "$context/debs/"
 	done
 done

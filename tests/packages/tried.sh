@@ -28,6 +28,7 @@ with gpushm.create("tried", (4,), "uint8") as a:
 	wait $daemon || true
 }
 
+[ "$1" = sums ] || apt-get -q update
 case $1 in
 sums)
 	cd "$folder"
