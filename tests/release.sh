@@ -48,15 +48,23 @@ lacking() {
 	case $1 in wheel*) [ -n "$(make -s -C "$source" print-CUDA_INCLUDE | tr -d ' ')" ] || echo "no cuda.h" ;; esac
 }
 
+# Before anything is built, which takes an hour.
+choose_parts() {
+	local part what
+	for part in dist sdist wheel wheel-aarch64 deb rpm image; do
+		what=$(lacking $part | paste -sd ,)
+		if [ -z "$what" ]; then
+			parts+=("$part")
+		elif [ "${RELEASE_NEEDS-}" = all ]; then
+			fail "$part can't be made here: $what"
+		else
+			left_out+=("$part ($what)")
+		fi
+	done
+}
+
 # make_part PART: builds it in the clone, and moves its files to the folder.
 make_part() {
-	local what
-	what=$(lacking "$1" | paste -sd ,)
-	if [ -n "$what" ]; then
-		[ "${RELEASE_NEEDS-}" != all ] || fail "$1 can't be made here: $what"
-		left_out+=("$1 ($what)")
-		return
-	fi
 	echo "release: $1"
 	case $1 in
 	wheel-aarch64) make -C "$source" wheel WHEEL_ARCH=aarch64 ;;
@@ -80,14 +88,16 @@ make_part() {
 # ---- all of it ----
 
 make_release() {
-	local part left_out=()
+	local part parts=() left_out=()
 	folder=$1
 	source=$folder/source
 	rm -rf "$folder"
 	mkdir -p "$folder"
 	git clone -q . "$source"
-	[ "${RELEASE_CHECKS-}" = skip ] || make -C "$source" deps check check-deep
-	for part in dist sdist wheel wheel-aarch64 deb rpm image; do make_part $part; done
+	[ "${RELEASE_CHECKS-}" = skip ] || make -C "$source" deps
+	choose_parts
+	[ "${RELEASE_CHECKS-}" = skip ] || make -C "$source" check check-deep
+	for part in "${parts[@]}"; do make_part "$part"; done
 	rm -rf "$source"
 	systemd/sbom.py "$version" "$(git log -1 --format=%ct)" "$folder"/* >"$folder/.sbom"
 	mv "$folder/.sbom" "$folder/gpushm-$version.spdx.json"

@@ -54,6 +54,7 @@ else
 	fi
 fi
 check "make deb shows what it does" progress_is_shown
+check "a release is refused for each reason there is" tests/packages/release.sh
 if [ "${2-}" != --built ]; then check "the source's archives and their list have the same bytes twice" tests/packages/reproducible.sh "$1" quick; fi
 if command -v rpmlint >/dev/null; then
 	check "rpmlint has no complaint" rpmlint_says_nothing
