@@ -92,7 +92,6 @@ rpm_macros() {
 	printf '%%%s\n' '_buildhost localhost' 'use_source_date_epoch_as_buildtime 1' 'clamp_mtime_to_source_date_epoch 1' \
 		'source_date_epoch_from_changelog 0' "_topdir $build/rpm-source" '_builddir %{_topdir}' '_sourcedir %{_topdir}' \
 		"_specdir %{_topdir}" "_rpmdir $build/rpm" "_srcrpmdir $build/rpm" '_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' \
-		"optflags $(rpm --eval '%{optflags}') -ffile-prefix-map=$build/rpm-source=/usr/src ${CUDA_INCLUDE:+-ffile-prefix-map=$CUDA_INCLUDE=/usr/include}" \
 		${CUDA_INCLUDE:+"_cuda_include $CUDA_INCLUDE"}
 }
 
@@ -104,7 +103,11 @@ build_rpms() {
 	export_files
 	tar -C "$top" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX-w \
 		-c "${source##*/}" | gzip -9n >"$top/${source##*/}.tar.gz"
-	cp "$source/systemd/rpm/gpushm.spec" "$top/"
+	install -m 644 "$source/systemd/rpm/gpushm.spec" "$top/"
+	chmod 644 "$top/${source##*/}.tar.gz"
+	# Not in optflags: a package has those in its header, and they would name the folder.
+	EXTRA_CFLAGS="-ffile-prefix-map=$top=/usr/src ${CUDA_INCLUDE:+-ffile-prefix-map=$CUDA_INCLUDE=/usr/include}"
+	export EXTRA_CFLAGS
 	rm -rf "$source" "$build/rpm"
 	rpm_macros >"$top/macros"
 	(umask 022 && rpmbuild -ba "${known[@]}" --without check --load "$top/macros" "$top/gpushm.spec") >"$build/rpm.log" 2>&1 || {
