@@ -218,7 +218,7 @@ suite_torch = $(HERE_ENV) $(call pytest_here,venv-torch,tests/python,$(TORCH_TES
 suite_fleet = $(HERE_ENV) $(call pytest_here,venv-fleet,tests/python/fleet,tests/python/fleet)
 suite_numba = $(if $(FAKECUDA),$(FAKE_PATH) $(HERE_ENV) $(foreach t,$(wildcard tests/python/numba/test_*.py) tests/python/test_cuda_core.py,$(call pytest_here,venv-numba,tests/python,$(t))) $(call pytest_here,venv-numba,tests/python,tests/python/test_pages.py -k row))
 check-torch: ## models of PyTorch, transformers and safetensors, or TORCH_TESTS; installs 5 GB
-check-engines: python-core $(BUILD)/gpushmd ; @tests/python/engines/run.sh $(BUILD) ## vLLM's loaders, from its wheels; installs 6 GB
+check-engines: python-core $(BUILD)/gpushmd ; @tests/python/engines/run.sh $(BUILD) ## vLLM's and SGLang's loaders, from wheels; installs 6 GB
 check-fleet: ## gpushm.ray, and the examples for Ray and Dask; installs 500 MB. check-deep runs them if that was done
 check-numba: ## numba-cuda's own tests, and Numba's memory manager; installs 850 MB. check-deep runs them if that was done
 check-torch check-fleet check-numba: check-%: $(BUILD)/venv-%/ready python-core $(BUILD)/gpushmd $(BUILD)/gpushmctl $(BUILD)/gpushm-relay $(FAKECUDA)

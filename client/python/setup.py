@@ -147,7 +147,7 @@ WORK.mkdir(parents=True, exist_ok=True)
 setup(
     version=version(),
     packages=[
-        "gpushm", "gpushm.numba", "gpushm.ray", "gpushm.safetensors", "gpushm.share", "gpushm.torch",
+        "gpushm", "gpushm.numba", "gpushm.ray", "gpushm.safetensors", "gpushm.sglang", "gpushm.share", "gpushm.torch",
         "gpushm.transformers", "gpushm.vllm",
     ],
     package_dir={"": relative(SOURCE)},

@@ -11,14 +11,16 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from . import _core, _models
+from . import _core, _models, _own_daemon
 from .torch import _attach, _layout, _memory, _suspend, _tensors, publish, refresh
 
 if TYPE_CHECKING:
@@ -77,6 +79,28 @@ def notes_of(model: torch.nn.Module) -> dict[str, Note]:
     return found
 
 
+def plain_attributes(model: torch.nn.Module) -> dict[str, Any]:
+    """The marks that code has left on the modules and on their quantisation methods: name of an attribute, value."""
+    found = {}
+    for prefix, module in model.named_modules():
+        for owner in (module, vars(module).get("quant_method")):
+            path = [prefix] * bool(prefix) + ["quant_method"] * (owner is not module)
+            for key, value in getattr(owner, "__dict__", {}).items():
+                if value is None or isinstance(value, _PLAIN):
+                    found[".".join([*path, key])] = value
+    return found
+
+
+def loose_tensors(model: torch.nn.Module) -> list[str]:
+    """Tensors with values that are attributes of modules, and neither parameters nor buffers: no buffer has them."""
+    return [
+        f"{prefix}.{key}"
+        for prefix, module in model.named_modules()
+        for key, value in vars(module).items()
+        if isinstance(value, torch.Tensor) and value.numel()
+    ]
+
+
 def _noted(model: torch.nn.Module, flags: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """The model's tensors and the array that says what they are."""
     text = json.dumps({"notes": notes_of(model), "flags": dict(flags)}).encode()
@@ -126,8 +150,16 @@ def attach_model(model: torch.nn.Module, buffer: Buffer) -> dict[str, Note]:
         else:
             owner.register_buffer(key, tensor, persistent=note.is_persistent)
     for key, value in flags.items():
-        setattr(model, key, value)
+        path, _, last = key.rpartition(".")
+        setattr(_found(model, path, buffer), last, value)
     return notes
+
+
+def _found(model: torch.nn.Module, path: str, buffer: Buffer) -> Any:
+    try:
+        return reduce(getattr, filter(None, path.split(".")), model)
+    except AttributeError as error:
+        raise _core.LayoutError(errno.EINVAL, f'buffer "{buffer.name}" has marks of {path}: {error}') from error
 
 
 def _made(tensor: torch.Tensor, note: Note, before: torch.Tensor | None) -> torch.Tensor:
@@ -219,6 +251,57 @@ def load_and_publish(
         return load() if model is None else model
     attach_model(model, published.buffer)
     return model
+
+
+def shared_model(
+    name: str,
+    device: torch.device,
+    options: Options,
+    log: Any,
+    size: int | str,
+    load: Callable[[], torch.nn.Module],
+    attach: Callable[[Buffer], torch.nn.Module],
+    flags: Callable[[torch.nn.Module], Mapping[str, Any] | None],
+) -> tuple[torch.nn.Module, Buffer | None]:
+    """The model of that name, and the buffer if it was attached to: one engine loads and publishes, the others attach.
+    What can't be shared is loaded from disk, and the log says why.
+
+    load: from disk. attach: builds the model around a buffer's tensors. flags: as of load_and_publish().
+    """
+    _own_daemon.ensure()
+    end = None if options.timeout is None else time.monotonic() + options.timeout
+    try:
+        with _models.turn(name, end) if _models.published(name) is None else nullcontext():
+            buffer = open_model(name, device)
+            if buffer is not None:
+                model = attach(buffer)
+                log.info("gpushm: attached to %s, %d bytes", name, buffer.nbytes)
+                return model, buffer
+            if may_publish(name):
+                model = load_and_publish(name, device, options.size or size, load, flags)
+                if is_shared(model):
+                    log.info("gpushm: published %s", name)
+                else:
+                    log.warning("gpushm: the model is this engine's alone")
+                return model, None
+            log.warning("gpushm: %s is another user's (GPUSHM_TRUST): loading from disk", name)
+    except _core.LayoutError as error:
+        if not options.fallback:
+            raise
+        log.warning("gpushm: %s: loading from disk", str(error))
+    return load(), None
+
+
+@contextmanager
+def kept_apart(cache: dict[Any, Any]) -> Iterator[None]:
+    """Modules that are kept for the whole process, as those of rotary embeddings, must not stay on the meta device."""
+    kept = dict(cache)
+    cache.clear()
+    try:
+        yield
+    finally:
+        cache.clear()
+        cache.update(kept)
 
 
 def is_shared(model: torch.nn.Module) -> bool:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Whether a model that was attached is equal to one that was loaded from disk: names, shapes, strides, bytes, marks.
 
-    python -m gpushm.parity MODEL --engine vllm|transformers
+    python -m gpushm.parity MODEL --engine vllm|sglang|transformers
 
 loads the model from disk, then twice through gpushm, in one process, and prints what differs. Exits with 1 if anything
 does. No quantisation method is called supported without it.
@@ -19,17 +19,18 @@ from typing import Any
 import torch
 
 from . import _core
-from ._engine import notes_of
+from ._engine import loose_tensors, notes_of, plain_attributes
 from .torch import _attach
 
-ENGINES = ("vllm", "transformers")
-_OF_THE_LOAD = {"_is_hf_initialized"}  # marks that a loader needs for itself
+ENGINES = ("vllm", "sglang", "transformers")
+# Marks that a loader needs for itself, and gpushm's own.
+_OF_THE_LOAD = {"_is_hf_initialized", "_derived_weight_cache_error"}
 
 
 def described(model: torch.nn.Module) -> dict[str, dict[str, Any]]:
     """All that an engine may look at, of each tensor of a model."""
     notes = notes_of(model)
-    return {
+    described: dict[str, dict[str, Any]] = {
         slot.name: {
             "shape": tuple(slot.tensor.shape),
             "stride": slot.tensor.stride(),
@@ -42,6 +43,10 @@ def described(model: torch.nn.Module) -> dict[str, dict[str, Any]]:
         }
         for slot in _attach.slots_of(model)
     }
+    for name, value in plain_attributes(model).items():
+        if name.rpartition(".")[2] not in _OF_THE_LOAD:
+            described[name] = {"value": value}
+    return described | {name: {"a tensor": True} for name in loose_tensors(model)}
 
 
 def _digest(tensor: torch.Tensor) -> str:
@@ -85,6 +90,39 @@ def _vllm(path: str) -> list[torch.nn.Module]:
     return found
 
 
+def _sglang(path: str) -> list[torch.nn.Module]:
+    import os
+
+    from sglang.srt.configs.device_config import DeviceConfig
+    from sglang.srt.configs.load_config import LoadConfig
+    from sglang.srt.configs.model_config import ModelConfig
+    from sglang.srt.distributed.parallel_state import init_distributed_environment, initialize_model_parallel
+    from sglang.srt.layers.dp_attention import initialize_dp_attention
+    from sglang.srt.layers.moe import initialize_moe_config
+    from sglang.srt.model_loader.loader import get_model_loader
+    from sglang.srt.runtime_context import SpawnRanks, publish
+    from sglang.srt.server_args import ServerArgs
+
+    from . import sglang
+
+    sglang.register()
+    device, backend = ("cuda", "nccl") if torch.cuda.is_available() else ("cpu", "gloo")
+    args = ServerArgs(model_path=path, device=device, load_format="private")
+    publish(args, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))
+    if not torch.distributed.is_initialized():
+        initialize_moe_config()
+        where = f"file:///tmp/gpushm-parity-{os.getpid()}"
+        init_distributed_environment(1, 0, where, local_rank=0, backend=backend)
+        initialize_model_parallel()
+        initialize_dp_attention(args)
+    found = []
+    for load_format in ("auto", "private", "private"):
+        config = ModelConfig.from_server_args(args)
+        loader = get_model_loader(LoadConfig(load_format=load_format), config)
+        found.append(loader.load_model(model_config=config, device_config=DeviceConfig(device, 0)))
+    return found
+
+
 def _transformers(path: str) -> list[torch.nn.Module]:
     from transformers import AutoModelForCausalLM
 
@@ -106,7 +144,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("model", help="a folder with a model")
     parser.add_argument("--engine", choices=ENGINES, required=True)
     given = parser.parse_args(words)
-    disk, *others = map(described, {"vllm": _vllm, "transformers": _transformers}[given.engine](given.model))
+    disk, *others = map(described, {"vllm": _vllm, "sglang": _sglang, "transformers": _transformers}[given.engine](given.model))
     versions = " ".join(f"{name} {version(name)}" for name in (given.engine, "torch"))
     failures = [line for other in others for line in compared(disk, other)]
     print("\n".join(dict.fromkeys(failures)) or f"equal: {len(disk)} tensors, {versions}")

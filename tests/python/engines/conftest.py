@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""For tests with vLLM's own Python files. make check-engines runs them, with ENGINE_FILES on the path."""
+"""For tests with the engines' own Python files. make check-engines runs them, with those of $ENGINE on the path."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import tiny
 
-VLLM = any((Path(folder) / "vllm").is_dir() for folder in sys.path if "engines/vllm" in folder)
-if not VLLM:
-    collect_ignore_glob = ["test_vllm*.py"]
+ENGINE = os.environ.get("ENGINE", "")
+collect_ignore_glob = [f"test_{engine}*.py" for engine in ("vllm", "sglang") if engine != ENGINE]
 
 
 def pytest_report_header() -> str:
     """Prints the versions that run."""
     from importlib.metadata import version
 
-    return ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", *["vllm"] * VLLM))
+    return ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", ENGINE) if name)
 
 
 @pytest.fixture(scope="session")
@@ -39,10 +38,21 @@ def vllm() -> None:
 
 
 @pytest.fixture(scope="session")
+def sglang(models: dict[str, str]) -> None:
+    """A worker of SGLang on the CPU, with the plugin."""
+    import gpushm.sglang
+    import tiny_sglang
+
+    tiny_sglang.start(models["llama"])
+    gpushm.sglang.register()
+    gpushm.sglang.register()
+
+
+@pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A model of each kind."""
     folder = tmp_path_factory.mktemp("models")
-    return {kind: tiny.make(folder, kind) for kind in tiny.KINDS}
+    return {kind: tiny.make(folder, kind) for kind in (*tiny.KINDS, "fp8-blocks")}
 
 
 @pytest.fixture(autouse=True)

@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# make check-engines: tests with the Python files of vLLM, of the newest version and the one before, without what it has
-# for GPUs. tests/python/engines/run.sh BUILD [pytest's options]. ENGINES=skip, or no package index: says so, and runs nothing.
+# make check-engines: tests with the Python files of vLLM and SGLang, of the newest version and the one before, without
+# what they have for GPUs. tests/python/engines/run.sh BUILD [pytest's options]. ENGINES=skip, or no package index: says so, and runs nothing.
 #   run.sh BUILD files     only gets the files: BUILD/engines
 #   run.sh BUILD pack      BUILD/engines.tar.gz, for a machine with a GPU and PyTorch, and without a network
 set -eu
 cd "$(dirname "$0")/../../.."
 build=$(realpath "$1")
 shift
-read -ra versions <<<"${VLLM:-0.33.0 0.32.0}"
+read -ra versions <<<"${ENGINE_VERSIONS:-vllm-0.33.0 vllm-0.32.0 sglang-0.5.23 sglang-0.5.22}"
 python=$build/venv-engines/bin/python
 
 skipped() {
@@ -17,17 +17,18 @@ skipped() {
 	exit 0
 }
 
-# The wheel has 336 MB, of which 60 are Python files.
+# vLLM's wheel has 336 MB, of which 60 are Python files. SGLang's kernels need their sources to be imported.
 files_of() {
-	local to=$build/engines/vllm-$1
+	local to=$build/engines/$1
 	[ ! -d "$to" ] || return 0
 	rm -rf "$build/engines/wheel"
-	"$python" -m pip download -q --disable-pip-version-check --no-deps -d "$build/engines/wheel" "vllm==$1" || return 1
+	"$python" -m pip download -q --disable-pip-version-check --no-deps -d "$build/engines/wheel" "${1%-*}==${1##*-}" || return 1
 	"$python" - "$build"/engines/wheel/*.whl "$to.part" <<'END'
 import sys, zipfile
 with zipfile.ZipFile(sys.argv[1]) as wheel:
-    wanted = [n for n in wheel.namelist() if n.endswith((".py", ".json")) or ".dist-info/" in n]
-    wheel.extractall(sys.argv[2], wanted)
+    kept = (".py", ".json", ".cuh", ".cu", ".h")
+    wanted = [n for n in wheel.namelist() if n.endswith(kept) or ".dist-info/" in n]
+    wheel.extractall(sys.argv[2], [n for n in wanted if "/multimodal_gen/" not in n])
 END
 	mv "$to.part" "$to"
 	rm -rf "$build/engines/wheel"
@@ -42,21 +43,22 @@ if [ ! -e "$build/venv-engines/ready" ]; then
 	touch "$build/venv-engines/ready"
 fi
 for v in "${versions[@]}"; do
-	files_of "$v" || skipped "pip could not get vllm $v"
+	files_of "$v" || skipped "pip could not get $v"
 done
 echo "$build/venv-engines and engines: $(du -shc "$build/venv-engines" "$build/engines" | awk 'END { print $1 }'), $((SECONDS - started)) s"
 case ${1:-} in
 files) exit 0 ;;
 pack)
-	tar -C "$build" --exclude __pycache__ -czf "$build/engines.tar.gz" "engines/vllm-${versions[0]}"
+	tar -C "$build" --exclude __pycache__ -czf "$build/engines.tar.gz" "engines/${versions[0]}"
 	ls -l "$build/engines.tar.gz"
 	exit 0
 	;;
 esac
 status=0
 for v in "${versions[@]}"; do
-	echo "vllm $v"
-	BUILD=$build PYTHONPATH=$build/python:$build/engines/vllm-$v "$python" -B -m pytest -c tests/python/gpu/pytest.ini \
-		--rootdir tests/python --confcutdir tests/python tests/python/engines "$@" || status=$?
+	echo "$v"
+	# On a machine without a GPU, SGLang imports its rotary embedding's kernel from vLLM.
+	BUILD=$build ENGINE=${v%-*} PYTHONPATH=$build/python:$build/engines/$v:$build/engines/vllm-0.33.0 "$python" -B -m pytest \
+		-c tests/python/gpu/pytest.ini --rootdir tests/python --confcutdir tests/python tests/python/engines "$@" || status=$?
 done
 exit $status

@@ -442,5 +442,5 @@ def test_the_page_says_what_is_equal(models: dict[str, str]) -> None:
     for path in models.values():
         disk, made = tiny.engine(path, "auto"), [tiny.engine(path) for _ in range(2)]
         row.append("differs" if any(differences(disk, one) for one in made) else "equal")
-    page = Path(__file__).parents[3] / "client" / "python" / "VLLM.md"
+    page = Path(__file__).parents[3] / "client" / "python" / "ENGINES.md"
     assert f"| {' | '.join(row)} |" in page.read_text().splitlines()

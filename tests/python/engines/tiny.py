@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-HIDDEN, LAYERS, VOCABULARY = 64, 2, 128
+HIDDEN, LAYERS, VOCABULARY, BLOCK = 64, 2, 128, 32
 _COMMON = {
     "hidden_size": HIDDEN, "intermediate_size": 96, "num_hidden_layers": LAYERS, "num_attention_heads": 4,
     "num_key_value_heads": 2, "vocab_size": VOCABULARY, "max_position_embeddings": 128,
@@ -34,33 +34,46 @@ def make(folder: Path, kind: str, seed: int = 1) -> str:
             shared_expert_intermediate_size=32, architectures=["Qwen2MoeForCausalLM"],
         )  # fmt: skip
         model: Any = tf.Qwen2MoeForCausalLM(config)
+    elif kind == "fp8-blocks":
+        # SGLang's Llama looks for scales of blocks under another name.
+        model = tf.Qwen2ForCausalLM(tf.Qwen2Config(**_COMMON, architectures=["Qwen2ForCausalLM"]))
     else:
         config = tf.LlamaConfig(**_COMMON, tie_word_embeddings=kind == "tied", architectures=["LlamaForCausalLM"])
         model = tf.LlamaForCausalLM(config)
-    if kind == "fp8":
-        _save_fp8(model, path)
+    if kind in ("fp8", "fp8-blocks"):
+        _save_fp8(model, path, BLOCK if kind == "fp8-blocks" else 0)
     else:
         model.to(torch.bfloat16).save_pretrained(path)
     return str(path)
 
 
-def _save_fp8(model: Any, path: Path) -> None:
-    """A checkpoint with one scale for each weight of a linear layer."""
+def _save_fp8(model: Any, path: Path, block: int) -> None:
+    """A checkpoint with one scale for each weight of a linear layer, or for each block of it."""
     from safetensors.torch import save_file
 
     model.to(torch.bfloat16)
     tensors = {}
     for name, tensor in model.state_dict().items():
-        if ".self_attn." in name or ".mlp." in name:
-            scale = tensor.abs().max().float() / 448
-            tensors[name] = (tensor.float() / scale).to(torch.float8_e4m3fn)
-            tensors[name.replace(".weight", ".weight_scale")] = scale
+        if name.endswith("proj.weight"):
+            tensors.update(_quantised(name, tensor.float(), block))
         else:
             tensors[name] = tensor
     path.mkdir()
     save_file(tensors, str(path / "model.safetensors"), metadata={"format": "pt"})
-    model.config.quantization_config = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+    blocks = {"weight_block_size": [block, block]} if block else {}
+    model.config.quantization_config = {"quant_method": "fp8", "activation_scheme": "dynamic", **blocks}
     model.config.save_pretrained(path)
+
+
+def _quantised(name: str, weight: torch.Tensor, block: int) -> dict[str, torch.Tensor]:
+    rows, columns = weight.shape
+    if not block:
+        scale = weight.abs().max() / 448
+        return {name: (weight / scale).to(torch.float8_e4m3fn), name.replace(".weight", ".weight_scale"): scale}
+    blocks = weight.view(rows // block, block, columns // block, block)
+    scales = blocks.abs().amax((1, 3), keepdim=True) / 448
+    quantised = (blocks / scales).view(rows, columns).to(torch.float8_e4m3fn)
+    return {name: quantised, f"{name}_scale_inv": scales.view(rows // block, columns // block)}
 
 
 def start(rank: int = 0, ranks: int = 1, port: int = 0) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import time
 import weakref
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -27,7 +25,7 @@ from vllm.model_executor.model_loader.weight_cache.utils import export_model_att
 from vllm.model_executor.utils import weights_already_processed
 from vllm.utils.torch_utils import set_default_torch_dtype
 
-from .. import _core, _engine, _models, _own_daemon
+from .. import _engine
 
 logger = init_logger("vllm.gpushm")
 
@@ -72,48 +70,25 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
 
     def load_model(self, vllm_config: Any, model_config: Any, prefix: str = "") -> torch.nn.Module:
         """Attaches to the model of these configurations; loads it, if no engine has it."""
-        _own_daemon.ensure()
         device = _device(vllm_config, self.load_config)
         # Before the model is built: a build changes the configuration.
         name = _name(vllm_config, model_config)
-        end = None if self._options.timeout is None else time.monotonic() + self._options.timeout
-        try:
-            with _models.turn(name, end) if _models.published(name) is None else nullcontext():
-                buffer = _engine.open_model(name, device)
-                if buffer is None and not _engine.may_publish(name):
-                    logger.warning("gpushm: %s is another user's (GPUSHM_TRUST): loading from disk", name)
-                elif buffer is None:
-                    return self._loaded(name, device, vllm_config, model_config, prefix)
-                else:
-                    model = self._attached(buffer, device, vllm_config, model_config, prefix)
-                    models[model] = name
-                    logger.info("gpushm: attached to %s, %d bytes", name, buffer.nbytes)
-                    return model
-        except _core.LayoutError as error:
-            if not self._options.fallback:
-                raise
-            logger.warning("gpushm: %s: loading from disk", str(error))
-        finally:
-            _held.pop(name, None)
-        alone: torch.nn.Module = self._disk().load_model(vllm_config, model_config, prefix)
-        return alone
-
-    def _loaded(
-        self, name: str, device: torch.device, vllm_config: Any, model_config: Any, prefix: str
-    ) -> torch.nn.Module:
         ranks = vllm_config.parallel_config.tensor_parallel_size * vllm_config.parallel_config.pipeline_parallel_size
-        size = self._options.size or _engine.size_of(model_config.model, ranks)
 
         def load() -> torch.nn.Module:
             made: torch.nn.Module = self._disk().load_model(vllm_config, model_config, prefix)
             return made
 
-        model = _engine.load_and_publish(name, device, size, load, _flags)
+        def attach(buffer: Any) -> torch.nn.Module:
+            return self._attached(buffer, device, vllm_config, model_config, prefix)
+
+        size = _engine.size_of(model_config.model, ranks)
+        try:
+            model, _ = _engine.shared_model(name, device, self._options, logger, size, load, attach, _flags)
+        finally:
+            _held.pop(name, None)
         if _engine.is_shared(model):
             models[model] = name
-            logger.info("gpushm: published %s", name)
-        else:
-            logger.warning("gpushm: the model is this engine's alone")
         return model
 
     def _attached(
@@ -123,17 +98,10 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         before = set(layers)
         try:
             with set_default_torch_dtype(model_config.dtype):
-                # Modules of rotary embeddings are kept for the whole process: those on meta must not stay.
-                kept = dict(_ROPE_DICT)
-                _ROPE_DICT.clear()
-                try:
-                    with torch.device("meta"):
-                        model: torch.nn.Module = initialize_model(
-                            vllm_config=vllm_config, model_config=model_config, prefix=prefix
-                        )
-                finally:
-                    _ROPE_DICT.clear()
-                    _ROPE_DICT.update(kept)
+                with _engine.kept_apart(_ROPE_DICT), torch.device("meta"):
+                    model: torch.nn.Module = initialize_model(
+                        vllm_config=vllm_config, model_config=model_config, prefix=prefix
+                    )
                 notes = _engine.attach_model(model, buffer)
                 with weights_already_processed():
                     process_weights_after_loading(model, model_config, device)
