@@ -27,8 +27,8 @@ ENGINES = ("vllm", "sglang", "transformers")
 _OF_THE_LOAD = {"_is_hf_initialized", "_derived_weight_cache_error"}
 
 
-def described(model: torch.nn.Module) -> dict[str, dict[str, Any]]:
-    """All that an engine may look at, of each tensor of a model."""
+def described(model: torch.nn.Module, modules: bool = False) -> dict[str, dict[str, Any]]:
+    """All that an engine may look at, of each tensor of a model; modules: and the marks on its modules."""
     notes = notes_of(model)
     described: dict[str, dict[str, Any]] = {
         slot.name: {
@@ -43,6 +43,8 @@ def described(model: torch.nn.Module) -> dict[str, dict[str, Any]]:
         }
         for slot in _attach.slots_of(model)
     }
+    if not modules:
+        return described
     for name, value in plain_attributes(model).items():
         if name.rpartition(".")[2] not in _OF_THE_LOAD:
             described[name] = {"value": value}
@@ -144,7 +146,9 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("model", help="a folder with a model")
     parser.add_argument("--engine", choices=ENGINES, required=True)
     given = parser.parse_args(words)
-    disk, *others = map(described, {"vllm": _vllm, "sglang": _sglang, "transformers": _transformers}[given.engine](given.model))
+    made = {"vllm": _vllm, "sglang": _sglang, "transformers": _transformers}[given.engine](given.model)
+    # vLLM builds the marks on modules again, and this loader of SGLang carries them.
+    disk, *others = [described(model, modules=given.engine == "sglang") for model in made]
     versions = " ".join(f"{name} {version(name)}" for name in (given.engine, "torch"))
     failures = [line for other in others for line in compared(disk, other)]
     print("\n".join(dict.fromkeys(failures)) or f"equal: {len(disk)} tensors, {versions}")

@@ -35,7 +35,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def differences(one: torch.nn.Module, other: torch.nn.Module) -> list[str]:
-    return parity.compared(parity.described(one), parity.described(other))
+    return parity.compared(parity.described(one, modules=True), parity.described(other, modules=True))
 
 
 def names() -> list[str]:

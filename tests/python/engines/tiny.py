@@ -96,6 +96,8 @@ def _kernels() -> None:
     """In the place of two of vLLM's kernels, which are compiled: the post-processing calls them. The second packs in
     another order than vLLM's; what matters is that it is not done twice.
     """
+    # On a CPU that has AMX, vLLM would pack weights by a third one.
+    torch.cpu._is_amx_tile_supported = lambda: False
     library = torch.library.Library("_C", "FRAGMENT")
     _kept.append(library)
     library.define("static_scaled_fp8_quant(Tensor(a!) output, Tensor input, Tensor scale, int[]? group=None) -> ()")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""vLLM with weights that outlive it: a loader, a sleep backend, and weight transfer. client/python/ENGINES.md tells how to use it.
+"""vLLM with weights that outlive it: a loader, a sleep backend, and weight transfer. See client/python/ENGINES.md.
 
     vllm serve MODEL --load-format gpushm --enable-sleep-mode --sleep-mode-backend gpushm
 
