@@ -35,7 +35,7 @@ _OF_PARALLEL = (
 # Options that choose how weights are laid out, and that SGLang's key leaves out: the ends of their names.
 _LAYOUT = ("_runner_backend", "_gemm_backend", "ep_num_redundant_experts", "init_expert_location")
 # What SGLang answers to a request that would write to the weights.
-_READ_ONLY = "the weights are shared by gpushm, and read-only: start an engine with another --load-format to update them"
+_READ_ONLY = "the weights are shared by gpushm, and read-only: use another --load-format to update them"
 
 
 class Loader(BaseModelLoader):  # type: ignore[misc]
