@@ -273,9 +273,9 @@ const struct command command_events = {
 	.more = "Prints a line for each event: its time and type, the buffer's name, and whose\n"
 		"process did it. The types are started, created, published, opened, closed,\n"
 		"renamed, replaced, unlinked, freed, dirty, cleaned, died, lost, refused,\n"
-		"disconnected, suspect, pool-failed, pool-recovered, joined, dropped, orphaned and\n"
-		"continued (of streams), suspended, resumed, evicted, restored, parked, unparked\n"
-		"and stuck.\n"
+		"disconnected, suspect, pool-failed, pool-recovered, joined, dropped, orphaned\n"
+		"and continued (of streams), suspended, resumed, evicted, restored, parked,\n"
+		"unparked and stuck.\n"
 		"A user sees events of his own processes and of buffers that he may stat; an\n"
 		"administrator sees all.",
 	OPTIONS(options,
