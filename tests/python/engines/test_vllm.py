@@ -68,6 +68,31 @@ def test_an_attach_is_equal_to_a_load_from_disk(models: dict[str, str], kind: st
     assert differences(disk, second) == []
 
 
+def test_a_draft_model_has_a_buffer_of_its_own(models: dict[str, str]) -> None:
+    """Also where it has the files of the other model."""
+    from types import SimpleNamespace
+
+    from vllm.config import set_current_vllm_config
+    from vllm.model_executor.model_loader import get_model_loader
+
+    def drafted() -> tuple[int, torch.nn.Module]:
+        """The external memory of an engine of both models, and its draft model."""
+        config, draft = tiny.config(models["llama"]), tiny.config(models["llama"]).model_config
+        config.speculative_config = SimpleNamespace(draft_model_config=draft, enable_adaptive_verification=False)
+        with set_current_vllm_config(config):
+            loader = get_model_loader(config.load_config)
+            nbytes = loader.get_external_weight_memory(config)
+            return nbytes, loader.load_model(vllm_config=config, model_config=draft)
+
+    target = tiny.engine(models["llama"])
+    (found,) = gpushm.ls()
+    alone, draft = drafted()
+    both, again = drafted()
+    assert len(gpushm.ls()) == 2
+    assert (alone, both) == (found.nbytes, sum(b.nbytes for b in gpushm.ls()))
+    assert tiny.addresses(again) == tiny.addresses(draft) != tiny.addresses(target)
+
+
 def test_buffers_are_private(models: dict[str, str]) -> None:
     """vLLM writes to them when it wakes from level 2."""
     first, second = tiny.engine(models["llama"]), tiny.engine(models["llama"])
@@ -374,6 +399,45 @@ def engines(path: str, n: int, socket: str | None) -> list[tuple[Any, Connection
     return found
 
 
+def one_rank(path: str, rank: int, port: int, pipe: Connection) -> None:
+    """In a new process: a rank of two, which says what it has shared, whether it attached, and what its weights are."""
+    import gpushm.vllm
+
+    torch.set_num_threads(1)
+    tiny.start(rank, 2, port)
+    gpushm.vllm.register()
+    before = {b.name for b in gpushm.ls()}
+    model = tiny.load(tiny.config(path, ranks=2))
+    name = gpushm.vllm._loader.models[model]
+    pipe.send((name, name in before, digest(model)))
+    pipe.recv()
+    os._exit(0)
+
+
+def ranks(path: str) -> list[tuple[str, bool, float]]:
+    """What both ranks of an engine say."""
+    ctx, port, found = mp.get_context("spawn"), tiny.free_port(), []
+    for rank in range(2):
+        ours, theirs = ctx.Pipe()
+        process = ctx.Process(target=one_rank, args=(path, rank, port, theirs))
+        process.start()
+        theirs.close()
+        found.append((process, ours))
+    answers = [pipe.recv() for _, pipe in found]
+    for process, pipe in found:
+        pipe.send(True)
+        process.join(60)
+    return answers
+
+
+def test_each_tensor_parallel_rank_has_its_own_buffer(models: dict[str, str]) -> None:
+    first = ranks(models["llama"])
+    assert len({name for name, _, _ in first}) == 2 and not any(attached for _, attached, _ in first)
+    second = ranks(models["llama"])
+    assert second == [(name, True, value) for name, _, value in first]
+    assert first[0][2] != first[1][2], "each has its own part"
+
+
 def test_of_engines_that_start_at_once_one_loads(models: dict[str, str]) -> None:
     expected = digest(tiny.engine(models["llama"], "auto"))
     found = engines(models["llama"], 3, None)
@@ -439,7 +503,7 @@ def test_the_page_says_what_is_equal(models: dict[str, str]) -> None:
     from vllm.version import __version__
 
     row = [__version__]
-    for path in models.values():
+    for path in map(models.__getitem__, tiny.KINDS):
         disk, made = tiny.engine(path, "auto"), [tiny.engine(path) for _ in range(2)]
         row.append("differs" if any(differences(disk, one) for one in made) else "equal")
     page = Path(__file__).parents[3] / "client" / "python" / "ENGINES.md"
