@@ -69,16 +69,14 @@ static void refuse(struct reexec *r)
 		it->on_refused(it, &f);
 }
 
-/* What was suspended or evicted since the check began. */
-static void check_version(struct reexec *r)
+static void check(struct reexec *r);
+
+/* Something was suspended or evicted since the check began, which was not asked about that. */
+static bool is_outdated(const struct reexec *r)
 {
 	char why[WHY_MAX];
 
-	if (r->calls->version(r->arg, why, sizeof(why)) > r->version)
-		fault(&r->fault, CODE_RESTART,
-		      "%s may be too old, and was not asked: %s; restart again; gpushmd goes on as "
-		      "it is",
-		      r->program, why);
+	return r->calls->version(r->arg, why, sizeof(why)) > r->version;
 }
 
 static void on_check_closed(uv_handle_t *handle)
@@ -93,8 +91,10 @@ static void on_check_closed(uv_handle_t *handle)
 	if (r->fault.code == CODE_OK && access(r->program, X_OK) < 0)
 		fault(&r->fault, CODE_RESTART, "%s can't be run: %s; gpushmd goes on as it is",
 		      r->program, strerror(errno));
-	if (r->fault.code == CODE_OK)
-		check_version(r);
+	if (r->fault.code == CODE_OK && is_outdated(r)) {
+		check(r);
+		return;
+	}
 	if (r->fault.code == CODE_OK)
 		r->calls->go(&r->fault, r->arg);
 	refuse(r);

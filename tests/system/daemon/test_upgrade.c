@@ -12,9 +12,12 @@
 #include "tests/lib/suite.h"
 #include "tests/lib/user.h"
 
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define STRANGER 1234
 
@@ -148,6 +151,31 @@ START_TEST(an_older_program_is_refused_while_it_would_lose_a_buffer)
 }
 END_TEST
 
+/* Its check takes a while. */
+#define SLOW                                                                                   \
+	"mv gpushmd old && printf '#!/bin/sh\\ncase $* in *check-restart*) touch %s; sleep 1;" \
+	"; esac\\nexec %s \"$@\"\\n' $PWD/begun $PWD/old >gpushmd && chmod 755 gpushmd"
+
+START_TEST(a_suspend_during_the_check_repeats_it)
+{
+	struct gpushm_buffer *b = reexec_make("host", "a", GPUSHM_SEALED);
+	char begun[512];
+
+	snprintf(begun, sizeof(begun), "%s/begun", d.folder);
+	edit_program(SLOW);
+	ck_assert_int_eq(kill(d.pid, SIGUSR2), 0);
+	while (access(begun, F_OK) < 0)
+		poll(NULL, 0, 5);
+	ck_assert_int_eq(gpushm_suspend(b, 0), 0);
+	reexec_restart();
+	ck_assert_int_eq(gpushm_resume(b, 0), 0);
+	reexec_check(b, "a");
+	ck_assert_uint_eq(daemon_log_count(&d, "no restart"), 0);
+	client_close_and_unlink(b, "a");
+	edit_program("rm begun && mv old gpushmd");
+}
+END_TEST
+
 START_TEST(a_stranger_may_not_restart_the_daemon)
 {
 	struct role_process stranger;
@@ -195,6 +223,7 @@ int main(int argc, char **argv)
 			    (int)array_size(useless));
 	tcase_add_test(t, a_program_refuses_a_journal_that_it_cannot_read);
 	tcase_add_test(t, an_older_program_is_refused_while_it_would_lose_a_buffer);
+	tcase_add_test(t, a_suspend_during_the_check_repeats_it);
 	tcase_add_test(t, a_stranger_may_not_restart_the_daemon);
 	tcase_add_test(t, gpushmctl_restart_reports_the_takeover_or_the_error);
 	return suite_run("upgrade", t, NULL);
