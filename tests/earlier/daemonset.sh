@@ -45,6 +45,8 @@ fill_images() {
 
 clients=$stage/clients
 export GPUSHM_SOCKET=/run/gpushm/gpushmd.sock
+# The library's own: with the longer one of tests/run.sh a reader would learn of its daemon's end after "side" gives up.
+export GPUSHM_RECONNECT_MS=10000
 
 # in_pod UID VERSION PROGRAM...: the folder is where the manifest mounts it.
 in_pod() {
