@@ -23,7 +23,7 @@
 
 #define VARIABLE "GPUSHM_MANIFEST" /* PID:FD */
 #define TITLE "gpushm manifest 1\n"
-#define LINE_FORMAT "%31[a-z0-9] %d%c"
+#define LINE_FORMAT "%31[a-z0-9] %d"
 _Static_assert(FD_NAME_MAX == 31, "LINE_FORMAT");
 
 int fd_list_add(struct fd_list *l, const char *name, int fd)
@@ -131,13 +131,16 @@ static int find_list(int *ret)
 	return 1;
 }
 
+/* Only what is written, to the last blank. */
 static int read_line(struct fd_list *l, const char *line)
 {
-	char name[FD_NAME_MAX + 1], end;
+	char name[FD_NAME_MAX + 1], same[64];
 	int fd;
 
-	if (sscanf(line, LINE_FORMAT, name, &fd, &end) != 3 || end != '\n' || fd < 3 ||
-	    fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+	if (sscanf(line, LINE_FORMAT, name, &fd) != 2 || fd < 3)
+		return -EBADMSG;
+	snprintf(same, sizeof(same), "%s %d\n", name, fd);
+	if (strcmp(same, line) != 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
 		return -EBADMSG;
 	return fd_list_add(l, name, fd);
 }

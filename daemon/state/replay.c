@@ -57,10 +57,11 @@ static int add(struct replay *r, struct list *list, uint16_t type, uint64_t id,
 	return 0;
 }
 
+/* Behind the largest number there is none: no journal of ours has it. */
 static void rise(uint64_t *next, uint64_t id)
 {
 	if (*next <= id)
-		*next = id + 1;
+		*next = id < UINT64_MAX ? id + 1 : id;
 }
 
 static int take_daemon(struct replay *r, Gpushm__Journal__Daemon *m)

@@ -81,10 +81,10 @@ static void fuzz_list(const unsigned char *data, size_t size)
 
 /* ---- a journal ---- */
 
-/* The next id is above all; behind the largest number it is 0. */
+/* The next id is above all; above the largest number there is none. */
 static bool is_below(uint64_t id, uint64_t next)
 {
-	return id < next || next <= 1;
+	return id < next || next == UINT64_MAX;
 }
 
 static void check_items(const struct replay *r, const struct list *list, uint16_t type)
