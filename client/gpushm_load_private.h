@@ -271,12 +271,13 @@ static inline void free_result(void *p)
 	*(void **)p = gpushm_free(*(void **)p);
 }
 
-/* The same for a buffer that nothing is left to be told about, and for an array. */
+/* The same for a buffer, where the caller does not need the result of gpushm_close(). */
 static inline void close_buffer(struct gpushm_buffer **b)
 {
 	gpushm_close(*b);
 }
 
+/* The same for an array. */
 static inline void free_array(struct gpushm_array **a)
 {
 	*a = gpushm_array_free(*a);

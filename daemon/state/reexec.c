@@ -71,7 +71,8 @@ static void refuse(struct reexec *r)
 
 static void check(struct reexec *r);
 
-/* Something was suspended or evicted since the check began, which was not asked about that. */
+/* Whether a process has suspended, or the daemon evicted, a buffer since the check began: then the
+ * program is asked again. At most once, because no version is higher. */
 static bool is_outdated(const struct reexec *r)
 {
 	char why[WHY_MAX];

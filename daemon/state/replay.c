@@ -57,7 +57,7 @@ static int add(struct replay *r, struct list *list, uint16_t type, uint64_t id,
 	return 0;
 }
 
-/* Behind the largest number there is none: no journal of ours has it. */
+/* The largest number has no next one. The daemon never writes it, but a damaged journal may. */
 static void rise(uint64_t *next, uint64_t id)
 {
 	if (*next <= id)

@@ -191,7 +191,7 @@ def drop_leftovers(model: torch.nn.Module, notes: Mapping[str, Note], device: to
 
 
 def open_model(name: str, device: torch.device) -> Buffer | None:
-    """The buffer of that name. None: there is none, or this process does not trust its user."""
+    """Opens the buffer of that name. Returns None if there is none, or if GPUSHM_TRUST leaves its owner out."""
     try:
         if not _models.is_trusted(_core.stat(name).uid):
             return None

@@ -377,26 +377,10 @@ def one_rank(path: str, rank: int, port: int, pipe: Connection) -> None:
     os._exit(0)
 
 
-def ranks(path: str) -> list[Any]:
-    """What both ranks of an engine say."""
-    ctx, port, found = mp.get_context("spawn"), tiny.free_port(), []
-    for rank in range(2):
-        ours, theirs = ctx.Pipe()
-        process = ctx.Process(target=one_rank, args=(path, rank, port, theirs))
-        process.start()
-        theirs.close()
-        found.append((process, ours))
-    answers = [pipe.recv() for _, pipe in found]
-    for process, pipe in found:
-        pipe.send(True)
-        process.join(60)
-    return answers
-
-
 def test_each_tensor_parallel_rank_has_its_own_buffer(models: dict[str, str]) -> None:
-    first = ranks(models["llama"])
+    first = tiny.both_ranks(one_rank, models["llama"])
     assert len({name for name, _, _ in first}) == 2 and [nbytes for _, nbytes, _ in first] == [0, 0]
-    second = ranks(models["llama"])
+    second = tiny.both_ranks(one_rank, models["llama"])
     assert [(name, value) for name, _, value in second] == [(name, value) for name, _, value in first]
     assert all(nbytes > 0 for _, nbytes, _ in second), "both have attached"
 

@@ -6,8 +6,11 @@ Nothing of vLLM is compiled here: its Python files are enough for all that is do
 
 from __future__ import annotations
 
+import multiprocessing as mp
 import os
 import socket
+from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +121,22 @@ def free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return int(s.getsockname()[1])
+
+
+def both_ranks(rank: Callable[[str, int, int, Connection], None], path: str) -> list[Any]:
+    """What each of two tensor-parallel processes, in which `rank` runs, has sent. They end when both have."""
+    ctx, port, found = mp.get_context("spawn"), free_port(), []
+    for number in range(2):
+        ours, theirs = ctx.Pipe()
+        process = ctx.Process(target=rank, args=(path, number, port, theirs))
+        process.start()
+        theirs.close()
+        found.append((process, ours))
+    answers = [pipe.recv() for _, pipe in found]
+    for process, pipe in found:
+        pipe.send(True)
+        process.join(60)
+    return answers
 
 
 def config(path: str, load_format: str = "gpushm", ranks: int = 1, **more: Any) -> Any:
