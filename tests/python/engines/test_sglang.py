@@ -305,6 +305,11 @@ def test_a_planted_defect_is_found(models: dict[str, str], defect: str) -> None:
     assert "model.layers.0.mlp.down_proj" in found
 
 
+def test_the_program_of_parity_says_equal(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert parity.main([models["llama"], "--engine", "sglang"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("equal: ")
+
+
 def digest(model: torch.nn.Module) -> float:
     return float(sum(p.double().abs().sum() for p in model.parameters()))
 
