@@ -11,6 +11,7 @@ from pathlib import Path
 
 import gpushm
 import pytest
+from gpushm.torch import _memory
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -61,6 +62,7 @@ def nothing_is_left() -> Iterator[None]:
     yield
     sys.last_value = sys.last_traceback = sys.last_exc = None
     gc.collect()
+    _memory._end_unused()
     for buffer in gpushm.ls():
         if buffer.name:
             gpushm.unlink(buffer.name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import multiprocessing as mp
 import os
 import time
 from multiprocessing.connection import Connection
@@ -33,6 +32,10 @@ def differences(one: torch.nn.Module, other: torch.nn.Module) -> list[str]:
     from gpushm import parity
 
     return parity.compared(parity.described(one), parity.described(other))
+
+
+def names() -> list[str]:
+    return [buffer.name for buffer in gpushm.ls() if buffer.name]
 
 
 def test_the_registries_have_gpushm() -> None:
@@ -149,7 +152,7 @@ def test_weights_of_another_engine_are_external_memory(models: dict[str, str]) -
 
 def damaged(name: str) -> None:
     """A buffer of the engine's name that does not fit."""
-    module = torch.nn.ModuleDict({"other": torch.nn.Linear(2, 2)})
+    module = torch.nn.ModuleDict({"other": torch.nn.Linear(2, 2)}).to(tiny.DEVICE)
     _engine.publish_model(name, module, {}, replace=True).close()
 
 
@@ -311,7 +314,7 @@ def transfer(config: Any, model: torch.nn.Module) -> Any:
     from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 
     return WeightTransferEngineFactory.create_engine(
-        WeightTransferConfig(backend="gpushm"), config, torch.device("cpu"), model
+        WeightTransferConfig(backend="gpushm"), config, torch.device(tiny.DEVICE), model
     )
 
 
@@ -377,10 +380,15 @@ def digest(model: torch.nn.Module) -> float:
 
 
 def one_engine(path: str, socket: str | None, pipe: Connection) -> None:
-    """In a forked process: loads or attaches, and says what its weights are, as often as it is asked."""
+    """In a new process: loads or attaches, and says what its weights are, as often as it is asked."""
+    import gpushm.vllm
+
     torch.set_num_threads(1)
     if socket:
         os.environ["GPUSHM_SOCKET"] = socket
+    if not torch.distributed.is_initialized():
+        tiny.start()
+        gpushm.vllm.register()
     model = tiny.engine(path)
     pipe.send([b.readers for b in gpushm.ls()])
     while pipe.recv():
@@ -390,7 +398,7 @@ def one_engine(path: str, socket: str | None, pipe: Connection) -> None:
 
 def engines(path: str, n: int, socket: str | None) -> list[tuple[Any, Connection]]:
     """Processes, all of which have the model. They start at once."""
-    ctx = mp.get_context("fork")
+    ctx = tiny.processes()
     found = []
     for _ in range(n):
         ours, theirs = ctx.Pipe()
@@ -417,6 +425,7 @@ def one_rank(path: str, rank: int, port: int, pipe: Connection) -> None:
     os._exit(0)
 
 
+@pytest.mark.skipif(tiny.GPU, reason="two ranks of NCCL need two GPUs")
 def test_each_tensor_parallel_rank_has_its_own_buffer(models: dict[str, str]) -> None:
     first = tiny.both_ranks(one_rank, models["llama"])
     assert len({name for name, _, _ in first}) == 2 and not any(attached for _, attached, _ in first)
@@ -466,8 +475,9 @@ def test_a_full_pool_is_a_load_from_disk(models: dict[str, str], monkeypatch: py
         raise gpushm.errors.PoolFull(28, "full")
 
     monkeypatch.setattr(_engine, "publish", full)
+    monkeypatch.setattr("gpushm.torch._memory.Memory.publish", full)
     assert differences(tiny.engine(models["llama"], "auto"), tiny.engine(models["llama"])) == []
-    assert gpushm.ls() == []
+    assert names() == []
 
 
 def test_a_method_that_is_not_proven_is_not_shared(models: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -475,7 +485,7 @@ def test_a_method_that_is_not_proven_is_not_shared(models: dict[str, str], monke
 
     monkeypatch.setattr(UnquantizedLinearMethod, "supports_pre_processed_weights", False)
     assert differences(tiny.engine(models["llama"], "auto"), tiny.engine(models["llama"])) == []
-    assert gpushm.ls() == []
+    assert names() == []
 
 
 def test_the_program_of_parity_says_equal(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:

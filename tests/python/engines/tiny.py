@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Tiny models on disk, and what vLLM makes of them on a CPU, with its own registries, loaders and post-processing.
+"""Tiny models on disk, and what vLLM makes of them with its own registries, loaders and post-processing: on the GPU,
+if PyTorch has one, else on the CPU.
 
 Nothing of vLLM is compiled here: its Python files are enough for all that is done with weights.
 """
@@ -9,13 +10,17 @@ from __future__ import annotations
 import multiprocessing as mp
 import os
 import socket
+import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
+GPU = torch.cuda.is_available()
+DEVICE = "cuda" if GPU else "cpu"
 HIDDEN, LAYERS, VOCABULARY, BLOCK = 64, 2, 128, 32
 _COMMON = {
     "hidden_size": HIDDEN, "intermediate_size": 96, "num_hidden_layers": LAYERS, "num_attention_heads": 4,
@@ -80,11 +85,18 @@ def _quantised(name: str, weight: torch.Tensor, block: int) -> dict[str, torch.T
 
 
 def start(rank: int = 0, ranks: int = 1, port: int = 0) -> None:
-    """What a worker of vLLM does before it loads, on a CPU with gloo."""
+    """What a worker of vLLM does before it loads, with gloo."""
     import vllm.platforms
-    from vllm.platforms.cpu import CpuPlatform
 
-    vllm.platforms._current_platform = CpuPlatform()
+    if GPU:
+        # Of its kernels, which are not here, only these modules must be.
+        for name in ("_C_stable_libtorch", "vllm_flash_attn._vllm_fa2_C", "vllm_flash_attn._vllm_fa3_C"):
+            sys.modules[f"vllm.{name}"] = ModuleType(f"vllm.{name}")
+        sys.modules["vllm.third_party.deep_gemm"] = None  # type: ignore[assignment]
+        from vllm.platforms.cuda import CudaPlatform as Here
+    else:
+        from vllm.platforms.cpu import CpuPlatform as Here
+    vllm.platforms._current_platform = Here()
     _kernels()
     from vllm.config import VllmConfig, set_current_vllm_config
     from vllm.distributed import init_distributed_environment, initialize_model_parallel
@@ -112,8 +124,14 @@ def _kernels() -> None:
     def pack(weight: torch.Tensor, output: torch.Tensor, isa: str) -> None:
         output.copy_(weight.roll(1, -1))
 
-    library.impl("static_scaled_fp8_quant", quantise, "CPU")
+    for where in ("CPU", "CUDA"):
+        library.impl("static_scaled_fp8_quant", quantise, where)
     library.impl("prepack_moe_weight", pack, "CPU")
+    if GPU:
+        library.define("silu_and_mul(Tensor(a!) result, Tensor input) -> ()")  # looked up, and not called
+        for kernel in ("scaled_mm_supports_fp8", "scaled_mm_supports_block_fp8", "group_gemm_supported"):
+            library.define(f"cutlass_{kernel}(int capability) -> bool")
+            library.impl(f"cutlass_{kernel}", lambda capability: False, "CompositeImplicitAutograd")
 
 
 def free_port() -> int:
@@ -121,6 +139,11 @@ def free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return int(s.getsockname()[1])
+
+
+def processes() -> Any:
+    """How new processes begin: CUDA does not survive a fork."""
+    return mp.get_context("spawn" if GPU else "fork")
 
 
 def both_ranks(rank: Callable[[str, int, int, Connection], None], path: str) -> list[Any]:
@@ -147,7 +170,7 @@ def config(path: str, load_format: str = "gpushm", ranks: int = 1, **more: Any) 
     return VllmConfig(
         model_config=model,
         cache_config=CacheConfig(block_size=16),
-        device_config=DeviceConfig(device="cpu"),
+        device_config=DeviceConfig(device=DEVICE),
         parallel_config=ParallelConfig(tensor_parallel_size=ranks),
         load_config=LoadConfig(load_format=load_format, **more),
     )

@@ -25,6 +25,12 @@ cuda-core-resource) tests=(tests/python/gpu/test_cuda_core.py) ;;
 cupy-allocator) tests=(tests/python/gpu/test_cupy.py) ;;
 streams) tests=(tests/python/test_streams.py tests/python/test_stream_graphs.py tests/python/gpu/test_stream_order.py) ;;
 handles) tests=(tests/python/test_handles.py tests/python/test_watch.py) ;;
+engines)
+	# vLLM's Python files, and what they import that the machine lacks.
+	[ -d "$build/engines/vllm" ] || { echo "skipped: engines: $build/engines has no vllm" && exit 0; }
+	tests=(tests/python/engines)
+	export ENGINE=vllm PYTHONPATH=$PYTHONPATH:$build/engines
+	;;
 core)
 	tests=()
 	for t in tests/python/test_*.py; do
