@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import gpushm
 
@@ -71,10 +72,12 @@ def supervise(services: list[Service], over: threading.Event) -> None:
             if s.socket in asked or s.process.pid in waiting:
                 daemon.unpark(s.process.pid)
                 s.parked = False
-            elif not s.parked and not select.select([s.socket], [], [], 0)[0]:
+        for s in services:
+            if not s.parked and not select.select([s.socket], [], [], 0)[0]:
                 try:
                     daemon.park(s.process.pid, timeout=2)
                     s.parked = True
+                    break  # and looks who is asked
                 except gpushm.errors.StateError:  # a request came first
                     pass
 
@@ -83,6 +86,8 @@ def main(pool: str, n: int = 20, requests: int = 100) -> None:
     services, over = [Service(i, pool) for i in range(n)], threading.Event()
     thread = threading.Thread(target=supervise, args=(services, over))
     thread.start()
+    while not all(s.parked for s in services):
+        time.sleep(0.01)
     for _ in range(requests):
         i = random.randrange(n)
         with socket.create_connection(services[i].socket.getsockname(), timeout=60) as c:

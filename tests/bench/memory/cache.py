@@ -12,12 +12,14 @@ import common
 MODELS, ROOM, PROCESSES = 100, 10, 4
 
 
-def ask(n, seed):
+def ask(n, seconds, seed):
     """Returns when it got which model, and how many answers were wrong or none."""
     import gpushm
 
-    asked, failed = [], 0
+    asked, failed, until = [], 0, time.monotonic() + seconds
     for model, _ in zip(common.zipf(MODELS, 1.0, seed), range(n)):
+        if time.monotonic() > until:
+            break
         try:
             with gpushm.open(f"m{model}", timeout=60) as array:
                 asked.append((time.monotonic_ns(), model))
@@ -58,7 +60,7 @@ def run(args):
     with common.pools(ROOM, MODELS, args.kib << 10):
         before = common.metrics()
         start = time.monotonic()
-        found = common.run_workers(ask, *[(args.requests // PROCESSES, seed) for seed in range(PROCESSES)])
+        found = common.run_workers(ask, *[(args.requests // PROCESSES, args.most, seed) for seed in range(PROCESSES)])
         took = time.monotonic() - start
         after = common.metrics()
     uses, restores = (after[name] - before[name] for name in (

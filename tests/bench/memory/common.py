@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "python"))
 from daemon import BUILD, Daemon
 
 GPU = os.environ.get("GPUSHM_GPU") == "1"
+PIECE = 64 << 20  # of a model that is filled
 CONFIG = """
 [daemon]
 keep=0
@@ -43,15 +44,23 @@ def pools(room, n, size):
     names = [f"m{i}" for i in range(n)]
     try:
         with connection() as c:
-            for i, name in enumerate(names):
-                array = c.create(name, size, pool="models")
-                array.copy_from_host(bytes([i + 1]) * size)
-                array.publish("sealed")
-                array.close()
-                ctl("demote", "--pool", "twins", name)
+            for at in range(0, n, room):  # a process that demotes starts the driver, so it takes as many as there are
+                for i in range(at, min(at + room, n)):
+                    create(c, names[i], size, i + 1)
+                ctl("demote", "--pool", "twins", *names[at:at + room])
         yield names
     finally:
         daemon.remove()
+
+
+def create(c, name, size, byte):
+    """A sealed model, all of that byte."""
+    array = c.create(name, size, pool="models")
+    for at in range(0, size, PIECE):
+        n = min(PIECE, size - at)
+        array[at:at + n].copy_from_host(bytes([byte]) * n)
+    array.publish("sealed")
+    array.close()
 
 
 def connection():

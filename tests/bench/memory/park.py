@@ -4,17 +4,21 @@
 Each answer is that of a CUDA graph which was captured at the start, over all of the model. Needs driver 570. Without a GPU
 it runs over the fake driver, with FAKECUDA_STATE, and measures nothing: LD_LIBRARY_PATH=build/fakecuda.
 """
+import concurrent.futures
 import contextlib
 import os
 import statistics
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import common
 import graphs
 from daemon import Daemon
 
 PIECE = 256 << 20
+EXAMPLE = Path(__file__).parents[3] / "client/python/examples/parked_services.py"
 PARK_GIB = (3, 48) if common.GPU else (0.03,)
 
 
@@ -157,24 +161,48 @@ def times(c, gib, rounds):
     common.row(f"resume after it, {gib} GiB; {wrong} answers wrong", "", common.times(resumes), "", resumes=resumes)
 
 
-def beside_kernels(c, gib, rounds):
-    """Other processes' kernels run all the time."""
+def rounds_of(worker, rounds, until):
+    """Returns how many rounds of park and unpark there were, and how many of the worker's answers were others."""
+    _, end, pid, first, _ = worker
+    done = wrong = 0
+    with common.connection() as c:
+        while done < rounds and time.monotonic() < until:
+            c.park(pid)
+            c.unpark(pid)
+            wrong += answer(end)[0] != first
+            done += 1
+    return done, wrong
+
+
+def beside_kernels(gib, args):
+    """Rounds of some workers beside each other, while another process's kernels run."""
     other, theirs = common.start(graphs.work) if common.GPU else (None, None)
     if other:
         theirs.recv()
-    worker, end, pid, first, _ = started()
-    wrong = 0
-    for i in range(rounds):
-        c.park(pid)
-        c.unpark(pid)
-        wrong += answer(end)[0] != first
-        if i % 50 == 49:
-            print(f"<!-- {i + 1} rounds, {wrong} wrong -->", flush=True)
-    stop(worker, end)
+    workers, began = [started() for _ in range(args.parked)], time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(args.parked) as pool:
+        found = list(pool.map(lambda w: rounds_of(w, -(-args.rounds // args.parked), began + args.most), workers))
+    took = time.monotonic() - began
+    for worker, end, *_ in workers:
+        stop(worker, end)
     if other:
         theirs.send(None)
         other.join()
-    common.row(f"{rounds:,} rounds of park and unpark beside kernels, {gib} GiB", "", f"{wrong} outputs differ", "0", wrong=wrong)
+    done, wrong = map(sum, zip(*found))
+    common.row(f"{done:,} rounds of park and unpark beside kernels, {gib} GiB, {args.parked} workers, {took:.0f} s", "",
+               f"{wrong} outputs differ", "0", wrong=wrong)
+
+
+def services(requests=60, n=20):
+    """The example: a program that holds the sockets, and parks what nobody asks."""
+    daemon = Daemon(f"[pool models]\nkind=vmm\ndevice=0\nsize={4 * n}M\n")
+    try:
+        words = [sys.executable, EXAMPLE, "models", str(n), str(requests)]
+        env = os.environ | {"GPUSHM_SOCKET": daemon.socket, "GPUSHMCTL": str(common.BUILD / "gpushmctl")}
+        done = subprocess.run(words, env=env, capture_output=True, text=True)
+        common.row(f"{n} services that are parked while nobody asks them", "", done.stdout.strip() or done.stderr[-300:], "none fails")
+    finally:
+        daemon.remove()
 
 
 def run(args):
@@ -185,6 +213,7 @@ def run(args):
                     refused(c, gib)
                 times(c, gib, 10 if common.GPU else 3)
                 if gib == PARK_GIB[0]:
-                    beside_kernels(c, gib, args.rounds)
+                    beside_kernels(gib, args)
         except Exception as e:
             common.row(f"park, {gib} GiB", "", f"{type(e).__name__}: {e}", "")
+    services()

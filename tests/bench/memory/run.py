@@ -31,6 +31,8 @@ def main():
     parser.add_argument("--rate", type=float, default=20, help="of these a second")
     parser.add_argument("--gib", type=float, default=16 if common.GPU else 0.0625, help="a model of the other rows")
     parser.add_argument("--rounds", type=int, default=1000 if common.GPU else 20, help="of graphs, asleep and park")
+    parser.add_argument("--most", type=float, default=float("inf"), help="seconds of the requests of cache and the rounds of park")
+    parser.add_argument("--parked", type=int, default=4, help="workers that are parked beside each other")
     parser.add_argument("--peers", type=int, default=2, help="processes of each other way of asleep")
     args = parser.parse_args()
     print("| what | beside | gpushm | wanted |\n|--|--|--|--|", flush=True)

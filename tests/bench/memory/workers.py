@@ -18,14 +18,15 @@ import common
 
 WORKERS, ROOM = 20, 6
 LOADER = """
-import sys
-data = bytearray(open(sys.argv[1], "rb").read())
+import ctypes, os, sys
+data = bytearray(os.path.getsize(sys.argv[1]))
+open(sys.argv[1], "rb", buffering=0).readinto(data)
 if sys.argv[2] == "gpu":
     from cuda.bindings import driver
     driver.cuInit(0)
     driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(0)[1])
     memory = driver.cuMemAlloc(len(data))[1]
-    driver.cuMemcpyHtoD(memory, bytes(data), len(data))
+    assert driver.cuMemcpyHtoD(memory, ctypes.addressof(ctypes.c_char.from_buffer(data)), len(data))[0] == 0
 for line in sys.stdin:
     print(data[63], flush=True)
 """
@@ -36,6 +37,7 @@ def serve(end, model):
     import gpushm
 
     array = gpushm.open(f"m{model}", timeout=60)
+    common.answer(array)  # which makes what it makes once
     array.suspend()
     end.send(None)
     while end.recv() is not None:
