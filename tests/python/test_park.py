@@ -291,13 +291,3 @@ def test_a_process_that_comes_back_meanwhile_is_not_frozen(tmp_path: Path) -> No
         assert answer(w) == "7\n"
     finally:
         world.end()
-
-
-def test_twenty_parked_services_fail_no_request(world: World) -> None:
-    example = Path(__file__).parents[2] / "client/python/examples/parked_services.py"
-    done = subprocess.run(
-        [sys.executable, example, "gpu", "20", "60"], env=os.environ | {"GPUSHM_SOCKET": world.socket},
-        capture_output=True, text=True, check=False, timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("60 requests of 20 services, none failed; ")
