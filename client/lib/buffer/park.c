@@ -122,27 +122,24 @@ static void end(struct parking *p)
 	}
 }
 
-/* -ETIMEDOUT: the driver does not come back. */
+/* -ETIMEDOUT: the driver does not come back. A helper that has ended hangs up. */
 static int drive(struct parking *p, const char *call)
 {
 	struct pollfd reply = { .fd = p->socket, .events = POLLIN };
-	char text[256] = "the helper gpushmctl has ended";
-	int r = send(p->socket, call, 1, MSG_NOSIGNAL) < 0 ? -1 : 0;
+	char text[256] = "";
+	int r;
 
-	while (r == 0 || (r < 0 && errno == EINTR)) {
+	send(p->socket, call, 1, MSG_NOSIGNAL);
+	do
 		r = poll(&reply, 1, (int)clock_left_ms(p->deadline));
-		if (r == 0)
-			return error_set(ETIMEDOUT,
-					 "process %d: the driver does not come back, and nor may "
-					 "the process",
-					 p->pid);
-	}
-	if (r > 0) {
-		ssize_t n = recv(p->socket, text, sizeof(text) - 1, 0);
-
-		if (n > 0)
-			text[n] = '\0';
-	}
+	while (r < 0 && errno == EINTR);
+	if (r == 0)
+		return error_set(ETIMEDOUT,
+				 "process %d: the driver does not come back, and nor may the "
+				 "process",
+				 p->pid);
+	if (recv(p->socket, text, sizeof(text) - 1, 0) <= 0)
+		return error_set(EIO, "process %d: the helper gpushmctl has ended", p->pid);
 	return strcmp(text, "ok") == 0 ? 0 : error_set(EIO, "process %d: %s", p->pid, text);
 }
 
