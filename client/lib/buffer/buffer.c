@@ -37,6 +37,7 @@ void client_buffer_free(struct gpushm_buffer *b)
 {
 	if (!b)
 		return;
+	buffer_drop_twin(b);
 	lock_take(&b->connection->lock, LOCK_CONNECTION);
 	list_drop(&b->lease.link);
 	lock_drop(&b->connection->lock);

@@ -32,6 +32,7 @@ struct gpushm_buffer {
 	uid_t uid, own_uid;	      /* the owner and this process, as the daemon sees them */
 	const struct pool_info *pool; /* the connection's */
 	struct map *map;	      /* a reference; other opens of this buffer share it */
+	struct gpushm_buffer *twin;   /* owned: the pinned one from which it was restored */
 	int memory;		      /* owned: host memory's memfd, while filling; -1 */
 	bool copy_on_write;	      /* the map is this open's own; the lease is for reading */
 	int device;		      /* ordinal of the GPU that uses it; -1: none */
@@ -172,6 +173,8 @@ int buffer_bring_back(struct gpushm_buffer *b, uint64_t allocated_bytes, uint64_
 int buffer_check_source(struct gpushm *c, const char *name, uint64_t *ret_id);
 /* Tells the daemon that the lease is away. 0 or -errno. */
 int buffer_tell_away(struct gpushm_buffer *b);
+/* Unmaps the twin that a restore has left mapped for the next one. Keeps gpushm_error(). */
+void buffer_drop_twin(struct gpushm_buffer *b);
 
 /* As buffer_check(), for what reads the table and asks nobody: that survives a fork, and so does
  * the memory of a host pool. */

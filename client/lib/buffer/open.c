@@ -408,6 +408,8 @@ static int end_inherited(struct gpushm_buffer *b)
 {
 	if (b->map)
 		map_release_inherited(b->map);
+	if (b->twin)
+		end_inherited(b->twin);
 	close_fd(&b->memory);
 	image_done(&b->table);
 	image_done(&b->attrs);

@@ -179,6 +179,24 @@ static void drop_damaged(struct gpushm_buffer *b, const struct gpushm_buffer *tw
 	request_ack(b->connection, request_with(SUSPEND, suspend, &suspend));
 }
 
+void buffer_drop_twin(struct gpushm_buffer *b)
+{
+	error_guard();
+	if (b->twin)
+		buffer_end(take_ptr(b->twin));
+}
+
+/* To map a pinned twin of GiB for a GPU takes long, beside copying it. So it stays mapped for the
+ * next time, while b is open, which keeps the twin anyway. But a process with a living import can't
+ * be parked. */
+static void keep_twin(struct gpushm_buffer *b, struct gpushm_buffer *twin)
+{
+	buffer_drop_twin(b);
+	b->twin = twin;
+	if (!kind_of(twin->pool->map.kind)->by_driver || process()->park == 1)
+		buffer_drop_twin(b);
+}
+
 static int copy_of_twin(struct gpushm_buffer *fresh, struct gpushm_buffer *b)
 {
 	const struct gpushm_private_loader *l = has_attr(b, "gpushm.content") ? get_loader() : NULL;
@@ -199,7 +217,9 @@ static int copy_of_twin(struct gpushm_buffer *fresh, struct gpushm_buffer *b)
 	map_leave(&entered);
 	if (r == -EBADMSG && twin)
 		drop_damaged(b, twin);
-	if (twin)
+	if (twin && r == 0)
+		keep_twin(b, twin);
+	else if (twin)
 		buffer_end(twin);
 	return r;
 }

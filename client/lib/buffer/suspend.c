@@ -175,6 +175,8 @@ static int come_back(struct gpushm_buffer *b, uint64_t timeout_ms)
 	r = b->id != b->had_id	       ? GPUSHM_OTHER_GENERATION
 	    : b->pages != b->had_pages ? GPUSHM_OTHER_PAGES
 				       : 0;
+	if (b->id != b->had_id)
+		buffer_drop_twin(b);
 	b->had_id = b->id;
 	b->had_pages = b->pages;
 	return r;
@@ -208,6 +210,8 @@ int gpushm_suspend(struct gpushm_buffer *b, uint32_t flags)
 		r = unmap(b, flags);
 	if (r == 0)
 		r = tell_away_or_return(b);
+	if (r == 0 && process()->park == 1)
+		buffer_drop_twin(b);
 	return r;
 }
 

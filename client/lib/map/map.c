@@ -49,7 +49,7 @@ static struct map_private *entry_new(const struct map_kind *kind, const struct m
 static bool same(const struct map_private *a, const struct map_private *b)
 {
 	return a->buffer == b->buffer && a->kind == b->kind && a->write == b->write &&
-	       !a->copy_on_write && !b->copy_on_write && !a->to_fill_from && !b->to_fill_from &&
+	       !a->copy_on_write && !b->copy_on_write && a->to_fill_from == b->to_fill_from &&
 	       (a->device == b->device || !a->kind->knows_device) &&
 	       memcmp(a->daemon, b->daemon, sizeof(a->daemon)) == 0;
 }

@@ -163,7 +163,7 @@ struct map_private {
 	uint64_t buffer;
 	bool write;	    /* part of the key where the kind has read-only mappings */
 	bool copy_on_write; /* never found again */
-	bool to_fill_from;  /* likewise */
+	bool to_fill_from;  /* part of the key */
 	int device;	    /* ordinal of the GPU that it is mapped for; -1: the CPU alone */
 	/* Bit n: GPU n uses it. More than `device` where one map serves all GPUs. */
 	_Atomic uint64_t used_from;

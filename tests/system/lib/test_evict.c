@@ -182,30 +182,46 @@ static const char *pool_of(enum gpushm_kind kind)
 	return NULL;
 }
 
-/* The three imports are the twin's, that of the memory to fill, and the resumed buffer's. */
-START_TEST(a_pinned_twin_is_copied_from_where_it_lies)
+/* Imports of a restore are those of the twin, of the memory to fill and of the resumed buffer. */
+static void comes_back_with(struct gpushm_buffer *b, fakecuda_calls_fn *calls,
+			    unsigned long imports)
+{
+	unsigned long copied, staged, imported;
+
+	ck_works(gpushm_suspend(b, 0));
+	ck_works(gpushm_evict(c, "~/b"));
+	copied = calls("cuMemcpyAsync");
+	staged = calls("cuMemcpyHtoDAsync");
+	imported = calls("cuMemImportFromShareableHandle");
+	ck_assert_int_eq(gpushm_resume(b, 10000), GPUSHM_OTHER_PAGES);
+	ck_assert_uint_eq(calls("cuMemcpyAsync") - copied, 1);
+	ck_assert_uint_eq(calls("cuMemcpyHtoDAsync") - staged, 0);
+	ck_assert_uint_eq(calls("cuMemImportFromShareableHandle") - imported, imports);
+	ck_assert(bytes_are_right(b));
+}
+
+START_TEST(a_pinned_twin_is_copied_from_where_it_lies_and_stays_mapped)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
 	fakecuda_calls_fn *calls =
 		driver ? (fakecuda_calls_fn *)dlsym(driver, "fakecuda_calls") : NULL;
-	unsigned long copies, staged, imports;
 	struct gpushm_buffer *b;
 
 	if (!calls || !pool_of(GPUSHM_PINNED) || !pool_of(GPUSHM_VMM))
 		return; /* a real driver, or none */
 	b = make(pool_of(GPUSHM_VMM), GPUSHM_SEALED);
 	ck_works(gpushm_make_twin(c, "~/b", pool_of(GPUSHM_PINNED)));
-	ck_works(gpushm_suspend(b, 0));
-	ck_works(gpushm_evict(c, "~/b"));
-	copies = calls("cuMemcpyAsync");
-	staged = calls("cuMemcpyHtoDAsync");
-	imports = calls("cuMemImportFromShareableHandle");
-	ck_assert_int_eq(gpushm_resume(b, 10000), GPUSHM_OTHER_PAGES);
-	ck_assert_uint_eq(calls("cuMemcpyAsync") - copies, 1);
-	ck_assert_uint_eq(calls("cuMemcpyHtoDAsync") - staged, 0);
-	ck_assert_uint_eq(calls("cuMemImportFromShareableHandle") - imports, 3);
-	ck_assert(bytes_are_right(b));
+	comes_back_with(b, calls, 3);
+	comes_back_with(b, calls, 2);
+	/* Nothing of others' is mapped in a process that may be parked. */
+	ck_works(gpushm_may_park(c, NULL));
+	comes_back_with(b, calls, 3);
+	comes_back_with(b, calls, 3);
+	ck_works(gpushm_may_park(c, "a test"));
+	comes_back_with(b, calls, 3);
+	comes_back_with(b, calls, 2);
 	client_close_and_unlink(b, "~/b");
+	ck_assert_uint_eq(used(pool_of(GPUSHM_PINNED)), 0);
 	dlclose(driver);
 }
 END_TEST
@@ -440,7 +456,7 @@ int main(int argc, char **argv)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, an_evicted_buffer_comes_back_at_its_addresses);
-	tcase_add_test(t, a_pinned_twin_is_copied_from_where_it_lies);
+	tcase_add_test(t, a_pinned_twin_is_copied_from_where_it_lies_and_stays_mapped);
 	tcase_add_test(t, the_memory_of_an_evicted_buffer_is_free);
 	tcase_add_test(t, what_is_used_or_has_no_twin_is_not_evicted);
 	tcase_add_test(t, an_evicted_buffer_can_be_renamed_and_unlinked);
