@@ -11,7 +11,7 @@ shift
 export BUILD=$build
 
 demo=(gcc libc6-dev binutils pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libsystemd-dev python3 python3-venv ca-certificates)
-all=(git libjansson-dev libxxhash-dev nettle-dev libcurl4-openssl-dev libmicrohttpd-dev libgnutls28-dev libncurses-dev)
+all=(git libjansson-dev libxxhash-dev nettle-dev libcurl4-openssl-dev libmicrohttpd-dev libgnutls28-dev)
 # procps has pgrep.
 check=(check python3-dev procps curl openssl iproute2)
 # libclang-rt-dev has the sanitizers and libFuzzer; rpmlint asks rpm.

@@ -10,9 +10,14 @@
 #include "proto/base/own.h"
 #include "proto/base/suggest.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
+
+#define PAUSE_MS 200 /* between two tries to connect */
+/* As libgpushm's $GPUSHM_RECONNECT_MS, where no daemon keeps anything. */
+#define RECONNECT_MS 10000
 
 const struct command *const commands[] = {
 	&command_status,  &command_pools, &command_ls,	   &command_stat,    &command_create,
@@ -59,6 +64,18 @@ int ctl_connect(struct ctl *ctl)
 	if (ctl->connection || gpushm_connect(ctl->socket, &ctl->connection) == 0)
 		return CTL_OK;
 	return ctl_error(CTL_NO_DAEMON, "%s", gpushm_error());
+}
+
+int ctl_connect_again(struct ctl *ctl)
+{
+	for (unsigned waited = 0;; waited += PAUSE_MS) {
+		ctl->connection = gpushm_disconnect(ctl->connection);
+		if (gpushm_connect(ctl->socket, &ctl->connection) == 0)
+			return CTL_OK;
+		if (waited >= RECONNECT_MS)
+			return ctl_error(CTL_NO_DAEMON, "%s", gpushm_error());
+		poll(NULL, 0, PAUSE_MS);
+	}
 }
 
 int ctl_error(enum exit_code code, const char *format, ...)

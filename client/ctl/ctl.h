@@ -89,6 +89,10 @@ const char *command_suggest(const char *typed);
 /* Connects, once. An exit code. */
 int ctl_connect(struct ctl *ctl);
 
+/* After -ECONNRESET: libgpushm connects again where a daemon keeps buffers; here any daemon is
+ * good. An exit code. */
+int ctl_connect_again(struct ctl *ctl);
+
 /* Prints "gpushmctl: ..." on stderr, escaped, with users' names. Returns code. */
 int ctl_error(enum exit_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

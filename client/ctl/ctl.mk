@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: MIT
 # gpushmctl, and gpushm-exporter, which serves what "gpushmctl metrics" prints; it is built where libmicrohttpd is.
 
-# The folder of ncurses.h; empty: gpushmctl top has no screen. The library is opened at run time, so that another
-# system's compiler can use this header, too.
-NCURSES_INCLUDE ?= $(patsubst %/ncurses.h,%,$(firstword $(wildcard /usr/include/ncurses.h /usr/include/ncursesw/ncurses.h)))
-$(BUILD)/obj/client/ctl/top/screen.o: ALL_CFLAGS += -idirafter $(NCURSES_INCLUDE)
-LEFT_OUT += $(addprefix client/ctl/doctor_,$(if $(CUDA_INCLUDE),nocuda.c,cuda.c facts.c)) client/ctl/top/$(if $(NCURSES_INCLUDE),no)screen.c
+LEFT_OUT += $(addprefix client/ctl/doctor_,$(if $(CUDA_INCLUDE),nocuda.c,cuda.c facts.c))
 CTL_SRC := $(call in_folders,client/ctl $(addprefix client/ctl/,model stream top))
 CTL_LIBS = -lm
 EXPORTER_SRC := $(wildcard client/ctl/exporter/*.c)

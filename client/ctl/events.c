@@ -12,17 +12,12 @@
 #include "proto/base/own.h"
 #include "proto/words.h"
 
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #define LOOK_MS 2000u /* between two looks whether the reader of the output is still there */
-#define PAUSE_MS 200  /* between two tries to connect */
-#define RECONNECT_MS                                                                 \
-	10000 /* as libgpushm's $GPUSHM_RECONNECT_MS, where no daemon keeps anything \
-	       */
 
 struct options {
 	uint64_t since;	  /* ms; 0: not given */
@@ -197,19 +192,6 @@ static int print_batch(struct event_reader *r, const struct gpushm_events *batch
 
 /* ---- following ---- */
 
-/* libgpushm connects again where a daemon keeps buffers; here any daemon is good. */
-static int connect_again(struct ctl *ctl)
-{
-	for (unsigned waited = 0;; waited += PAUSE_MS) {
-		ctl->connection = gpushm_disconnect(ctl->connection);
-		if (gpushm_connect(ctl->socket, &ctl->connection) == 0)
-			return CTL_OK;
-		if (waited >= RECONNECT_MS)
-			return ctl_error(CTL_NO_DAEMON, "%s", gpushm_error());
-		poll(NULL, 0, PAUSE_MS);
-	}
-}
-
 /* One request. A number of an earlier daemon is good for its successor, too. */
 static int read_batch(struct event_reader *r, struct gpushm_events_options *o, bool *ret_more)
 {
@@ -218,7 +200,7 @@ static int read_batch(struct event_reader *r, struct gpushm_events_options *o, b
 
 	*ret_more = true;
 	if (code == -ECONNRESET)
-		return connect_again(r->ctl);
+		return ctl_connect_again(r->ctl);
 	/* The library itself checks the types. */
 	if (code == -EINVAL && !*gpushm_error_code())
 		return ctl_error(CTL_USAGE, "--type: %s", gpushm_error());

@@ -279,18 +279,6 @@ char *output_shorten(const char *text, size_t columns)
 	return asprintf(&all, "%.*s\xe2\x80\xa6%s", (int)head, text, tail) < 0 ? NULL : all;
 }
 
-char *output_cut(const char *text, size_t columns)
-{
-	char *all = NULL;
-
-	if (output_columns(text) <= columns)
-		return strdup(text);
-	return asprintf(&all, "%.*s\xe2\x80\xa6",
-			columns > 1 ? (int)output_fit(text, columns - 1) : 0, text) < 0
-		       ? NULL
-		       : all;
-}
-
 char *output_format(const char *format, va_list ap)
 {
 	_cleanup_(free_ptr) char *text = NULL;

@@ -78,10 +78,6 @@ size_t output_fit(const char *text, size_t columns);
  * memory. columns: at least 1. */
 char *output_shorten(const char *text, size_t columns);
 
-/* The text, cut at its end to fit that many columns, malloc'd; NULL without memory. columns: at
- * least 1. */
-char *output_cut(const char *text, size_t columns);
-
 /* Whether a command's file is its standard output, as "-" and /dev/stdout: then nothing else is
  * printed there. NULL is no file. */
 bool output_is_file(const char *file);

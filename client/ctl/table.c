@@ -42,7 +42,9 @@ struct table {
 	bool failed; /* memory ran out */
 };
 
-const char *const table_styles[] = { "", "\033[1m", "\033[32m", "\033[33m", "\033[31m", "\033[2m" };
+static const char *const styles[] = {
+	"", "\033[1m", "\033[32m", "\033[33m", "\033[31m", "\033[2m"
+};
 static const char style_end[] = "\033[0m";
 
 static void free_table(struct table **t)
@@ -213,7 +215,7 @@ static void print_styled(FILE *out, unsigned flags, enum table_style style, cons
 {
 	bool styled = flags & TABLE_COLOUR && style != TABLE_PLAIN;
 
-	fprintf(out, "%s%s%s", styled ? table_styles[style] : "", text, styled ? style_end : "");
+	fprintf(out, "%s%s%s", styled ? styles[style] : "", text, styled ? style_end : "");
 }
 
 void table_text(FILE *out, unsigned flags, enum table_style style, const char *format, ...)

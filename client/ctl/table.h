@@ -48,6 +48,3 @@ int table_print(struct table *t, unsigned flags, FILE *out);
 /* Prints text, escaped, in a style; of the flags, only TABLE_COLOUR counts. */
 void table_text(FILE *out, unsigned flags, enum table_style style, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-
-/* The escape sequence that begins a style; another one ends it. */
-extern const char *const table_styles[];

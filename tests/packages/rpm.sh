@@ -33,7 +33,6 @@ libraries_of() {
 	nettle-devel) echo libnettle.so ;;
 	gnutls-devel) echo libgnutls.so ;;
 	libmicrohttpd-devel) echo libmicrohttpd.so ;;
-	ncurses-devel) echo 'libncursesw.so libtinfo.so' ;;
 	systemd-devel) echo libsystemd.so ;;
 	gcc) echo 'libc.so libm.so libdl.so libpthread.so libgcc_s.so ld-linux-x86-64.so ld-linux-aarch64.so' ;;
 	esac

@@ -107,7 +107,6 @@ static size_t join(struct top_process *list, size_t n)
 
 static void add_row(struct top_list *l, bool chosen, struct top_row row)
 {
-	row.at = l->all++;
 	if (chosen)
 		l->rows[l->n++] = row;
 }
@@ -212,18 +211,11 @@ static void list_pools(struct model *m, const struct sample *before)
 
 /* ---- the order ---- */
 
-static int by_name(const struct top_row *x, const struct top_row *y)
-{
-	int d = strcmp(x->name, y->name);
-
-	return d ? d : (x->at > y->at) - (x->at < y->at);
-}
-
 static int by_size(const void *a, const void *b)
 {
 	const struct top_row *x = a, *y = b;
 
-	return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) : by_name(x, y);
+	return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) : strcmp(x->name, y->name);
 }
 
 /* ---- the model ---- */

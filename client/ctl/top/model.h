@@ -14,7 +14,6 @@ enum top_view { TOP_BUFFERS, TOP_PROCESSES, TOP_USERS, TOP_POOLS, TOP_VIEWS };
 
 /* Which rows. */
 struct choice {
-	enum top_view view;
 	const char *word; /* as for ls; of buffers; NULL: all */
 	bool by_user;
 	uid_t user; /* if by_user */
@@ -44,12 +43,11 @@ struct top_row {
 	/* A second; NAN: not known. Opens of a buffer, bytes of a user or pool; frames of a stream.
 	 */
 	double rate, frames;
-	size_t at; /* its place in the sample */
 };
 
 struct top_list {
 	struct top_row *rows; /* owned */
-	size_t n, all;	      /* all: also those that are not chosen */
+	size_t n;
 };
 
 /* The largest rows come first. Rates are NAN without a sample before of the same daemon. */

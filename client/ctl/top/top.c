@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * `gpushmctl top`: pools, buffers, the processes that hold them, and users, and how fast they
- * change: on a screen, once as text, or as a line of JSON for each sample.
+ * change: as text or as a line of JSON for each sample, or once.
  */
 #include "client/ctl/ctl.h"
-#include "client/ctl/top/screen.h"
 #include "client/ctl/top/view.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
@@ -12,15 +11,25 @@
 #include <math.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #define VIEWS "buffers|processes|users|pools"
 #define DELAY_MIN_MS 100u
 #define DELAY_MAX_MS 3600000u
 
+#define CLEAR "\033[H\033[2J"
+
 struct options {
 	bool once, wide;
 	uint64_t delay, count;
 	const char *view, *user;
+};
+
+/* What is shown. */
+struct shown {
+	struct choice choice;
+	enum top_view view;
+	bool live; /* a page of a terminal takes the place of the one before */
 };
 
 /* ---- JSON ---- */
@@ -102,10 +111,24 @@ static void print_json(struct json *j, const struct model *m)
 
 /* ---- one sample after the other ---- */
 
-static int print(struct ctl *ctl, const struct sample *before, const struct sample *now,
-		 const struct state *s)
+static int print_text(const struct ctl *ctl, const struct model *m, const struct shown *s)
 {
-	unsigned flags = (ctl->colour ? TABLE_COLOUR : 0) | (ctl->wide ? TABLE_WIDE : 0);
+	struct page p = { .out = stdout,
+			  .flags = (ctl->colour ? TABLE_COLOUR : 0) | (ctl->wide ? TABLE_WIDE : 0),
+			  .exact = ctl->bytes,
+			  .m = m };
+	struct winsize size;
+
+	if (s->live) {
+		fputs(CLEAR, stdout);
+		p.lines = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_row : 0;
+	}
+	return view_print(&p, s->view);
+}
+
+static int print(struct ctl *ctl, const struct sample *before, const struct sample *now,
+		 const struct shown *s)
+{
 	struct json j;
 	struct model m;
 	int r = model_make(before, now, &s->choice, &m);
@@ -113,7 +136,7 @@ static int print(struct ctl *ctl, const struct sample *before, const struct samp
 	if (r == 0 && ctl_json(ctl, &j))
 		print_json(&j, &m);
 	else if (r == 0)
-		r = view_once(&m, s, flags, stdout);
+		r = print_text(ctl, &m, s);
 	model_done(&m);
 	return r < 0 ? ctl_error(CTL_FAILED, "out of memory") : ctl_flush();
 }
@@ -127,19 +150,31 @@ static void sleep_until_due(const struct sample *last, uint64_t period)
 		poll(NULL, 0, (int)(due - now));
 }
 
+static int take(struct ctl *ctl, const struct shown *s, struct sample **ret)
+{
+	int code = CTL_OK, r;
+
+	do {
+		r = sample_take(ctl->connection, s->choice.word, ret);
+		if (r == -ECONNRESET)
+			code = ctl_connect_again(ctl);
+	} while (r == -ECONNRESET && code == CTL_OK);
+	return code ? code : ctl_result(r);
+}
+
 /* Rates need two samples: the first one is not printed, unless it is the only one. */
-static int print_samples(struct ctl *ctl, const struct state *s, const struct options *o)
+static int print_samples(struct ctl *ctl, const struct shown *s, const struct options *o)
 {
 	uint64_t count = o->once ? 1 : o->count;
 	struct sample *before = NULL, *now = NULL;
-	int r = ctl_result(sample_take(ctl->connection, s->choice.word, &now));
+	int r = take(ctl, s, &now);
 
 	for (uint64_t n = 0; r == CTL_OK && (!count || n < count); n++) {
 		if (o->delay) {
 			sample_free(before);
 			before = take_ptr(now);
 			sleep_until_due(before, o->delay);
-			r = ctl_result(sample_take(ctl->connection, s->choice.word, &now));
+			r = take(ctl, s, &now);
 		}
 		if (r == CTL_OK)
 			r = print(ctl, before, now, s);
@@ -162,13 +197,13 @@ static unsigned index_of(const char *words, const char *word)
 }
 
 static int read_options(const struct ctl *ctl, const struct options *o, const char *word,
-			struct state *ret)
+			struct shown *ret)
 {
 	bool single = o->once || o->count == 1;
 
-	*ret = (struct state){ .exact = ctl->bytes, .choice = { .word = word } };
+	*ret = (struct shown){ .choice = { .word = word } };
 	if (o->view)
-		ret->choice.view = (enum top_view)index_of(VIEWS, o->view);
+		ret->view = (enum top_view)index_of(VIEWS, o->view);
 	if (o->delay > DELAY_MAX_MS || (o->delay < DELAY_MIN_MS && !(o->delay == 0 && single)))
 		return ctl_error(CTL_USAGE, "top: --delay: write 0.1 to 3600 seconds, or 0 with "
 					    "--once for no rates");
@@ -176,39 +211,20 @@ static int read_options(const struct ctl *ctl, const struct options *o, const ch
 	if (o->user && !output_find_user(o->user, &ret->choice.user))
 		return ctl_error(CTL_USAGE, "top: --user=%s: there is no user of that name",
 				 o->user);
+	ret->live = !o->once && !ctl->json && output_terminal(STDOUT_FILENO);
 	return CTL_OK;
-}
-
-static int run_screen(struct ctl *ctl, struct state *s, const struct options *o)
-{
-	struct sample *first = NULL;
-	int r = ctl_result(sample_take(ctl->connection, s->choice.word, &first));
-
-	if (r)
-		return r;
-	/* The screen says that the daemon has gone while it connects again and again. */
-	setenv("GPUSHM_RECONNECT_MS", "0", false);
-	return screen_run(ctl, s, o->delay, o->count, first);
 }
 
 static int run(struct ctl *ctl, const void *options, size_t n_words, char **words)
 {
 	const struct options *o = options;
-	bool lines = o->once || ctl->json;
-	struct state s;
+	struct shown s;
 	int r = read_options(ctl, o, n_words ? words[0] : NULL, &s);
 
 	ctl->wide = o->wide;
-	if (r == CTL_OK && !lines && !(isatty(STDIN_FILENO) && output_terminal(STDOUT_FILENO)))
-		r = ctl_error(CTL_USAGE, "top: this is no terminal that can show a screen; use "
-					 "--once or --json");
-	if (r == CTL_OK && !lines)
-		r = screen_check();
 	if (r == CTL_OK)
 		r = ctl_connect(ctl);
-	if (r)
-		return r;
-	return lines ? print_samples(ctl, &s, o) : run_screen(ctl, &s, o);
+	return r ? r : print_samples(ctl, &s, o);
 }
 
 const struct command command_top = {
@@ -216,16 +232,16 @@ const struct command command_top = {
 	.synopsis = "[--once] [--delay=TIME] [--count=N] [--view=VIEW] [--user=USER] [--wide] "
 		    "[PREFIX|PATTERN]",
 	.about = "show pools, buffers, processes and users as they change",
-	.more = "On a terminal it is a screen, and q ends it. With --json it prints a line\n"
-		"for each sample. Rates are those since the sample before: so --once waits for\n"
-		"one period, unless it is 0.",
-	OPTIONS(options,
-		FLAG(options, once, "once", 0, "print it once as text, or as one line of JSON"),
+	.more = "It prints them again after each period, in place of the page before on a\n"
+		"terminal, and Ctrl-C ends it. With --json it prints a line for each sample.\n"
+		"Rates are those since the sample before: so the first page and --once wait\n"
+		"for one period, unless it is 0.",
+	OPTIONS(options, FLAG(options, once, "once", 0, "print one page, or one line of JSON"),
 		ARG(options, delay, "delay", ARG_TIME, 'd', "TIME",
 		    "the period; the default is one second"),
 		ARG(options, count, "count", ARG_COUNT, 'c', "N",
 		    "end after this number of samples"),
-		ARG(options, view, "view", ARG_CHOICE, 0, VIEWS, "the list that is shown first"),
+		ARG(options, view, "view", ARG_CHOICE, 0, VIEWS, "the list below pools and users"),
 		ARG(options, user, "user", ARG_TEXT, 'u', "USER", "only what belongs to this user"),
 		ARG_WIDE(options)),
 	.defaults = &(const struct options){ .delay = 1000 },

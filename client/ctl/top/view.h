@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * The pages of `gpushmctl top`: text, with the styles of table.h.
+ * The page of `gpushmctl top`: text, with the styles of table.h.
  */
 #pragma once
 
 #include "client/ctl/top/model.h"
-#include "client/ctl/top/state.h"
 
 #include <stdio.h>
 
-/* The screen: `height` lines, at least 1, of which those of the list have at most `width` columns.
- * It first moves the list so that it fills its lines. Returns how many rows of it are visible. */
-size_t view_screen(const struct model *m, struct state *s, size_t height, size_t width, FILE *out);
+/* Where a page goes, and what is on it. */
+struct page {
+	FILE *out;
+	unsigned flags; /* of table_print() */
+	size_t lines;	/* of a terminal, for the list to end in time; 0: no limit */
+	bool exact;	/* as for output_size() */
+	const struct model *m;
+};
 
-/* Everything, for --once; flags as for table_print(). 0 or -ENOMEM. */
-int view_once(const struct model *m, const struct state *s, unsigned flags, FILE *out);
+/* Prints the page with the list of this view. 0 or -ENOMEM. */
+int view_print(const struct page *p, enum top_view view);
