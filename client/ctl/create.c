@@ -176,9 +176,8 @@ const struct command command_create = {
 	.synopsis = "--size=SIZE [OPTIONS] NAME\n--shape=N,... [OPTIONS] NAME\n"
 		    "--from=FILE [OPTIONS] NAME",
 	.about = "make a buffer of zeros, or of a file's bytes",
-	.more = "The buffer is one array, shared unless --sealed is given. With --hold it is\n"
-		"filled, and `gpushmctl publish NAME` publishes it later. A file fills the whole\n"
-		"array; a regular file needs neither --size nor --shape.",
+	.more = "The buffer is one array, shared unless --sealed is given. A file fills the\n"
+		"whole array; a regular file needs neither --size nor --shape.",
 	OPTIONS(options,
 		ARG(options, size, "size", ARG_SIZE, 'S', "SIZE",
 		    "its size in bytes: 4096, 64K, 1.5G"),

@@ -20,14 +20,15 @@
 #define RECONNECT_MS 10000
 
 const struct command *const commands[] = {
-	&command_status,  &command_pools, &command_ls,	   &command_stat,    &command_create,
-	&command_put,	  &command_get,	  &command_load,   &command_save,    &command_verify,
-	&command_publish, &command_wait,  &command_watch,  &command_events,  &command_streams,
-	&command_follow,  &command_hold,  &command_rm,	   &command_mv,	     &command_clean,
-	&command_flush,	  &command_top,	  &command_doctor, &command_restart, &command_metrics,
-	&command_pull,	  &command_evict, &command_demote, &command_promote, &command_keep,
-	&command_wanted,  &command_park,  &command_unpark, &command_suspend, &command_resume,
-	&command_help,	  NULL,
+	&command_status,  &command_pools,   &command_ls,      &command_stat,
+	&command_create,  &command_put,	    &command_get,     &command_load,
+	&command_save,	  &command_verify,  &command_wait,    &command_watch,
+	&command_events,  &command_streams, &command_follow,  &command_hold,
+	&command_rm,	  &command_mv,	    &command_clean,   &command_flush,
+	&command_top,	  &command_doctor,  &command_restart, &command_metrics,
+	&command_pull,	  &command_evict,   &command_demote,  &command_promote,
+	&command_keep,	  &command_wanted,  &command_park,    &command_unpark,
+	&command_suspend, &command_resume,  &command_help,    NULL,
 };
 
 const struct arg ctl_args[] = {

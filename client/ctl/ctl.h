@@ -61,12 +61,12 @@ struct command {
 #define OPTIONS(of, ...) .args = ARGS(__VA_ARGS__), .options_size = sizeof(struct of)
 
 extern const struct command command_status, command_pools, command_ls, command_stat, command_create,
-	command_put, command_get, command_load, command_save, command_verify, command_publish,
-	command_wait, command_watch, command_events, command_hold, command_rm, command_mv,
-	command_clean, command_flush, command_restart, command_doctor, command_help, command_top,
-	command_metrics, command_streams, command_follow, command_pull, command_evict,
-	command_demote, command_promote, command_keep, command_wanted, command_suspend,
-	command_resume, command_park, command_unpark;
+	command_put, command_get, command_load, command_save, command_verify, command_wait,
+	command_watch, command_events, command_hold, command_rm, command_mv, command_clean,
+	command_flush, command_restart, command_doctor, command_help, command_top, command_metrics,
+	command_streams, command_follow, command_pull, command_evict, command_demote,
+	command_promote, command_keep, command_wanted, command_suspend, command_resume,
+	command_park, command_unpark;
 
 /* All commands; ends with NULL. */
 extern const struct command *const commands[];
@@ -127,11 +127,6 @@ int ctl_flush(void);
 
 /* hold.c: drops standard input until it ends, or until the daemon is gone. An exit code. */
 int hold_until_eof(struct ctl *ctl);
-
-/* publish.c: prints that the buffer is held, and publishes it when `gpushmctl publish` asks for it,
- * in the given state unless the request has another one. Returns when it is published, or when the
- * daemon is gone. An exit code. */
-int publish_when_asked(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_state state);
 
 /* stat.c: all facts about a buffer, as an object. key is as for json_open(). */
 void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, bool with_holders);

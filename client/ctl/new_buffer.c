@@ -2,8 +2,7 @@
  *
  * From options to a published buffer. A buffer that is being filled belongs to this process alone
  * and ends with it, so a failure between new_buffer_create() and new_buffer_finish() needs no
- * clean-up. Only the process that created a buffer can publish it: so a command with --hold stays,
- * and publishes the buffer when `gpushmctl publish` asks for it.
+ * clean-up.
  */
 #include "client/ctl/new_buffer.h"
 
@@ -32,8 +31,6 @@ const struct arg new_buffer_args[] = {
 const struct arg new_buffer_state_args[] = {
 	FLAG(new_buffer, shared, "shared", 0, "publish it for reading and writing"),
 	FLAG(new_buffer, sealed, "sealed", 0, "publish it for reading only, for ever"),
-	FLAG(new_buffer, hold, "hold", 0,
-	     "fill it, and let `gpushmctl publish NAME` publish it later"),
 	{ .name = NULL },
 };
 
@@ -144,7 +141,7 @@ int new_buffer_finish(struct ctl *ctl, const struct new_buffer *nb, struct gpush
 		return ctl_error(CTL_FAILED, "interrupted");
 	if (nb->shared || nb->sealed)
 		state = nb->shared ? GPUSHM_SHARED : GPUSHM_SEALED;
-	r = nb->hold ? publish_when_asked(ctl, b, state) : ctl_result(gpushm_publish(b, state));
+	r = ctl_result(gpushm_publish(b, state));
 	if (r)
 		return r;
 	report(ctl, b);

@@ -9,7 +9,7 @@
 struct new_buffer {
 	const char *pool, *group;
 	unsigned mode;
-	bool shared, sealed, transient, hold;
+	bool shared, sealed, transient;
 	struct arg_list attrs; /* "key=value" */
 	uint64_t wait;	       /* ms */
 };
@@ -40,8 +40,8 @@ int new_buffer_create(struct ctl *ctl, const struct new_buffer *nb, const char *
  * --transient waits for the end of standard input. An exit code. */
 int new_buffer_keep(struct ctl *ctl, const struct new_buffer *nb, struct gpushm_buffer *b);
 
-/* Publishes the buffer, with --hold after `gpushmctl publish`, and reports it; with --transient
- * waits for the end of standard input. state: the default for neither --shared nor --sealed.
- * An exit code; CTL_FAILED if a signal interrupted the transfer. */
+/* Publishes the buffer and reports it; with --transient waits for the end of standard input.
+ * state: the default for neither --shared nor --sealed. An exit code; CTL_FAILED if a signal
+ * interrupted the transfer. */
 int new_buffer_finish(struct ctl *ctl, const struct new_buffer *nb, struct gpushm_buffer *b,
 		      enum gpushm_state state);

@@ -202,10 +202,8 @@ static int put_model(struct ctl *ctl, const struct options *o, size_t n, char **
 	if (o->dtype)
 		return ctl_error(CTL_USAGE, "--dtype: %s says the types of its tensors itself",
 				 files[0]);
-	if (nb->shared || nb->hold)
-		return ctl_error(CTL_USAGE,
-				 "--%s: a model is sealed, and published as soon as it is loaded",
-				 nb->shared ? "shared" : "hold");
+	if (nb->shared)
+		return ctl_error(CTL_USAGE, "--shared: a model is sealed");
 	return model_load(ctl, &load, n, files, name);
 }
 
@@ -247,9 +245,8 @@ const struct command command_put = {
 		    "[OPTIONS] FILE.safetensors... NAME",
 	.about = "make a buffer from NumPy or safetensors files",
 	.more = "The first form makes a buffer with one array, whose name is empty. \"-\" is\n"
-		"standard input. The buffer is sealed unless --shared is given. With --hold it is\n"
-		"filled, and `gpushmctl publish NAME` publishes it later. Safetensors files are\n"
-		"loaded as by `gpushmctl load`, which has more options.",
+		"standard input. The buffer is sealed unless --shared is given. Safetensors files\n"
+		"are loaded as by `gpushmctl load`, which has more options.",
 	OPTIONS(options, ARG(options, dtype, "dtype", ARG_TEXT, 'd', "DTYPE",
 			     "give the elements this type of the same size")),
 	.more_args = { new_buffer_state_args, new_buffer_args },

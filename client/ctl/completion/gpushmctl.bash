@@ -62,9 +62,9 @@ _gpushmctl_models() {
 }
 
 _gpushmctl() {
-	local commands="status metrics pools ls stat streams follow create put get load pull save verify publish wait watch events hold rm mv clean evict demote promote keep wanted suspend resume park unpark flush restart doctor top help"
+	local commands="status metrics pools ls stat streams follow create put get load pull save verify wait watch events hold rm mv clean evict demote promote keep wanted suspend resume park unpark flush restart doctor top help"
 	local common="--socket --json --bytes --quiet --help"
-	local making="--pool --mode --group --attr --transient --wait" states="--shared --sealed --hold --dtype"
+	local making="--pool --mode --group --attr --transient --wait" states="--shared --sealed --dtype"
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command="" buffer="" words=0 i
 	local options
 
@@ -185,7 +185,6 @@ _gpushmctl() {
 		save) options="--shard-size --threads --progress --timeout" ;;
 		verify) options="--progress --timeout" ;;
 		get) options="--array --raw --timeout" ;;
-		publish) options="--sealed --shared" ;;
 		wait) options="--timeout" ;;
 		watch) options="--count --timeout" ;;
 		events) options="--since --user --type --once --count --timeout" ;;
@@ -204,7 +203,7 @@ _gpushmctl() {
 	flush:0) _gpushmctl_pools "$cur" ;;
 	:* | help:0) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur") ;;
 	streams:0 | follow:0) _gpushmctl_streams "$cur" ;;
-	ls:0 | top:0 | stat:0 | get:0 | save:0 | verify:0 | hold:0 | mv:[01] | publish:* | wait:* | watch:* | events:* | rm:* | clean:* | evict:* | demote:* | promote:* | keep:0 | wanted:0 | suspend:* | resume:* | park:* | unpark:*) _gpushmctl_names "$cur" ;;
+	ls:0 | top:0 | stat:0 | get:0 | save:0 | verify:0 | hold:0 | mv:[01] | wait:* | watch:* | events:* | rm:* | clean:* | evict:* | demote:* | promote:* | keep:0 | wanted:0 | suspend:* | resume:* | park:* | unpark:*) _gpushmctl_names "$cur" ;;
 	pull:1) _gpushmctl_names "$cur" ;;
 	put:* | get:1) _gpushmctl_files "$cur" ;;
 	save:1) _gpushmctl_models "$cur" ;;

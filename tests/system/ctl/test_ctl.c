@@ -154,7 +154,6 @@ static const struct {
 	{ 3, "$ctl stat nothing", "nothing" },
 	{ 3, "$ctl rm nothing", "nothing" },
 	{ 3, "$ctl get nothing file", "nothing" },
-	{ 3, "$ctl publish nothing", "nothing" },
 	{ 3, "$ctl hold nothing", "nothing" },
 	{ 3, "$ctl create --pool=nothing --size=1 x", "nothing" },
 	{ 3, "$ctl get two file", "its 2 arrays are \"x\", \"y\"" },
@@ -190,7 +189,6 @@ static const struct {
 	  "1500 bytes are not a whole number of float64" },
 	{ 1, "$ctl get two:x /dev/full", "No space left" },
 	{ 1, "$ctl get two:x nothing/file", "No such file" },
-	{ 1, "$ctl publish two", "already published" },
 	{ 3, "$ctl rm nope", "gpushmctl: no buffer \"nope\"; gpushmctl ls shows what there is\n" },
 	{ 3,
 	  "$ctl create -q --size=1 d/a && $ctl create -q --size=1 d/b && $ctl rm d; r=$?; "

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushmctl in scripts and at a terminal, with a real daemon: new buffers that are published later,
- * holds, valid JSON, completion with live names, colours, progress, the doctor.
+ * gpushmctl in scripts and at a terminal, with a real daemon: events, names that move, holds, valid
+ * JSON, completion with live names, colours, progress, the doctor.
  */
 #include "proto/base/own.h"
 #include "tests/lib/ctl.h"
@@ -10,101 +10,6 @@
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
-
-START_TEST(a_held_buffer_is_hidden_until_it_is_published)
-{
-	ctl_write_npy("a.npy", "'<f4'", "False", "(2,)", 8);
-	shell_expect(
-		&sh, 0,
-		"coproc P { exec $ctl put --hold a.npy m; }; exec 3<&${P[0]}; pid=$P_PID\n"
-		"read -r word name number <&3; [[ \"$word $name $number\" == \"holding m $pid\" "
-		"]] || exit\n"
-		"$ctl get m out.npy; [[ $? == 1 && ! -e out.npy ]] || exit 8\n"
-		"$ctl wait m & wait=$!\n"
-		"[[ $($ctl publish m) == 'm: sealed' ]] || exit 9\n"
-		"wait $wait && wait $pid && $ctl get -q m out.npy && cmp a.npy out.npy");
-	shell_expect(&sh, 0,
-		     "coproc P { exec $ctl create --hold --size=8 '~/n'; }; exec 3<&${P[0]}; "
-		     "pid=$P_PID\n"
-		     "read -r line <&3; [[ $($ctl publish --sealed \"~$(id -u)/n\") == *sealed ]] "
-		     "|| exit\n"
-		     "wait $pid; $ctl hold --write '~/n' < /dev/null; [[ $? == 1 ]]");
-	shell_expect(
-		&sh, 0,
-		"coproc P { exec $ctl create --hold --size=8 gone; }; exec 3<&${P[0]}; pid=$P_PID\n"
-		"read -r line <&3; kill $pid; wait $pid; [[ $? == 143 ]] || exit\n"
-		"while $ctl stat gone &> /dev/null; do :; done");
-}
-END_TEST
-
-/* hold N: starts a holder of buffer N, waits for its line, and sets pid; names: its sockets. */
-static const char holders[] =
-	"hold() { coproc P { exec $ctl create --hold --size=8 $1; }; exec 3<&${P[0]}; pid=$P_PID\n"
-	"	read -r line <&3; }\n"
-	"names() { grep -o \"@gpushmctl/$(id -u)/.*\" /proc/net/unix; }\n";
-
-START_TEST(an_interrupted_hold_says_that_the_contents_are_dropped)
-{
-	shell_expect(&sh, 0,
-		     "%sfor signal in TERM INT HUP; do\n"
-		     "	hold x 2> err; kill -$signal $pid; wait $pid; (($? > 128)) || exit 7\n"
-		     "	grep -q 'x stays unpublished here until `gpushmctl publish x`' err || exit "
-		     "6\n"
-		     "	grep -q 'x: interrupted before it was published' err || exit 8\n"
-		     "	$ctl stat x 2>&1 | grep 'gpushmctl) of uid .* without publishing' || exit "
-		     "9\n"
-		     "	$ctl publish x 2>&1 | grep 'without publishing it' || exit 10\n"
-		     "done\n"
-		     "hold x; kill -KILL $pid; wait $pid\n"
-		     "$ctl wait --timeout=1ms x 2>&1 | grep 'before it published it'",
-		     holders);
-}
-END_TEST
-
-START_TEST(publish_ignores_the_sockets_of_strangers)
-{
-	shell_expect(&sh, 0,
-		     "%shold x 2> /dev/null; old=$(names); kill $pid; wait $pid\n"
-		     "hold x 2> /dev/null; new=$(names)\n"
-		     "[[ $old && $new && $old != $new ]] || exit 8\n"
-		     "$ctl publish -q x && wait $pid",
-		     holders);
-	if (shell_run(&sh, "[[ $(id -u) == 0 ]] && command -v python3") != 0) {
-		printf("skipped: needs root and python3\n");
-		return;
-	}
-	/* Of two strangers one accepts no connection, and the other one does not reply. */
-	shell_expect(&sh, 0,
-		     "%shold y; a=$(names); mkfifo in; impostors=\n"
-		     "for backlog in 0 9; do\n"
-		     "	python3 -c 'import os, socket, sys\n"
-		     "os.setuid(65534)\n"
-		     "a = \"\\0\" + sys.argv[1][1:-32] + sys.argv[2] * 32\n"
-		     "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
-		     "s.bind(a)\n"
-		     "s.listen(int(sys.argv[2]))\n"
-		     "c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
-		     "c.connect(a)\n"
-		     "sys.stdin.read()' $a $backlog < in & impostors+=\" $!\"\n"
-		     "done\n"
-		     "exec 4> in; until (($(names | sort -u | wc -l) == 3)); do :; done\n"
-		     "[[ $($ctl publish y) == 'y: shared' ]] && wait $pid; r=$?\n"
-		     "kill $impostors; wait; exit $r",
-		     holders);
-}
-END_TEST
-
-START_TEST(publish_takes_the_successor_of_an_unlinked_buffer)
-{
-	shell_expect(&sh, 0,
-		     "%shold x; first=$pid; $ctl rm x\n"
-		     "$ctl publish x; [[ $? == 3 ]] || exit 8\n"
-		     "hold x 2> /dev/null; [[ $($ctl publish x) == 'x: shared' ]] && wait $pid || "
-		     "exit 9\n"
-		     "$ctl stat x | grep -q shared && kill $first; wait $first; [[ $? != 1 ]]",
-		     holders);
-}
-END_TEST
 
 START_TEST(a_watch_prints_each_event)
 {
@@ -345,11 +250,11 @@ START_TEST(commands_names_and_options_are_completed)
 		     "$ctl create -q --size=1 models/a && $ctl create -q --size=1 'models/b c'");
 	shell_expect(
 		&sh, 0,
-		"%stry pub; try get mod; try rm models/a 'models/b'; try ls --ho; try --json = p; "
+		"%stry prom; try get mod; try rm models/a 'models/b'; try ls --ho; try --json = p; "
 		"try create -p ho; try put x; touch file.npy; try put fi; "
 		"try -s /nonexistent get mod",
 		complete);
-	ck_assert_str_eq(sh.out, "publish,\nmodels/a,models/b\\ c,\nmodels/b\\ c,\n--holders,\n"
+	ck_assert_str_eq(sh.out, "promote,\nmodels/a,models/b\\ c,\nmodels/b\\ c,\n--holders,\n"
 				 "pretty,\nhost,\n,\nfile.npy,\n,\n");
 	/* bash's script and the manual have every command; zsh's script asks gpushmctl. */
 	shell_expect(&sh, 0,
@@ -573,10 +478,6 @@ int main(void)
 
 	tcase_set_timeout(tc, 180);
 	tcase_add_checked_fixture(tc, ctl_setup, ctl_teardown);
-	tcase_add_test(tc, a_held_buffer_is_hidden_until_it_is_published);
-	tcase_add_test(tc, an_interrupted_hold_says_that_the_contents_are_dropped);
-	tcase_add_test(tc, publish_ignores_the_sockets_of_strangers);
-	tcase_add_test(tc, publish_takes_the_successor_of_an_unlinked_buffer);
 	tcase_add_test(tc, a_watch_prints_each_event);
 	tcase_add_test(tc, a_pattern_removes_exactly_what_it_matches);
 	tcase_add_test(tc, a_watch_of_a_pattern_reports_names_that_match_later);

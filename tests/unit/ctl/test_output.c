@@ -228,7 +228,7 @@ END_TEST
 START_TEST(a_mistyped_command_gets_the_right_suggestion)
 {
 	ck_assert_str_eq(command_suggest("stats"), "status");
-	ck_assert_str_eq(command_suggest("pubilsh"), "publish");
+	ck_assert_str_eq(command_suggest("promtoe"), "promote");
 	ck_assert_str_eq(command_suggest("craete"), "create");
 	ck_assert_ptr_null(command_suggest("xy"));
 	ck_assert_ptr_null(command_suggest("frobnicate"));
