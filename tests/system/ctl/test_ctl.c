@@ -165,6 +165,8 @@ static const struct {
 	{ 2, "$ctl watch nothing --count=0", "whole number of at least 1" },
 	{ 2, "$ctl watch nothing --count=2x", "whole number of at least 1" },
 	{ 1, "$ctl watch a//b", "a//b" },
+	{ 2, "$ctl watch 'm/*'", "gpushmctl events prints what happens" },
+	{ 2, "$ctl watch m/", "is a pattern" },
 	{ 1, "$ctl watch two --count=1 > /dev/full", "No space left" },
 	{ 1, "$ctl put two.npy two", "two" },
 	{ 1, "$ctl put nothing.npy x", "No such file" },

@@ -60,34 +60,6 @@ START_TEST(a_pattern_removes_exactly_what_it_matches)
 }
 END_TEST
 
-START_TEST(a_watch_of_a_pattern_reports_names_that_match_later)
-{
-	shell_expect(
-		&sh, 0,
-		"$ctl create -q --size=8 m/old; $ctl create -q --size=8 other\n"
-		"coproc P { exec $ctl watch 'm/*' other n/; }; exec 3<&${P[0]}; pid=$P_PID\n"
-		"read -r what name id <&3; read -r what2 name2 id2 <&3\n"
-		"[[ $(printf '%%s\\n' \"$what $name\" \"$what2 $name2\" | sort | tr '\\n' ,) == "
-		"'published m/old,published other,' ]] || exit 6\n"
-		"$ctl create -q --size=8 m/new; read -r what name id <&3\n"
-		"[[ \"$what $name\" == 'published m/new' ]] || exit 7\n"
-		"$ctl create -q --size=8 n/x; read -r what name id <&3\n"
-		"[[ \"$what $name\" == 'published n/x' ]] || exit 8\n"
-		"mkfifo in; $ctl hold --write m/new < in > out & holder=$!; exec 4> in\n"
-		"until grep -q held out; do :; done; kill -KILL $holder; wait $holder\n"
-		"read -r what name id <&3; [[ \"$what $name\" == 'dirty m/new' ]] || exit 9\n"
-		"$ctl clean m/new; read -r what name id <&3; [[ \"$what $name\" == 'clean m/new' "
-		"]] "
-		"|| exit 10\n"
-		"$ctl rm m/old; read -r what name id <&3; [[ \"$what $name\" == 'unlinked m/old' "
-		"]] "
-		"|| exit 11\n"
-		"kill -TERM $pid; wait $pid; [[ $? == 143 ]]");
-	shell_expect(&sh, 0, "[[ $($ctl watch -c1 'm/*') == 'published m/new '* ]]");
-	shell_expect(&sh, 5, "$ctl watch --timeout=20ms 'y*'");
-}
-END_TEST
-
 static const char complete[] = "source \"$source/client/ctl/completion/gpushmctl.bash\"\n"
 			       "try() { COMP_WORDS=(\"$ctl\" \"$@\") COMP_CWORD=$#; "
 			       "compopt() { :; }; COMPREPLY=(); "
@@ -115,26 +87,19 @@ START_TEST(mv_renames_a_buffer_and_replaces_only_by_force)
 }
 END_TEST
 
-/* Names and patterns report the same. */
 START_TEST(a_watch_says_what_is_replaced)
 {
-	static const char *const words[] = { "m", "'[m]'" };
-
-	for (size_t i = 0; i < 2; i++)
-		shell_expect(
-			&sh, 0,
-			"id() { $ctl stat --json $1 | sed 's/.*\"id\":\"\\([0-9]*\\)\".*/\\1/'; }\n"
-			"next() { read -r line <&3; [[ $line == \"$*\" ]] || { echo $line; exit 6; "
-			"}; }\n"
-			"$ctl create -q --size=8 m; one=$(id m)\n"
-			"coproc P { exec $ctl watch %s; }; exec 3<&${P[0]}; pid=$P_PID\n"
-			"next published m $one; $ctl create -q --size=8 n; two=$(id n)\n"
-			"$ctl mv m old; next unlinked m $one; $ctl mv old m; next published m "
-			"$one\n"
-			"$ctl mv -f n m; next replaced m $two $one; next published m $two\n"
-			"$ctl mv m x; next unlinked m $two; $ctl rm x\n"
-			"kill -TERM $pid; wait $pid; [[ $? == 143 ]]",
-			words[i]);
+	shell_expect(
+		&sh, 0,
+		"id() { $ctl stat --json $1 | sed 's/.*\"id\":\"\\([0-9]*\\)\".*/\\1/'; }\n"
+		"next() { read -r line <&3; [[ $line == \"$*\" ]] || { echo $line; exit 6; }; }\n"
+		"$ctl create -q --size=8 m; one=$(id m)\n"
+		"coproc P { exec $ctl watch m; }; exec 3<&${P[0]}; pid=$P_PID\n"
+		"next published m $one; $ctl create -q --size=8 n; two=$(id n)\n"
+		"$ctl mv m old; next unlinked m $one; $ctl mv old m; next published m $one\n"
+		"$ctl mv -f n m; next replaced m $two $one; next published m $two\n"
+		"$ctl mv m x; next unlinked m $two; $ctl rm x\n"
+		"kill -TERM $pid; wait $pid; [[ $? == 143 ]]");
 	shell_expect(&sh, 0,
 		     "$ctl create -q --size=8 m; $ctl create -q --size=8 n\n"
 		     "coproc P { exec $ctl watch --json m; }; exec 3<&${P[0]}; pid=$P_PID\n"
@@ -480,7 +445,6 @@ int main(void)
 	tcase_add_checked_fixture(tc, ctl_setup, ctl_teardown);
 	tcase_add_test(tc, a_watch_prints_each_event);
 	tcase_add_test(tc, a_pattern_removes_exactly_what_it_matches);
-	tcase_add_test(tc, a_watch_of_a_pattern_reports_names_that_match_later);
 	tcase_add_test(tc, mv_renames_a_buffer_and_replaces_only_by_force);
 	tcase_add_test(tc, a_watch_says_what_is_replaced);
 	tcase_add_test(tc, a_hold_lasts_until_its_input_ends);
