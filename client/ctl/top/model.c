@@ -36,9 +36,6 @@ static void compare_status(struct model *m, const struct sample *before, const s
 	m->refused = rate(m, before->status->refused, now->status->refused);
 	m->creates = rate(m, before->creates, now->creates);
 	m->opens = rate(m, before->opens, now->opens);
-	m->cpu = before->memory_bytes && now->cpu_ns >= before->cpu_ns
-			 ? rate(m, before->cpu_ns, now->cpu_ns) / 1e7
-			 : NAN;
 }
 
 /* ---- processes ---- */

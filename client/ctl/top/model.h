@@ -55,7 +55,6 @@ struct model {
 	const struct sample *sample; /* borrowed */
 	double seconds;		     /* since the sample before */
 	double requests, refused, creates, opens;
-	double cpu;		       /* the daemon's, in percent of one core */
 	struct top_process *processes; /* owned */
 	struct top_list lists[TOP_VIEWS];
 };

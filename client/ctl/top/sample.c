@@ -11,8 +11,6 @@
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #define IDLE_FACTOR 9u
@@ -32,46 +30,6 @@ struct sample *sample_free(struct sample *s)
 	}
 	free(s);
 	return NULL;
-}
-
-/* Reads the start of /proc/PID/NAME. */
-static bool read_proc(pid_t pid, const char *name, char *buf, size_t size)
-{
-	char path[64];
-	FILE *in;
-	size_t n;
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-	in = fopen(path, "re");
-	if (!in)
-		return false;
-	n = fread(buf, 1, size - 1, in);
-	buf[n] = '\0';
-	fclose(in);
-	return n > 0;
-}
-
-/* The pid in STATUS is the daemon's own view: in another PID namespace it is another process here,
- * or none. So a process of another name is not the daemon. proc(5): fields 14 and 15 of stat are
- * user and system time in ticks, and the second one of statm is the resident pages. */
-static void read_process(struct sample *s)
-{
-	uint64_t user, kernel, pages;
-	const char *rest;
-	char text[512];
-
-	if (!read_proc(s->status->pid, "stat", text, sizeof(text)) || !strstr(text, "(gpushmd"))
-		return;
-	rest = strrchr(text, ')');
-	if (!rest ||
-	    sscanf(rest, ") %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64 " %" SCNu64,
-		   &user, &kernel) != 2)
-		return;
-	if (!read_proc(s->status->pid, "statm", text, sizeof(text)) ||
-	    sscanf(text, "%*s %" SCNu64, &pages) != 1)
-		return;
-	s->cpu_ns = (user + kernel) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
-	s->memory_bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 uint64_t sample_due(uint64_t began, uint64_t ended, uint64_t period)
@@ -134,7 +92,6 @@ int sample_take(struct gpushm *c, const char *word, struct sample **ret)
 	s->taken_ns = clock_monotonic_ns();
 	s->time_ns = clock_realtime_ns();
 	s->cost_ns = s->taken_ns - begun;
-	read_process(s);
 	*ret = take_ptr(s);
 	return 0;
 }

@@ -25,9 +25,6 @@ struct sample {
 
 	/* Requests that succeeded since the daemon started. */
 	uint64_t creates, opens;
-
-	/* Of the daemon's process, if this process sees it in /proc; else both are 0. */
-	uint64_t cpu_ns, memory_bytes;
 };
 
 /* Asks the daemon for all of it; word is as for ls (NULL: all buffers), and the daemon leaves out

@@ -46,8 +46,6 @@ static void daemon_json(struct json *j, const struct model *m)
 	json_real_if(j, "refused_per_second", !isnan(m->refused), m->refused);
 	json_real_if(j, "creates_per_second", !isnan(m->creates), m->creates);
 	json_real_if(j, "opens_per_second", !isnan(m->opens), m->opens);
-	json_real_if(j, "cpu_percent", !isnan(m->cpu), m->cpu);
-	json_uint_if(j, "memory_bytes", s->memory_bytes, s->memory_bytes);
 	json_close(j, '}');
 }
 

@@ -95,9 +95,6 @@ static void add_rates(const struct page *p)
 	    rate_text(m->refused).text);
 	add(p, TABLE_PLAIN, ", creates %s/s, opens %s/s", rate_text(m->creates).text,
 	    rate_text(m->opens).text);
-	if (!isnan(m->cpu))
-		add(p, TABLE_PLAIN, "; daemon: %.1f %% CPU, %s", m->cpu,
-		    output_size(m->sample->memory_bytes, false).text);
 	end_line(p);
 }
 
