@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -478,81 +477,3 @@ def test_a_daemon_that_dies_is_an_error_of_its_own(mortal: Here, relay: FakeRela
     assert pull.wait() == 4, list(pull.lines["err"].queue)
     mortal.daemon.start()
     assert mortal.names() == []
-
-
-# ---- following ----
-
-
-def test_follow_pulls_each_generation(here: Here, relay: FakeRelay, tmp_path: Path) -> None:
-    follow = here.start("pull", "--follow", "--json", relay.url)
-    for seed in range(1, 5):
-        told = json.loads(follow.line())
-        assert told["digest"] == relay.generation.manifest()["content"]  # type: ignore[union-attr]
-        assert here.data_of("m", tmp_path) == relay.generation.data  # type: ignore[union-attr]
-        relay.publish(Generation(seed=seed))
-    json.loads(follow.line())
-    assert follow.end() == -signal.SIGINT
-    assert here.names() == ["m"]
-    assert list(follow.lines["err"].queue) == []
-
-
-def test_follow_waits_for_a_name_and_a_relay(here: Here) -> None:
-    gone = FakeRelay(Generation())
-    gone.close()
-    follow = here.start("pull", "--follow", gone.url)
-    assert f"127.0.0.1:{gone.port}" in follow.line("err")
-    back = FakeRelay(None, gone.port)
-    back.publish(gone.generation)
-    assert follow.line().startswith("m: ")
-    back.close()
-    assert f"127.0.0.1:{gone.port}" in follow.line("err")
-    again = FakeRelay(Generation(seed=4), gone.port)
-    assert follow.line().startswith("m: ")
-    assert follow.end() == -signal.SIGINT
-    again.close()
-
-
-def test_follow_outlives_the_daemon_and_pulls_what_it_lost(mortal: Here, relay: FakeRelay) -> None:
-    follow = mortal.start("pull", "--follow", relay.url)
-    assert follow.line().startswith("m: ")
-    mortal.daemon.kill()
-    mortal.daemon.start()
-    assert follow.line().startswith("m: ")
-    assert mortal.names() == ["m"]
-    mortal.ctl("rm", "-q", "m")
-    assert follow.line().startswith("m: ")
-    assert follow.end() == -signal.SIGINT
-
-
-def test_follow_says_once_that_it_can_not_pull(here: Here, relay: FakeRelay) -> None:
-    relay.edit_range = lambda _first, data: bytes(len(data))
-    follow = here.start("pull", "--follow", "--pool=host", relay.url, "n")
-    assert follow.line("err").endswith("trying again")
-    requests = len(relay.requests)
-    while len(relay.requests) < 3 * requests:
-        time.sleep(0.05)
-    relay.edit_range = lambda _first, data: data
-    assert follow.line().startswith("n: ")
-    assert follow.line("err").endswith("that has passed")
-    assert list(follow.lines["err"].queue) == []
-    assert follow.end() == -signal.SIGINT
-
-
-def test_follow_ends_with_an_error_that_will_not_pass(here: Here, relay: FakeRelay) -> None:
-    follow = here.start("pull", "--follow", "--pool=none", relay.url)
-    assert follow.wait() == 3
-    assert "none" in follow.line("err")
-
-
-def test_followers_on_one_machine_pull_once(here: Here, relay: FakeRelay) -> None:
-    follows = [here.start("pull", "--follow", "--json", relay.url) for _ in range(3)]
-    for follow in follows:
-        follow.line()
-    sent = relay.sent
-    relay.publish(Generation(seed=8))
-    for follow in follows:
-        assert json.loads(follow.line())["digest"] == relay.generation.manifest()["content"]  # type: ignore[union-attr]
-    for follow in follows:
-        follow.end()
-    assert relay.sent - sent < 1.5 * len(relay.generation.file)  # type: ignore[union-attr]
-    assert here.names() == ["m"]

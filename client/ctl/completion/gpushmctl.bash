@@ -78,7 +78,7 @@ _gpushmctl() {
 			--view | -u | --user | --delay | --patience | --only | --strip | --shard-size | --sha256 | --io | --via | --token-file | --cacert | --cert | --key | --threads | --progress | --since | --type | --format | -o | --out)
 			[[ $command =~ ^(ls|stat)$ && ${COMP_WORDS[i]} == -a ]] && continue
 			[[ $command =~ ^(top|streams)$ && ${COMP_WORDS[i]} == -w ]] && continue
-			[[ $command =~ ^(rm|mv|pull)$ && ${COMP_WORDS[i]} == -f ]] && continue
+			[[ $command =~ ^(rm|mv)$ && ${COMP_WORDS[i]} == -f ]] && continue
 			[[ $command =~ ^(hold|ls|stat|pools)$ && ${COMP_WORDS[i]} == -w ]] && continue
 			[[ ${COMP_WORDS[i + 1]} == "=" ]] && ((i++))
 			((i++))
@@ -181,7 +181,7 @@ _gpushmctl() {
 		create) options="--size --shape --from $making $states" ;;
 		put) options="$making $states" ;;
 		load) options="--if-missing --replace --only --strip --verify --sha256 --io --threads --drop-cache --token-file --cacert --cert --key --patience --progress $making" ;;
-		pull) options="--if-missing --replace --follow --verify --via --token-file --cacert --cert --key --patience --threads --progress $making" ;;
+		pull) options="--if-missing --replace --verify --via --token-file --cacert --cert --key --patience --threads --progress $making" ;;
 		save) options="--shard-size --threads --progress --timeout" ;;
 		verify) options="--progress --timeout" ;;
 		get) options="--array --raw --timeout" ;;

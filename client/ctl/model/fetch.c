@@ -37,7 +37,7 @@ static uint64_t wait_for_loader(const struct new_buffer *nb)
 	return nb->wait == NEW_BUFFER_NO_WAIT ? 0 : nb->wait ? nb->wait : 1;
 }
 
-struct gpushm_remote_options model_remote_options(const struct model_fetch *o)
+static struct gpushm_remote_options remote_options(const struct model_fetch *o)
 {
 	return (struct gpushm_remote_options){
 		.struct_size = sizeof(struct gpushm_remote_options),
@@ -55,7 +55,7 @@ void model_fetch_begin(struct model_fetching *f, const struct ctl *ctl, const st
 {
 	*f = (struct model_fetching){
 		.progress = { .asked = o->progress, .label = label, .quiet = ctl->quiet },
-		.remote = model_remote_options(o),
+		.remote = remote_options(o),
 		.report.struct_size = sizeof(f->report),
 		.load = { .struct_size = sizeof(f->load),
 			  .flags = (o->if_missing ? GPUSHM_LOAD_IF_MISSING : 0) |
@@ -100,7 +100,7 @@ int model_fetch_taken(const struct model_fetch *o)
 			 o->if_missing ? "" : ", --if-missing uses a buffer of the same contents");
 }
 
-void model_fetch_report(const struct ctl *ctl, const struct model_fetching *f)
+static void report(const struct ctl *ctl, const struct model_fetching *f)
 {
 	struct gpushm_buffer *b = f->buffer;
 	const struct gpushm_load_report *r = &f->report;
@@ -134,7 +134,7 @@ int model_fetch_finish(struct ctl *ctl, const struct model_fetch *o, const struc
 {
 	int r;
 
-	model_fetch_report(ctl, f);
+	report(ctl, f);
 	r = new_buffer_keep(ctl, &o->new_buffer, f->buffer);
 	gpushm_close(f->buffer);
 	return r;

@@ -50,12 +50,11 @@ int model_library_find(struct model_library *ret, char *why, size_t size)
 				       .save = dlsym(library, "gpushm_save"),
 				       .verify = dlsym(library, "gpushm_verify"),
 				       .pull = dlsym(library, "gpushm_pull"),
-				       .pull_wait = dlsym(library, "gpushm_pull_wait"),
 				       .nixl_find = dlsym(library, "gpushm_private_nixl_find"),
 				       .nixl_new = dlsym(library, "gpushm_private_nixl_new"),
 				       .nixl_free = dlsym(library, "gpushm_private_nixl_free") };
-	if (ret->load && ret->save && ret->verify && ret->pull && ret->pull_wait &&
-	    ret->nixl_find && ret->nixl_new && ret->nixl_free)
+	if (ret->load && ret->save && ret->verify && ret->pull && ret->nixl_find && ret->nixl_new &&
+	    ret->nixl_free)
 		return 0;
 	snprintf(why, size, "%s is too old for this gpushmctl", LIBRARY);
 	return -ENOENT;

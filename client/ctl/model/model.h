@@ -18,7 +18,6 @@ struct model_library {
 	__typeof__(gpushm_save) *save;
 	__typeof__(gpushm_verify) *verify;
 	__typeof__(gpushm_pull) *pull;
-	__typeof__(gpushm_pull_wait) *pull_wait;
 	/* Of this version alone. */
 	__typeof__(gpushm_private_nixl_find) *nixl_find;
 	__typeof__(gpushm_private_nixl_new) *nixl_new;
@@ -105,8 +104,6 @@ struct model_fetching {
 	bool attached;		      /* it was there already */
 };
 
-struct gpushm_remote_options model_remote_options(const struct model_fetch *o);
-
 /* Fills in what the library needs; the caller may add to it. label is borrowed. */
 void model_fetch_begin(struct model_fetching *f, const struct ctl *ctl, const struct model_fetch *o,
 		       const char *label);
@@ -118,10 +115,8 @@ void model_fetch_end(struct model_fetching *f, int r, bool stays);
  * An exit code. */
 int model_fetch_taken(const struct model_fetch *o);
 
-/* Prints what came. */
-void model_fetch_report(const struct ctl *ctl, const struct model_fetching *f);
-
-/* The same, and closes the buffer, with --transient at the end of standard input. An exit code. */
+/* Prints what came, and closes the buffer, with --transient at the end of standard input. An exit
+ * code. */
 int model_fetch_finish(struct ctl *ctl, const struct model_fetch *o,
 		       const struct model_fetching *f);
 
