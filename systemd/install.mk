@@ -60,9 +60,9 @@ uninstall:
 		rm -f $(DESTDIR)$(SYSCONFDIR)/gpushm/$$c; done)
 	rmdir --ignore-fail-on-non-empty $(wildcard $(addprefix $(DESTDIR),$(libdir)/cmake/gpushm $(docdir)/prometheus $(docdir) $(SYSCONFDIR)/gpushm))
 # Below pythondir, a folder where Python looks for modules; it has no default. The folder .dist-info tells pip and importlib.metadata.
-install-python: $(BUILD)/python-extension/_core.abi3.so
+install-python: $(BUILD)/python-extension/_core.abi3.so $(PYTHON_HERE)/_core.pyi
 	@for m in $(PYTHON_TEXT:$(PYTHON_HERE)/%=%); do install -D -m 644 client/python/gpushm/$$m $(DESTDIR)$(or $(pythondir),$(error pythondir= names a folder where Python looks for modules; a wheel needs none))/gpushm/$$m || exit 1; done
-	@install -m 644 $< $(DESTDIR)$(pythondir)/gpushm/ && mkdir -p $(DESTDIR)$(pythondir)/gpushm-$(VERSION).dist-info
+	@install -m 644 $^ $(DESTDIR)$(pythondir)/gpushm/ && mkdir -p $(DESTDIR)$(pythondir)/gpushm-$(VERSION).dist-info
 	@printf 'Metadata-Version: 2.1\nName: gpushm\nVersion: $(VERSION)\n' >$(DESTDIR)$(pythondir)/gpushm-$(VERSION).dist-info/METADATA
 
 # ---- packages ----

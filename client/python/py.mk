@@ -11,17 +11,19 @@ PYTHON_TEXT := $(patsubst client/python/gpushm/%,$(PYTHON_HERE)/%,$(wildcard $(a
 PYTHON_LIBS := $(addprefix $(PYTHON_HERE)/,libgpushm.so.$(SOVERSION) libgpushm-load.so.$(SOVERSION))
 LEFT_OUT += $(if $(wildcard $(PYTHON_INCLUDE)/Python.h),,$(PYTHON_SRC))
 $(PYTHON_OBJ): ALL_CFLAGS += -isystem $(PYTHON_INCLUDE)
+$(PYTHON_OBJ): | $(BUILD)/gen/python_docs.h
+$(BUILD)/gen/python_docs.h: client/python/docs.py client/python/core.pyi.in ; @mkdir -p $(@D); $(PYTHON) $^ >$@
 
 # With PYTHONPATH=$(BUILD)/python the package can be used from here.
-python-core: $(PYTHON_HERE)/_core.abi3.so $(PYTHON_LIBS) $(PYTHON_TEXT) $(PYTHON_HERE)/_records.pyi
+python-core: $(PYTHON_HERE)/_core.abi3.so $(PYTHON_LIBS) $(PYTHON_TEXT) $(PYTHON_HERE)/_core.pyi
 	@rm -f $(filter-out $(PYTHON_TEXT) $(PYTHON_LIBS),$(wildcard $(addprefix $(PYTHON_HERE)/,*.py */*.py lib*))) # what an earlier build had
 $(PYTHON_TEXT): $(PYTHON_HERE)/%: client/python/gpushm/%
 # Its own copies of the libraries and programs, which find each other in one folder.
 $(PYTHON_LIBS): $(PYTHON_HERE)/%.so.$(SOVERSION): $(BUILD)/%.so.$(VERSION)
 $(PYTHON_HERE)/gpushmctl: $(BUILD)/gpushmctl
 $(BUILD)/python/gpushmd: $(BUILD)/gpushmd
-$(PYTHON_HERE)/_records.pyi: client/python/records.pyi.in client/records.awk client/records.txt
-	$(call RECORDS,stubs) | cat $< - >$@
+$(PYTHON_HERE)/_core.pyi: client/python/core.pyi.in client/records.awk client/records.txt
+	$(call RECORDS,stubs) | sed -e '/^@records@$$/{r /dev/stdin' -e 'd}' $< >$@
 $(PYTHON_TEXT) $(PYTHON_LIBS) $(PYTHON_HERE)/gpushmctl $(BUILD)/python/gpushmd:
 	@mkdir -p $(@D); cp $< $@
 # Python's own symbols come from whoever loads it.
@@ -29,8 +31,7 @@ $(PYTHON_HERE)/_core.abi3.so: $(PYTHON_OBJ) $(BUILD)/libgpushm.so $(PYTHON_LIBS)
 	$(call link,.) -shared -lgpushm
 # For a distribution's package: linked with the system's library, and without copies of others.
 python-extension: $(BUILD)/python-extension/_core.abi3.so
-$(BUILD)/python-extension/_core.abi3.so: $(PYTHON_OBJ) $(BUILD)/libgpushm.so
-	$(link) -shared -lgpushm
+$(BUILD)/python-extension/_core.abi3.so: $(PYTHON_OBJ) $(BUILD)/libgpushm.so ; $(link) -shared -lgpushm
 python-programs: $(BUILD)/python/gpushmd $(PYTHON_HERE)/gpushmctl
 
 # ---- wheels ----
@@ -41,8 +42,7 @@ python: $(BUILD)/venv/ready python-core python-programs ## the Python package, a
 wheel: ## the Python package for any Linux with glibc 2.28: build/dist/*.whl; WHEEL_ARCH=aarch64 for 64-bit Arm
 	$(if $(CUDA_INCLUDE),,$(error no cuda.h was found, and a wheel has all kinds of pools: make deps wheel))
 	$(PACK) wheel $(BUILD) $(WHEEL_ARCH)
-wheel-tools:
-	$(PACK) tools $(BUILD)
+wheel-tools: ; $(PACK) tools $(BUILD)
 sdist: $(BUILD)/venv/ready ## the Python package's source distribution: build/dist/*.tar.gz
 	$(PACK) sdist $(BUILD)
 # What a build needs, with its Debian package; setup.py asks first, so that pip shows all of it at once.

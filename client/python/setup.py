@@ -107,7 +107,8 @@ class BuildCore(build_py):
         if not os.environ.get("GPUSHM_MADE"):
             make("needs")
             make(f"-j{os.cpu_count()}", "python-core", "python-programs")
-        for file in [*sorted((WORK / "gpushm").glob("*.so*")), WORK / "gpushm" / "gpushmctl"]:
+        made = WORK / "gpushm"
+        for file in [*sorted(made.glob("*.so*")), made / "gpushmctl", made / "_core.pyi"]:
             shutil.copy2(file, Path(self.build_lib) / "gpushm", follow_symlinks=True)
 
 

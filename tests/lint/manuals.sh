@@ -55,7 +55,7 @@ grep -oE 'X\([a-z]+, FACT|"[^"]*",' proto/facts.h | sed 's/^X(\(.*\), FACT$/\1/;
 done
 
 for page in man/*.[1-8]; do
-	grep -oE '\b(proto|daemon|client|tests|systemd|man)/[a-zA-Z0-9_/.-]*\.(c|h|py|sh|proto|md|sym|pyi|conf|[1-8])\b' "$page" |
+	grep -oE '\b(proto|daemon|client|tests|systemd|man)/[a-zA-Z0-9_/.-]*\.(c|h|py|sh|proto|md|sym|pyi|conf|[1-8])(\.in)?\b' "$page" |
 		grep -v '/test_X\.c$' | sort -u |
 		while read -r file; do
 			[ -e "$file" ] || echo "$page: names $file, which does not exist" >>"$found"

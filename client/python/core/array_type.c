@@ -63,46 +63,24 @@ static PyObject *get_closed(PyObject *o, void *unused)
 }
 
 static PyGetSetDef getters[] = {
-	{ "shape", get_shape, NULL, "Elements along each axis.", NULL },
-	{ "strides", get_strides, NULL,
-	  "Bytes from one element to the next along each axis; zeros for types narrower than\n"
-	  "a byte.",
-	  NULL },
-	{ "ndim", get_ndim, NULL, "The number of axes.", NULL },
-	{ "size", get_size, NULL, "The number of elements.", NULL },
-	{ "nbytes", get_nbytes, NULL,
-	  "Bytes of all elements; those of packed types are rounded up.", NULL },
-	{ "itemsize", get_itemsize, NULL, "Bytes of an element; 0 for types narrower than a byte.",
-	  NULL },
-	{ "offset", get_offset, NULL, "Bytes from the buffer's start to the first element.", NULL },
-	{ "dtype", get_dtype, NULL,
-	  "A numpy.dtype, with ml_dtypes also for bfloat16 and float8; its name where NumPy\n"
-	  "has none.",
-	  NULL },
-	{ "dtype_name", get_dtype_name, NULL,
-	  "The dtype's name: 'float32', 'bfloat16', 'record40'.", NULL },
-	{ "descr", get_descr, NULL,
-	  "A record's fields as NumPy describes them, as text; else None.", NULL },
-	{ "typestr", exchange_typestr, NULL, "NumPy's typestr, '<f4'; None where there is none.",
-	  NULL },
-	{ "array_name", get_array_name, NULL,
-	  "Its name in the buffer; '' is the buffer's own array.", NULL },
-	{ "device_ptr", get_device_ptr, NULL,
-	  "The address of element [0, 0, ...] for a GPU, as an int; None: no GPU reaches\n"
-	  "it.",
-	  NULL },
-	{ "host_ptr", get_host_ptr, NULL,
-	  "The address of element [0, 0, ...] for the CPU, as an int; None: the CPU does\n"
-	  "not reach it.",
-	  NULL },
-	{ "closed", get_closed, NULL, "Whether it is closed.", NULL },
-	{ "owns_buffer", get_owns_buffer, NULL,
-	  "Whether close() of this array closes the buffer: that of open() or create().", NULL },
-	{ "T", view_transposed, NULL, "A view with its axes reversed.", NULL },
-	{ "__cuda_array_interface__", exchange_cai, NULL,
-	  "The CUDA Array Interface, version 3; AttributeError for host memory and float8. It\n"
-	  "does not keep the array open: see close().",
-	  NULL },
+	{ "shape", get_shape, NULL, DOC_Array_shape, NULL },
+	{ "strides", get_strides, NULL, DOC_Array_strides, NULL },
+	{ "ndim", get_ndim, NULL, DOC_Array_ndim, NULL },
+	{ "size", get_size, NULL, DOC_Array_size, NULL },
+	{ "nbytes", get_nbytes, NULL, DOC_Array_nbytes, NULL },
+	{ "itemsize", get_itemsize, NULL, DOC_Array_itemsize, NULL },
+	{ "offset", get_offset, NULL, DOC_Array_offset, NULL },
+	{ "dtype", get_dtype, NULL, DOC_Array_dtype, NULL },
+	{ "dtype_name", get_dtype_name, NULL, DOC_Array_dtype_name, NULL },
+	{ "descr", get_descr, NULL, DOC_Array_descr, NULL },
+	{ "typestr", exchange_typestr, NULL, DOC_Array_typestr, NULL },
+	{ "array_name", get_array_name, NULL, DOC_Array_array_name, NULL },
+	{ "device_ptr", get_device_ptr, NULL, DOC_Array_device_ptr, NULL },
+	{ "host_ptr", get_host_ptr, NULL, DOC_Array_host_ptr, NULL },
+	{ "closed", get_closed, NULL, DOC_Array_closed, NULL },
+	{ "owns_buffer", get_owns_buffer, NULL, DOC_Array_owns_buffer, NULL },
+	{ "T", view_transposed, NULL, DOC_Array_T, NULL },
+	{ "__cuda_array_interface__", exchange_cai, NULL, DOC_Array_cuda_array_interface, NULL },
 	{ NULL, NULL, NULL, NULL, NULL }
 };
 
@@ -149,67 +127,30 @@ static Py_ssize_t length(PyObject *o)
 }
 
 static PyMethodDef methods[] = {
-	{ "close", close_array, METH_NOARGS,
-	  "close($self, /)\n--\n\n"
-	  "Closes a view; of the array that open() or create() returned: closes the buffer.\n"
-	  "Raises InUse, a BufferError, and changes nothing while views, tensors or\n"
-	  "memoryviews are alive; the message names them. A second close does nothing. Waits\n"
-	  "for this process's work on the GPU, without the GIL.\n\n"
-	  "The end of a with block also closes the views. Tensors and memoryviews keep the\n"
-	  "buffer open, with a ResourceWarning, and the last of them closes it.\n\n"
-	  "Users of the CUDA Array Interface are not counted, and their address is invalid\n"
-	  "after either: finish using it first, or use from_dlpack()." },
-	{ "reshape", KEYWORDS(view_reshape), METH_VARARGS | METH_KEYWORDS,
-	  "reshape($self, *shape, order='C')\n--\n\n"
-	  "A view of another shape; one length may be -1. Errors: BadArgument (sizes differ),\n"
-	  "NotSupported (it would need a copy)." },
-	{ "ravel", KEYWORDS(view_ravel), METH_VARARGS | METH_KEYWORDS,
-	  "ravel($self, order='C', stream=0)\n--\n\n"
-	  "A view of one axis, for each stream. NotSupported: it would need a copy." },
-	{ "transpose", view_transpose, METH_VARARGS,
-	  "transpose($self, *axes)\n--\n\n"
-	  "A view with its axes in that order; without arguments: reversed." },
-	{ "split", KEYWORDS(view_split), METH_VARARGS | METH_KEYWORDS,
-	  "split($self, section, stream=0)\n--\n\n"
-	  "A list of views of `section` elements each, of an array of one axis, for each\n"
-	  "stream; the last view may be shorter." },
-	{ "view", KEYWORDS(view_as), METH_VARARGS | METH_KEYWORDS,
-	  "view($self, dtype)\n--\n\n"
-	  "A view of the same bytes with another dtype. Where the item sizes differ, the last\n"
-	  "axis must be contiguous and changes its length. Errors: BadArgument, NotSupported." },
-	{ "is_c_contiguous", is_c_contiguous, METH_NOARGS,
-	  "is_c_contiguous($self, /)\n--\n\nIn C order." },
-	{ "is_f_contiguous", is_f_contiguous, METH_NOARGS,
-	  "is_f_contiguous($self, /)\n--\n\nIn Fortran order." },
-	{ "__dlpack__", KEYWORDS(exchange_dlpack), METH_VARARGS | METH_KEYWORDS,
-	  "__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
-	  "A DLPack capsule, which keeps the buffer open. dl_device=(1, 0) copies an array on\n"
-	  "a GPU to the host. BufferError: a record; a read-only array for a consumer of\n"
-	  "DLPack before 1.0." },
-	{ "__dlpack_device__", exchange_dlpack_device, METH_NOARGS,
-	  "__dlpack_device__($self, /)\n--\n\n"
-	  "DLPack's (type, id): 1 CPU, 2 CUDA, 3 pinned." },
-	{ "_read_into", memory_read_into, METH_VARARGS,
-	  "_read_into($self, out, stream=None, /)\n--\n\n" },
-	{ "_write_from", memory_write_from, METH_VARARGS,
-	  "_write_from($self, data, stream=None, /)\n--\n\n" },
-	{ "_wait_for_others", wait_for_others, METH_O,
-	  "_wait_for_others($self, stream, /)\n--\n\n"
-	  "Waits for copies that this process has queued on other streams." },
-	{ "_span", memory_span, METH_NOARGS, "_span($self, /)\n--\n\n" },
-	{ "__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nThe array itself." },
-	{ "__exit__", leave, METH_VARARGS,
-	  "__exit__($self, /, *raised)\n--\n\nclose(), and of the views, too, where the array owns "
-	  "its buffer." },
+	{ "close", close_array, METH_NOARGS, DOC_Array_close },
+	{ "reshape", KEYWORDS(view_reshape), METH_VARARGS | METH_KEYWORDS, DOC_Array_reshape },
+	{ "ravel", KEYWORDS(view_ravel), METH_VARARGS | METH_KEYWORDS, DOC_Array_ravel },
+	{ "transpose", view_transpose, METH_VARARGS, DOC_Array_transpose },
+	{ "split", KEYWORDS(view_split), METH_VARARGS | METH_KEYWORDS, DOC_Array_split },
+	{ "view", KEYWORDS(view_as), METH_VARARGS | METH_KEYWORDS, DOC_Array_view },
+	{ "is_c_contiguous", is_c_contiguous, METH_NOARGS, DOC_Array_is_c_contiguous },
+	{ "is_f_contiguous", is_f_contiguous, METH_NOARGS, DOC_Array_is_f_contiguous },
+	{ "__dlpack__", KEYWORDS(exchange_dlpack), METH_VARARGS | METH_KEYWORDS, DOC_Array_dlpack },
+	{ "__dlpack_device__", exchange_dlpack_device, METH_NOARGS, DOC_Array_dlpack_device },
+	{ "_read_into", memory_read_into, METH_VARARGS, DOC_Array_read_into },
+	{ "_write_from", memory_write_from, METH_VARARGS, DOC_Array_write_from },
+	{ "_wait_for_others", wait_for_others, METH_O, DOC_Array_wait_for_others },
+	{ "_span", memory_span, METH_NOARGS, DOC_Array_span },
+	{ "__enter__", enter, METH_NOARGS, DOC_Closing_enter },
+	{ "__exit__", leave, METH_VARARGS, DOC_Array_exit },
 	{ NULL, NULL, 0, NULL }
 };
 
 static PyMemberDef members[] = { WEAKREFS(struct array),
 				 { "buffer", T_OBJECT_EX, offsetof(struct array, buffer), READONLY,
-				   "The Buffer that has this array." },
+				   DOC_Array_buffer },
 				 { NULL, 0, 0, 0, NULL } };
-static PyType_Slot slots[] = { { Py_tp_doc,
-				 (void *)"A typed, strided array in a buffer, or a view of one." },
+static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Array },
 			       { Py_tp_dealloc, array_dealloc },
 			       { Py_tp_traverse, array_traverse },
 			       { Py_tp_methods, methods },

@@ -87,45 +87,29 @@ static PyObject *get_closed(PyObject *o, void *unused)
 }
 
 static PyGetSetDef common_getters[] = {
-	{ "name", get_name, NULL, "The buffer's name; one that is closed has it, too.", NULL },
-	{ "pool", get_pool, NULL, "The name of the buffer's pool.", NULL },
-	{ "kind", get_kind, NULL, "The pool's kind: 'host', 'pinned', 'vmm' or 'mempool'.", NULL },
-	{ "state", get_state, NULL, "The buffer's state: 'filling', 'sealed' or 'shared'.", NULL },
-	{ "access", get_access, NULL,
-	  "How this process has the buffer open: 'r', 'r+', or 'c' for copy-on-write.", NULL },
-	{ "readonly", get_readonly, NULL, "Whether this process may not write to it.", NULL },
-	{ "dirty", get_dirty, NULL, "Whether a writer of the buffer had died when it was opened.",
-	  NULL },
-	{ "lost", get_lost, NULL,
-	  "Whether a restarted daemon no longer knows the buffer: its memory stays usable here,\n"
-	  "but no daemon keeps it for this process.",
-	  NULL },
-	{ "device", get_device, NULL,
-	  "This process's ordinal of the GPU; None: host or pinned memory.", NULL },
-	{ "anonymous", get_anonymous, NULL,
-	  "Whether this process created the buffer without a name.", NULL },
-	{ "away", get_away, NULL, "Whether this process has suspended the buffer: see suspend().",
-	  NULL },
+	{ "name", get_name, NULL, DOC_OfBuffer_name, NULL },
+	{ "pool", get_pool, NULL, DOC_OfBuffer_pool, NULL },
+	{ "kind", get_kind, NULL, DOC_OfBuffer_kind, NULL },
+	{ "state", get_state, NULL, DOC_OfBuffer_state, NULL },
+	{ "access", get_access, NULL, DOC_OfBuffer_access, NULL },
+	{ "readonly", get_readonly, NULL, DOC_OfBuffer_readonly, NULL },
+	{ "dirty", get_dirty, NULL, DOC_OfBuffer_dirty, NULL },
+	{ "lost", get_lost, NULL, DOC_OfBuffer_lost, NULL },
+	{ "device", get_device, NULL, DOC_OfBuffer_device, NULL },
+	{ "anonymous", get_anonymous, NULL, DOC_OfBuffer_anonymous, NULL },
+	{ "away", get_away, NULL, DOC_OfBuffer_away, NULL },
 	{ NULL, NULL, NULL, NULL, NULL }
 };
-static PyGetSetDef getters[] = {
-	{ "id", get_id, NULL, "A number that no other buffer ever has.", NULL },
-	{ "nbytes", get_nbytes, NULL, "The buffer's size in bytes.", NULL },
-	{ "digest", get_digest, NULL, "Of the layout: equal layouts have equal digests.", NULL },
-	{ "device_ptr", get_device_ptr, NULL,
-	  "The address of its start for a GPU, as an int; None: no GPU reaches it.", NULL },
-	{ "host_ptr", get_host_ptr, NULL,
-	  "The address of its start for the CPU, as an int; None: the CPU does not reach it.",
-	  NULL },
-	{ "wanted", get_wanted, NULL,
-	  "Whether its memory is needed, and the processes that use it are asked to suspend\n"
-	  "it. Reads a word: no system call.",
-	  NULL },
-	{ "_starts", get_starts, NULL, "(device_ptr, host_ptr), also while it is suspended.",
-	  NULL },
-	{ "closed", get_closed, NULL, "Whether it is closed.", NULL },
-	{ NULL, NULL, NULL, NULL, NULL }
-};
+static PyGetSetDef getters[] = { { "id", get_id, NULL, DOC_Buffer_id, NULL },
+				 { "nbytes", get_nbytes, NULL, DOC_Buffer_nbytes, NULL },
+				 { "digest", get_digest, NULL, DOC_Buffer_digest, NULL },
+				 { "device_ptr", get_device_ptr, NULL, DOC_Buffer_device_ptr,
+				   NULL },
+				 { "host_ptr", get_host_ptr, NULL, DOC_Buffer_host_ptr, NULL },
+				 { "wanted", get_wanted, NULL, DOC_Buffer_wanted, NULL },
+				 { "_starts", get_starts, NULL, DOC_Buffer_starts, NULL },
+				 { "closed", get_closed, NULL, DOC_Buffer_closed, NULL },
+				 { NULL, NULL, NULL, NULL, NULL } };
 
 /* ---- the mapping ---- */
 
@@ -262,104 +246,42 @@ static PyObject *array_over(PyObject *o, PyObject *args, PyObject *kwargs)
 }
 
 static PyMethodDef common_methods[] = {
-	{ "discard", pybuffer_discard, METH_NOARGS,
-	  "discard($self, /)\n--\n\n"
-	  "Closes a buffer that is not published, without UnpublishedWarning: its contents are\n"
-	  "dropped, and its name is free. A closed buffer stays as it is. Errors: StateError\n"
-	  "(published), InUse." },
-	{ "publish", pybuffer_publish, METH_VARARGS,
-	  "publish($self, state='sealed', /)\n--\n\n"
-	  "Lets others open the buffer: 'sealed' means that nobody writes to it any more, this\n"
-	  "process included; 'shared' allows writing. First waits for all work that this\n"
-	  "process has queued, on any stream of any library, on the GPU that has the memory\n"
-	  "mapped; and on the thread's current GPU for the current streams of PyTorch, CuPy and\n"
-	  "Numba. Errors: StateError (published before), InUse (writable views would outlive\n"
-	  "the sealing), DaemonGone." },
+	{ "discard", pybuffer_discard, METH_NOARGS, DOC_OfBuffer_discard },
+	{ "publish", pybuffer_publish, METH_VARARGS, DOC_OfBuffer_publish },
 	{ "publish_as", KEYWORDS(buffer_publish_as), METH_VARARGS | METH_KEYWORDS,
-	  "publish_as($self, name, state='sealed', *, replace=False)\n--\n\n"
-	  "publish() under another name than the buffer was created with, in one step. replace:\n"
-	  "a buffer that has the name loses it; processes that have that one open keep it.\n"
-	  "Errors: Exists, and as publish()." },
-	{ "suspend", KEYWORDS(buffer_suspend), METH_VARARGS | METH_KEYWORDS,
-	  "suspend($self, *, idle=False)\n--\n\n"
-	  "Lets go of the memory until resume(): unmaps it, and tells the daemon that this\n"
-	  "process is away. Arrays, tensors and addresses stay; meanwhile no new ones are made,\n"
-	  "and copies raise StateError. Nobody may use those that exist: a read of a NumPy\n"
-	  "array or a memoryview ends the process, a kernel ends with an illegal address.\n"
-	  "First waits for all work that this process has queued on the buffer's GPUs; idle:\n"
-	  "none that uses the buffer is queued. A second one does nothing. Asks the daemon,\n"
-	  "without the GIL. Errors: StateError (not published, or another thread copies),\n"
-	  "NotSupported (a stream, a mempool, access 'c', an older daemon), DriverError." },
-	{ "resume", KEYWORDS(buffer_resume), METH_VARARGS | METH_KEYWORDS,
-	  "resume($self, timeout=None)\n--\n\n"
-	  "Maps the memory again, at the same addresses: of the buffer that has the name now.\n"
-	  "Returns 0 for the same pages, 1 for the same bytes in other memory (registrations\n"
-	  "with other devices must be made anew), 2 for another buffer that has replaced it\n"
-	  "and has the same arrays: tensors and captured graphs read its bytes. timeout:\n"
-	  "seconds to wait for the daemon, None for set_timeout()'s limit. Does nothing if it\n"
-	  "is not suspended. Asks the daemon, without the GIL. Errors: BadContents (ESTALE: the\n"
-	  "new one has other arrays: close this one, and open the name), AccessDenied,\n"
-	  "Timeout, StateError (the buffer is gone), OutOfMemory, PoolFull, DaemonGone; the\n"
-	  "buffer stays suspended." },
+	  DOC_OfBuffer_publish_as },
+	{ "suspend", KEYWORDS(buffer_suspend), METH_VARARGS | METH_KEYWORDS, DOC_OfBuffer_suspend },
+	{ "resume", KEYWORDS(buffer_resume), METH_VARARGS | METH_KEYWORDS, DOC_OfBuffer_resume },
 	{ NULL, NULL, 0, NULL }
 };
-static PyType_Slot common_slots[] = {
-	{ Py_tp_doc, (void *)"What a Buffer and an Array say of the buffer, and do with it." },
-	{ Py_tp_methods, common_methods },
-	{ Py_tp_getset, common_getters },
-	{ 0, NULL }
-};
+static PyType_Slot common_slots[] = { { Py_tp_doc, (void *)DOC_OfBuffer },
+				      { Py_tp_methods, common_methods },
+				      { Py_tp_getset, common_getters },
+				      { 0, NULL } };
 PyTypeObject *of_buffer_type; /* owned, for as long as the process lives */
 
 struct type_row of_buffer_row = { TYPE_SPEC("gpushm._core._OfBuffer", PyObject, Py_TPFLAGS_BASETYPE,
 					    common_slots),
 				  &of_buffer_type, NULL };
 
-static PyMethodDef methods[] = {
-	{ "keys", keys, METH_NOARGS,
-	  "keys($self, /)\n--\n\nThe arrays' names, in the order of create_many()." },
-	{ "close", close_buffer, METH_NOARGS,
-	  "close($self, /)\n--\n\n"
-	  "Waits for this process's work on the GPU, unmaps the buffer and tells the daemon,\n"
-	  "without the GIL. Raises InUse, a BufferError, and changes nothing while arrays,\n"
-	  "tensors or memoryviews are alive; the message names them. A second close does\n"
-	  "nothing." },
-	{ "use", use, METH_NOARGS,
-	  "use($self, /)\n--\n\n"
-	  "Says that the buffer is used now, so that its memory is the last that goes. Brings no\n"
-	  "memory back: gpushm.use() does. Tells the daemon once a second at most, and waits for\n"
-	  "nobody. Errors: ForkError." },
-	{ "_touch", touch, METH_NOARGS,
-	  "_touch($self, /)\n--\n\nuse(), also in a forked child; returns away." },
-	{ "set_attrs", buffer_set_attrs, METH_O,
-	  "set_attrs($self, attrs, /)\n--\n\n"
-	  "Sets attributes of a buffer that is not published yet: a dict of str to bytes or str;\n"
-	  "an empty value removes one. Errors: LimitReached (more than 4,096 bytes in all),\n"
-	  "StateError (published)." },
-	{ "describe", pybuffer_describe, METH_O,
-	  "describe($self, arrays, /)\n--\n\n"
-	  "Adds arrays to a buffer that is not published yet. arrays: a dict of names to\n"
-	  "(shape, dtype, strides, offset), as the arguments of array(); strides None is C\n"
-	  "order. Arrays may overlap. Errors: LayoutError, BadArgument, Exists (a name),\n"
-	  "StateError (published)." },
-	{ "attr", attr, METH_VARARGS,
-	  "attr($self, key, default=None, /)\n--\n\n"
-	  "The creator's attribute of that key, as bytes." },
-	{ "array", KEYWORDS(array_over), METH_VARARGS | METH_KEYWORDS,
-	  "array($self, shape, dtype, *, strides=None, offset=0)\n--\n\n"
-	  "An array over the buffer's bytes, with a layout of the caller's that must fit into\n"
-	  "the buffer; strides and offset are in bytes. Errors: LayoutError, BadArgument." },
-	{ "__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nThe buffer itself." },
-	{ "__exit__", leave, METH_VARARGS,
-	  "__exit__($self, /, *raised)\n--\n\nclose(), and of its arrays, too." },
-	{ NULL, NULL, 0, NULL }
-};
+static PyMethodDef methods[] = { { "keys", keys, METH_NOARGS, DOC_Buffer_keys },
+				 { "close", close_buffer, METH_NOARGS, DOC_Buffer_close },
+				 { "use", use, METH_NOARGS, DOC_Buffer_use },
+				 { "_touch", touch, METH_NOARGS, DOC_Buffer_touch },
+				 { "set_attrs", buffer_set_attrs, METH_O, DOC_Buffer_set_attrs },
+				 { "describe", pybuffer_describe, METH_O, DOC_Buffer_describe },
+				 { "attr", attr, METH_VARARGS, DOC_Buffer_attr },
+				 { "array", KEYWORDS(array_over), METH_VARARGS | METH_KEYWORDS,
+				   DOC_Buffer_array },
+				 { "__enter__", enter, METH_NOARGS, DOC_Closing_enter },
+				 { "__exit__", leave, METH_VARARGS, DOC_Buffer_exit },
+				 { NULL, NULL, 0, NULL } };
 
 static PyMemberDef members[] = { WEAKREFS(struct buffer),
 				 { "connection", T_OBJECT_EX, offsetof(struct buffer, connection),
-				   READONLY, "The Connection that it was opened through." },
+				   READONLY, DOC_Buffer_connection },
 				 { NULL, 0, 0, 0, NULL } };
-static PyType_Slot slots[] = { { Py_tp_doc, (void *)"A buffer as this process has it open." },
+static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Buffer },
 			       { Py_tp_dealloc, buffer_dealloc },
 			       { Py_tp_traverse, buffer_traverse },
 			       { Py_tp_methods, methods },

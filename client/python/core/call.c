@@ -134,22 +134,14 @@ static void dealloc(PyObject *o)
 	object_free(o);
 }
 
-static PyMethodDef methods[] = {
-	{ "process", process, METH_NOARGS,
-	  "process($self, /)\n--\n\nGoes on without waiting. Whether there is a result." },
-	{ "result", result, METH_NOARGS, "result($self, /)\n--\n\nWhat it brings, once." },
-	{ "fileno", call_fileno, METH_NOARGS,
-	  "fileno($self, /)\n--\n\nReadable when process() has something to do." },
-	{ "close", call_close, METH_NOARGS,
-	  "close($self, /)\n--\n\nEnds it, with or without a result." },
-	{ NULL, NULL, 0, NULL }
-};
-static PyType_Slot slots[] = { { Py_tp_doc, (void *)"A request that does not block." },
-			       { Py_tp_dealloc, dealloc },
-			       { Py_tp_traverse, traverse },
-			       { Py_tp_clear, clear },
-			       { Py_tp_methods, methods },
-			       { 0, NULL } };
+static PyMethodDef methods[] = { { "process", process, METH_NOARGS, DOC_Call_process },
+				 { "result", result, METH_NOARGS, DOC_Call_result },
+				 { "fileno", call_fileno, METH_NOARGS, DOC_Call_fileno },
+				 { "close", call_close, METH_NOARGS, DOC_Call_close },
+				 { NULL, NULL, 0, NULL } };
+static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Call }, { Py_tp_dealloc, dealloc },
+			       { Py_tp_traverse, traverse },	{ Py_tp_clear, clear },
+			       { Py_tp_methods, methods },	{ 0, NULL } };
 
 struct type_row call_row = {
 	TYPE_SPEC("gpushm._core._Call", struct call, Py_TPFLAGS_HAVE_GC, slots), &call_type, NULL

@@ -429,44 +429,26 @@ static void dealloc(PyObject *o)
 	object_free(self);
 }
 
-static PyMethodDef methods[] = {
-	{ "close", connection_close, METH_NOARGS,
-	  "close($self, /)\n--\n\n"
-	  "Ends the connection. Buffers that were opened through it stay open." },
-	{ "fileno", connection_fileno, METH_NOARGS,
-	  "fileno($self, /)\n--\n\n"
-	  "The socket, for poll(): if it is readable while no call runs, the daemon has ended, or\n"
-	  "a reply was late." },
-	{ "_wanted_fd", wanted_fd, METH_NOARGS, "_wanted_fd($self, /)\n--\n\ngpushm_wanted_fd()." },
-	{ "__enter__", object_itself, METH_NOARGS,
-	  "__enter__($self, /)\n--\n\nThe connection itself." },
-	{ "__exit__", connection_close, METH_VARARGS,
-	  "__exit__($self, /, *raised)\n--\n\nclose()." },
-	{ NULL, NULL, 0, NULL }
-};
+static PyMethodDef methods[] = { { "close", connection_close, METH_NOARGS, DOC_Connection_close },
+				 { "fileno", connection_fileno, METH_NOARGS,
+				   DOC_Connection_fileno },
+				 { "_wanted_fd", wanted_fd, METH_NOARGS, DOC_Connection_wanted_fd },
+				 { "__enter__", object_itself, METH_NOARGS, DOC_Closing_enter },
+				 { "__exit__", connection_close, METH_VARARGS, DOC_Closing_exit },
+				 { NULL, NULL, 0, NULL } };
 
 static PyMemberDef members[] = {
 	WEAKREFS(struct connection),
-	{ "closed", T_BOOL, offsetof(struct connection, closed), READONLY,
-	  "Whether close() was called." },
-	{ "socket", T_STRING, offsetof(struct connection, path), READONLY,
-	  "The path that was given; None: found by the rule of gpushm_connect()." },
+	{ "closed", T_BOOL, offsetof(struct connection, closed), READONLY, DOC_Connection_closed },
+	{ "socket", T_STRING, offsetof(struct connection, path), READONLY, DOC_Connection_socket },
 	{ NULL, 0, 0, 0, NULL }
 };
-static PyType_Slot slots[] = {
-	{ Py_tp_doc,
-	  (void *)"Connection(socket=None)\n--\n\n"
-		  "A connection to a daemon: see gpushm.connect(), which makes one.\n\n"
-		  "Its methods are the module's functions create(), open(), ls() and the others;\n"
-		  "those use the process's common connection. Any thread may use it, also while\n"
-		  "another thread waits. When the daemon has ended, the next call connects "
-		  "again." },
-	{ Py_tp_new, type_new },
-	{ Py_tp_dealloc, dealloc },
-	{ Py_tp_methods, methods },
-	{ Py_tp_members, members },
-	{ 0, NULL }
-};
+static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Connection },
+			       { Py_tp_new, type_new },
+			       { Py_tp_dealloc, dealloc },
+			       { Py_tp_methods, methods },
+			       { Py_tp_members, members },
+			       { 0, NULL } };
 int connection_init(PyObject *module, PyMethodDef *functions)
 {
 	struct type_row row = { { "gpushm.types.Connection", sizeof(struct connection), 0,

@@ -423,17 +423,10 @@ static PyObject *get_closed(PyObject *o, void *unused)
 	return PyBool_FromLong(!((struct frame *)o)->slot.frame);
 }
 
-static PyGetSetDef getters[] = {
-	{ "time", get_time, NULL,
-	  "When it was published, as time.monotonic() counts; None: it is being filled.", NULL },
-	{ "meta", get_meta, set_meta,
-	  "What the producer says with the frame: bytes, or a dict of str to numbers, str,\n"
-	  "bytes, bool, None, lists and dicts; 64 bytes in all, and a dict is encoded in CBOR.\n"
-	  "b'': nothing. Set by the producer. BadArgument: it does not fit.",
-	  NULL },
-	{ "closed", get_closed, NULL, "Whether it is published, released or cancelled.", NULL },
-	{ NULL, NULL, NULL, NULL, NULL }
-};
+static PyGetSetDef getters[] = { { "time", get_time, NULL, DOC_Frame_time, NULL },
+				 { "meta", get_meta, set_meta, DOC_Frame_meta, NULL },
+				 { "closed", get_closed, NULL, DOC_Frame_closed, NULL },
+				 { NULL, NULL, NULL, NULL, NULL } };
 
 /* ---- methods ---- */
 
@@ -548,70 +541,31 @@ static PyObject *repr(PyObject *o)
 }
 
 static PyMethodDef methods[] = {
-	{ "keys", keys, METH_NOARGS, "keys($self, /)\n--\n\nThe names of its arrays." },
-	{ "resize", resize, METH_VARARGS,
-	  "resize($self, name, shape, /)\n--\n\n"
-	  "Gives this frame's array another shape, of as many elements as the slot's array or\n"
-	  "fewer, in C order from its start; readers get that shape. It takes some bytes of the\n"
-	  "meta. Returns the Array. Errors: LayoutError, BadArgument (no space in the meta)." },
-	{ "publish", KEYWORDS(publish), METH_VARARGS | METH_KEYWORDS,
-	  "publish($self, stream=...)\n--\n\n"
-	  "Hands the frame to the readers, behind the work that is queued on the stream: the one\n"
-	  "that it was taken on, if none is given. The end of its with block does it. Its Arrays\n"
-	  "are closed." },
-	{ "cancel", cancel, METH_NOARGS,
-	  "cancel($self, /)\n--\n\n"
-	  "Gives the slot back without a frame; an error in its with block does it. Waits for\n"
-	  "this process's work on the GPU." },
-	{ "release", KEYWORDS(release), METH_VARARGS | METH_KEYWORDS,
-	  "release($self, stream=...)\n--\n\n"
-	  "Gives a reader's frame back, behind the work that is queued on the stream: the one\n"
-	  "that it was taken on, if none is given. The slot gets another frame then. Its Arrays\n"
-	  "are closed. A second release does nothing.\n"
-	  "ProducerDied, ReaderDropped: what was read may not be what was published, as of\n"
-	  "ok(); the frame is released all the same." },
-	{ "ok", ok, METH_NOARGS,
-	  "ok($self, /)\n--\n\n"
-	  "Whether what was read so far is what the producer published: ask when the work on it\n"
-	  "has ended. False: the producer died before its GPU had finished the frame, or this\n"
-	  "reader was dropped and the slot may have another frame." },
-	{ "keep", keep, METH_NOARGS,
-	  "keep($self, /)\n--\n\n"
-	  "The reader's loop does not release it: another thread may, or a later turn. Returns\n"
-	  "the frame. It counts for max_held until it is released." },
-	{ "__enter__", keep, METH_NOARGS, "__enter__($self, /)\n--\n\nThe frame itself." },
-	{ "__exit__", leave, METH_VARARGS,
-	  "__exit__($self, /, *raised)\n--\n\n"
-	  "publish(), or cancel() after an error; of a reader's frame release()." },
+	{ "keys", keys, METH_NOARGS, DOC_Frame_keys },
+	{ "resize", resize, METH_VARARGS, DOC_Frame_resize },
+	{ "publish", KEYWORDS(publish), METH_VARARGS | METH_KEYWORDS, DOC_Frame_publish },
+	{ "cancel", cancel, METH_NOARGS, DOC_Frame_cancel },
+	{ "release", KEYWORDS(release), METH_VARARGS | METH_KEYWORDS, DOC_Frame_release },
+	{ "ok", ok, METH_NOARGS, DOC_Frame_ok },
+	{ "keep", keep, METH_NOARGS, DOC_Frame_keep },
+	{ "__enter__", keep, METH_NOARGS, DOC_Frame_enter },
+	{ "__exit__", leave, METH_VARARGS, DOC_Frame_exit },
 	{ NULL, NULL, 0, NULL }
 };
 static PyMemberDef members[] = {
 	WEAKREFS(struct frame),
-	{ "seq", T_ULONGLONG, offsetof(struct frame, seq), READONLY,
-	  "The frame's number in the stream, from 1." },
-	{ "skipped", T_ULONGLONG, offsetof(struct frame, skipped), READONLY,
-	  "Frames that this reader did not get between the frame before and this one." },
-	{ "slot", T_UINT, offsetof(struct frame, index), READONLY,
-	  "The index of its slot in the stream's memory." },
+	{ "seq", T_ULONGLONG, offsetof(struct frame, seq), READONLY, DOC_Frame_seq },
+	{ "skipped", T_ULONGLONG, offsetof(struct frame, skipped), READONLY, DOC_Frame_skipped },
+	{ "slot", T_UINT, offsetof(struct frame, index), READONLY, DOC_Frame_slot },
 	{ NULL, 0, 0, 0, NULL }
 };
-static PyType_Slot slots[] = {
-	{ Py_tp_doc, (void *)"A frame of a stream: f['name'] is an Array, over memory that the "
-			     "frame has until it is\npublished or released." },
-	{ Py_tp_dealloc, dealloc },
-	{ Py_tp_traverse, traverse },
-	{ Py_tp_clear, clear },
-	{ Py_tp_finalize, finalize },
-	{ Py_tp_repr, repr },
-	{ Py_tp_methods, methods },
-	{ Py_tp_getset, getters },
-	{ Py_tp_members, members },
-	{ Py_tp_iter, iterate },
-	{ Py_mp_length, length },
-	{ Py_mp_subscript, subscript },
-	{ Py_sq_contains, contains },
-	{ 0, NULL }
-};
+static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Frame }, { Py_tp_dealloc, dealloc },
+			       { Py_tp_traverse, traverse },	 { Py_tp_clear, clear },
+			       { Py_tp_finalize, finalize },	 { Py_tp_repr, repr },
+			       { Py_tp_methods, methods },	 { Py_tp_getset, getters },
+			       { Py_tp_members, members },	 { Py_tp_iter, iterate },
+			       { Py_mp_length, length },	 { Py_mp_subscript, subscript },
+			       { Py_sq_contains, contains },	 { 0, NULL } };
 
 struct type_row frame_row = {
 	TYPE_SPEC("gpushm.types.Frame", struct frame, Py_TPFLAGS_HAVE_GC, slots), &frame_type, NULL

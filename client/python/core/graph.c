@@ -210,50 +210,25 @@ static PyObject *repr(PyObject *o)
 				    self->frame ? "" : ", closed");
 }
 
-static PyMethodDef methods[] = {
-	{ "release", release, METH_O,
-	  "release($self, stream, /)\n--\n\n"
-	  "While the CUDA stream captures, behind all that uses the frame: adds the node that\n"
-	  "publishes or releases it. Once for each graph. Errors: BadArgument (the stream does\n"
-	  "not capture), StateError (the graph has it already), DriverError." },
-	{ "offset", offset, METH_O,
-	  "offset($self, array, /)\n--\n\n"
-	  "Bytes from the address of a frame's slot to the start of that array. KeyError." },
-	{ "next", KEYWORDS(next), METH_FASTCALL | METH_KEYWORDS,
-	  "next($self, graph, *, timeout=...)\n--\n\n"
-	  "Before each launch: takes the next frame or slot, and gives its values to the\n"
-	  "graph's nodes. Launch the graph in the with block of the Frame that this returns, or\n"
-	  "before its publish() or release(), which queue nothing more. After an error in the\n"
-	  "block the host ends the frame, and waits for the GPU.\n\n"
-	  "graph: the instantiated graph, a CUgraphExec: an int, one of cuda.bindings, a Graph\n"
-	  "of cuda.core, or a torch.cuda.CUDAGraph(keep_graph=True) after instantiate(). The\n"
-	  "CUgraph that was captured must still exist: CuPy's Graph destroys it. timeout: None\n"
-	  "for ever; without one that of follow(), for a producer None. Arrays of the Frame are\n"
-	  "for their shapes and addresses: only the graph is in order with the other side.\n"
-	  "Errors: as Stream.frame() and Reader.next(); StateError (release() was not\n"
-	  "captured)." },
-	{ "close", close_graph, METH_NOARGS,
-	  "close($self, /)\n--\n\n"
-	  "No frame can be taken for the graph any more. A second close does nothing." },
-	{ "__enter__", object_itself, METH_NOARGS,
-	  "__enter__($self, /)\n--\n\nThe graph frame itself." },
-	{ "__exit__", close_graph, METH_VARARGS, "__exit__($self, /, *raised)\n--\n\nclose()." },
-	{ NULL, NULL, 0, NULL }
-};
-static PyGetSetDef getters[] = { { "closed", get_closed, NULL, "Whether it is closed.", NULL },
+static PyMethodDef methods[] = { { "release", release, METH_O, DOC_GraphFrame_release },
+				 { "offset", offset, METH_O, DOC_GraphFrame_offset },
+				 { "next", KEYWORDS(next), METH_FASTCALL | METH_KEYWORDS,
+				   DOC_GraphFrame_next },
+				 { "close", close_graph, METH_NOARGS, DOC_GraphFrame_close },
+				 { "__enter__", object_itself, METH_NOARGS, DOC_Closing_enter },
+				 { "__exit__", close_graph, METH_VARARGS, DOC_Closing_exit },
+				 { NULL, NULL, 0, NULL } };
+static PyGetSetDef getters[] = { { "closed", get_closed, NULL, DOC_GraphFrame_closed, NULL },
 				 { NULL, NULL, NULL, NULL, NULL } };
 static PyMemberDef members[] = { WEAKREFS(struct graph), { NULL, 0, 0, 0, NULL } };
-static PyType_Slot slots[] = {
-	{ Py_tp_doc, (void *)"The place of a stream's frames in a captured CUDA graph: graph() of "
-			     "a Stream or a\nReader makes one." },
-	{ Py_tp_dealloc, dealloc },
-	{ Py_tp_traverse, traverse },
-	{ Py_tp_repr, repr },
-	{ Py_tp_methods, methods },
-	{ Py_tp_getset, getters },
-	{ Py_tp_members, members },
-	{ 0, NULL }
-};
+static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_GraphFrame },
+			       { Py_tp_dealloc, dealloc },
+			       { Py_tp_traverse, traverse },
+			       { Py_tp_repr, repr },
+			       { Py_tp_methods, methods },
+			       { Py_tp_getset, getters },
+			       { Py_tp_members, members },
+			       { 0, NULL } };
 
 struct type_row graph_row = { TYPE_SPEC("gpushm.types.GraphFrame", struct graph, Py_TPFLAGS_HAVE_GC,
 					slots),

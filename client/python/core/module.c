@@ -105,122 +105,56 @@ static PyObject *pending_cleanup(PyObject *module, PyObject *unused)
 
 /* Where one has no help, its header says what it does. */
 static PyMethodDef own_functions[] = {
-	{ "_register", register_package, METH_VARARGS,
-	  "_register($module, array, buffer, dtype, driver, asyncio, libraries,\n"
-	  "          meta, unpublished, /)\n--\n\n"
-	  "Sets the classes that open() and create() return, and the modules that the core "
-	  "calls." },
-	{ "_opened", buffer_list, METH_NOARGS, "_opened($module, /)\n--\n\n" },
-	{ "_disconnect", connection_end_common, METH_NOARGS, "_disconnect($module, /)\n--\n\n" },
-	{ "_close_streams", side_close_all, METH_NOARGS, "_close_streams($module, /)\n--\n\n" },
-	{ "_report_unpublished", buffer_report_unpublished, METH_NOARGS,
-	  "_report_unpublished($module, /)\n--\n\n" },
-	{ "_stream", stream_handle, METH_O, "_stream($module, stream, /)\n--\n\n" },
-	{ "_current_device", current_device, METH_NOARGS,
-	  "_current_device($module, /)\n--\n\n"
-	  "The ordinal of the GPU of the thread's context; None: it has none." },
-	{ "_dtype_bits", dtype_bits, METH_O,
-	  "_dtype_bits($module, name, /)\n--\n\n"
-	  "Bits of an element of the dtype; 0: gpushm has no dtype of that name." },
-	{ "_copy_many", copy_many, METH_VARARGS, "_copy_many($module, copies, stream, /)\n--\n\n" },
+	{ "_register", register_package, METH_VARARGS, DOC_register },
+	{ "_opened", buffer_list, METH_NOARGS, DOC_opened },
+	{ "_disconnect", connection_end_common, METH_NOARGS, DOC_disconnect },
+	{ "_close_streams", side_close_all, METH_NOARGS, DOC_close_streams },
+	{ "_report_unpublished", buffer_report_unpublished, METH_NOARGS, DOC_report_unpublished },
+	{ "_stream", stream_handle, METH_O, DOC_stream },
+	{ "_current_device", current_device, METH_NOARGS, DOC_current_device },
+	{ "_dtype_bits", dtype_bits, METH_O, DOC_dtype_bits },
+	{ "_copy_many", copy_many, METH_VARARGS, DOC_copy_many },
 	{ "_handle_bytes", handle_make, METH_O, NULL },
 	{ "_read_handle", handle_read, METH_O, NULL },
 	{ "_pin", handle_pin, METH_VARARGS, NULL },
-	{ "_read_dlpack", exchange_read_dlpack, METH_O,
-	  "_read_dlpack($module, capsule, /)\n--\n\n" },
-	{ "_copy_of", exchange_copy_of, METH_VARARGS,
-	  "_copy_of($module, array, tensor, api, /)\n--\n\n" },
-	{ "_tensors", exchange_tensors, METH_VARARGS,
-	  "_tensors($module, buffer, names, api, /)\n--\n\n" },
-	{ "_load_key", load_key, METH_O,
-	  "_load_key($module, sources, /)\n--\n\n"
-	  "The key of these files' headers, inodes and times: 64 hexadecimal digits." },
+	{ "_read_dlpack", exchange_read_dlpack, METH_O, DOC_read_dlpack },
+	{ "_copy_of", exchange_copy_of, METH_VARARGS, DOC_copy_of },
+	{ "_tensors", exchange_tensors, METH_VARARGS, DOC_tensors },
+	{ "_load_key", load_key, METH_O, DOC_load_key },
 	{ "_pull_wait", load_pull_wait, METH_VARARGS, NULL },
 	{ "_save", load_save, METH_VARARGS, NULL },
-	{ "_verify", load_verify, METH_VARARGS,
-	  "_verify($module, buffer, progress, make, /)\n--\n\n"
-	  "The digest. make: leaves that of a buffer that is being filled, for verify()." },
-	{ "_arena_new", arena_new, METH_VARARGS,
-	  "_arena_new($module, address, nbytes, device, /)\n--\n\n" },
-	{ "_arena_use", arena_use, METH_O, "_arena_use($module, id, /)\n--\n\n" },
-	{ "_arena_take", arena_take, METH_VARARGS, "_arena_take($module, id, nbytes, /)\n--\n\n" },
-	{ "_arena_stat", arena_stat, METH_O, "_arena_stat($module, id, /)\n--\n\n" },
-	{ "_arena_drop", arena_drop, METH_O, "_arena_drop($module, id, /)\n--\n\n" },
+	{ "_verify", load_verify, METH_VARARGS, DOC_verify },
+	{ "_arena_new", arena_new, METH_VARARGS, DOC_arena_new },
+	{ "_arena_use", arena_use, METH_O, DOC_arena_use },
+	{ "_arena_take", arena_take, METH_VARARGS, DOC_arena_take },
+	{ "_arena_stat", arena_stat, METH_O, DOC_arena_stat },
+	{ "_arena_drop", arena_drop, METH_O, DOC_arena_drop },
 	{ "_defer_cleanup", defer_cleanup, METH_NOARGS, NULL },
 	{ "_resume_cleanup", resume_cleanup, METH_NOARGS, NULL },
-	{ "flush_cleanup", flush_cleanup, METH_NOARGS,
-	  "flush_cleanup($module, /)\n--\n\n"
-	  "Does all deferred closes. StateError: inside of defer_cleanup(). Waits for the GPU." },
+	{ "flush_cleanup", flush_cleanup, METH_NOARGS, DOC_flush_cleanup },
 	{ "set_cleanup_limits", KEYWORDS(set_cleanup_limits), METH_VARARGS | METH_KEYWORDS,
-	  "set_cleanup_limits($module, /, max_count, max_ratio)\n--\n\n"
-	  "Limits the deferred closes outside of defer_cleanup(): their number, on all GPUs\n"
-	  "together, and their part of a GPU's memory, 0 to 1. The defaults are\n"
-	  "$GPUSHM_MAX_PENDING_UNMAPS_COUNT, else 0, and $GPUSHM_MAX_PENDING_UNMAPS_RATIO,\n"
-	  "else 0.2." },
-	{ "pending_cleanup", pending_cleanup, METH_NOARGS,
-	  "pending_cleanup($module, /)\n--\n\n(buffers, bytes) of the deferred closes." },
+	  DOC_set_cleanup_limits },
+	{ "pending_cleanup", pending_cleanup, METH_NOARGS, DOC_pending_cleanup },
 	{ NULL, NULL, 0, NULL }
 };
 
 /* Methods of Connection, too. */
 static PyMethodDef requests[] = {
-	{ "_create", method_create, METH_VARARGS,
-	  "_create($self, *arguments)\n--\n\nSee gpushm._calls." },
-	{ "_open_or_create", method_open_or_create, METH_VARARGS,
-	  "_open_or_create($self, *arguments)\n--\n\nSee gpushm._calls." },
-	{ "open", KEYWORDS(method_open), METH_FASTCALL | METH_KEYWORDS,
-	  "open($self, name, access='r', timeout=0, *, array=None, dtype=None,\n"
-	  "     shape=None, strides=None, offset=None, device=None, refuse_dirty=False)\n--\n\n"
-	  "Attaches to a published buffer and returns its array; copies nothing.\n\n"
-	  "access: 'r'; 'r+' to write to a shared buffer; 'c' for copy-on-write, in host pools:\n"
-	  "this process may write, and nobody else sees it. timeout: seconds to wait until\n"
-	  "the name is published, None for ever; other threads run meanwhile, and Ctrl-C\n"
-	  "works. array: the name of the array, where the buffer has many. dtype, shape,\n"
-	  "strides and offset (both in bytes, the offset from the buffer's start) replace\n"
-	  "parts of the array's layout; the result must fit into the buffer. An array that is\n"
-	  "not in C order keeps its strides, and another shape of it needs new ones. device:\n"
-	  "map it for that GPU, or 'current' for this thread's, by peer access; None is the\n"
-	  "GPU that has the memory, with a DeviceWarning where the thread works on another\n"
-	  "one.\n"
-	  "refuse_dirty: raise Dirty for a buffer whose writer died, or wait until it is clean.\n\n"
-	  "close(), the end of its with block, or the end of the last reference gives the\n"
-	  "buffer back; close() describes what happens to views and tensors. Asks the daemon:\n"
-	  "one round trip of some 10 us, without the GIL. Errors: NotFound, NotPublished,\n"
-	  "Timeout, AccessDenied, ReadOnly (to write to a sealed buffer), Dirty, LimitReached,\n"
-	  "NotSupported ('c' of GPU or pinned memory), DeviceFailed, LayoutError, DaemonGone." },
+	{ "_create", method_create, METH_VARARGS, DOC_Connection_create },
+	{ "_open_or_create", method_open_or_create, METH_VARARGS, DOC_Connection_open_or_create },
+	{ "open", KEYWORDS(method_open), METH_FASTCALL | METH_KEYWORDS, DOC_Connection_open },
 	{ "open_many", KEYWORDS(method_open_many), METH_FASTCALL | METH_KEYWORDS,
-	  "open_many($self, name, access='r', timeout=0, *, device=None,\n"
-	  "          refuse_dirty=False)\n--\n\n"
-	  "Attaches to a published buffer of many arrays, in one round trip. The Buffer maps\n"
-	  "their names to Arrays. Otherwise as open()." },
+	  DOC_Connection_open_many },
 	{ "_send_open", KEYWORDS(method_send_open), METH_FASTCALL | METH_KEYWORDS,
-	  "_send_open($self, name, access, timeout, **options)\n--\n\n"
-	  "A _Call for open_async(). With refuse_dirty it does not wait." },
-	{ "_query", method_query, METH_VARARGS,
-	  "_query($self, *arguments)\n--\n\nSee gpushm._calls." },
-	{ "_send_wait", method_send_wait, METH_VARARGS,
-	  "_send_wait($self, name, timeout, /)\n--\n\nA _Call for wait_async()." },
-	{ "watch", method_watch, METH_VARARGS,
-	  "watch($self, /, *what)\n--\n\n"
-	  "A Watch of names, and of the buffers of Arrays and Buffers. Its Events say when one\n"
-	  "is published, dirty, clean, unlinked or gone, and when the daemon was restarted. If\n"
-	  "a name is published already, that is the first event. Where a name goes from one\n"
-	  "buffer to another, 'unlinked' of the old one comes first, and the Event 'published'\n"
-	  "of the new one has its id as previous. Errors: DaemonGone, LimitReached (256)." },
-	{ "_events", method_events, METH_VARARGS,
-	  "_events($self, after, types, timeout, /)\n--\n\n"
-	  "A list of the LoggedEvents after that number, the number for the next call, and how\n"
-	  "many are gone. See events()." },
-	{ "_load", method_load, METH_VARARGS, "_load($self, *arguments)\n--\n\nSee gpushm._load." },
-	{ "_stream_new", method_stream, METH_VARARGS,
-	  "_stream_new($self, *arguments)\n--\n\nSee gpushm._calls." },
-	{ "_follow", method_follow, METH_VARARGS,
-	  "_follow($self, *arguments)\n--\n\nSee gpushm._calls." },
-	{ "set_timeout", method_set_timeout, METH_O,
-	  "set_timeout($self, seconds, /)\n--\n\n"
-	  "How long a request waits for the daemon's reply; None: without a limit. Then it raises\n"
-	  "Timeout, and the connection stays good. A timeout of the call itself comes on top.\n"
-	  "$GPUSHM_TIMEOUT_MS is the default, else 60 s." },
+	  DOC_Connection_send_open },
+	{ "_query", method_query, METH_VARARGS, DOC_Connection_query },
+	{ "_send_wait", method_send_wait, METH_VARARGS, DOC_Connection_send_wait },
+	{ "watch", method_watch, METH_VARARGS, DOC_Connection_watch },
+	{ "_events", method_events, METH_VARARGS, DOC_Connection_events },
+	{ "_load", method_load, METH_VARARGS, DOC_Connection_load },
+	{ "_stream_new", method_stream, METH_VARARGS, DOC_Connection_stream_new },
+	{ "_follow", method_follow, METH_VARARGS, DOC_Connection_follow },
+	{ "set_timeout", method_set_timeout, METH_O, DOC_Connection_set_timeout },
 	{ NULL, NULL, 0, NULL }
 };
 

@@ -84,11 +84,12 @@ int object_done(PyObject *result)
 /* ---- exceptions ---- */
 
 #define NUMBERS_MAX 4
-#define KIND(name_, builtin_, doc_, ...)                                                       \
-	{                                                                                      \
-		.name = "gpushm.errors." name_, .builtin = builtin_, .doc = doc_, .numbers = { \
-			__VA_ARGS__                                                            \
-		}                                                                              \
+#define KIND(name_, builtin_, ...)                                                        \
+	{                                                                                 \
+		.name = "gpushm.errors." #name_, .doc = DOC_##name_, .builtin = builtin_, \
+		.numbers = {                                                              \
+			__VA_ARGS__                                                       \
+		}                                                                         \
 	}
 
 static const struct {
@@ -96,59 +97,32 @@ static const struct {
 	PyObject **builtin;	  /* its second base; NULL: none */
 	int numbers[NUMBERS_MAX]; /* the errno that it stands for; 0: no more */
 } kinds[] = {
-	[ERROR_BASE] = { .name = "gpushm.Error", .doc = "Every error of gpushm's." },
-	[ERROR_NOT_FOUND] = KIND("NotFound", &PyExc_FileNotFoundError,
-				 "No buffer, array or pool of that name.", ENOENT),
-	[ERROR_TIMEOUT] =
-		KIND("Timeout", &PyExc_TimeoutError,
-		     "The time ended before the name, or a frame, was published.", ETIMEDOUT),
-	[ERROR_READ_ONLY] =
-		KIND("ReadOnly", &PyExc_ValueError,
-		     "A write to a buffer that is sealed or open for reading only.", EROFS),
-	[ERROR_DAEMON] = KIND("DaemonGone", &PyExc_ConnectionError,
-			      "No daemon runs, or the one that this process used has ended.",
-			      ECONNRESET, ECONNREFUSED, EPROTO, EPROTONOSUPPORT),
-	[ERROR_IN_USE] =
-		KIND("InUse", &PyExc_BufferError, "Views, tensors or memoryviews are alive.", 0),
-	[ERROR_STATE] = KIND("StateError", NULL, "The state of the buffer or stream forbids it.",
-			     EBUSY, EALREADY, EBADF),
-	[ERROR_ARGUMENT] =
-		KIND("BadArgument", &PyExc_ValueError, "An argument is not valid.", EINVAL),
-	[ERROR_LAYOUT] = KIND("LayoutError", &PyExc_ValueError, "An array does not fit its buffer.",
-			      ERANGE, EOVERFLOW),
-	[ERROR_UNSUPPORTED] =
-		KIND("NotSupported", &PyExc_NotImplementedError,
-		     "It would need a copy, the type does not allow it, or the daemon is too old.",
-		     ENOTSUP, ENOSYS),
-	[ERROR_PRODUCER] = KIND("ProducerDied", NULL,
-				"The stream's producer died, before it had finished a frame or "
-				"closed the stream.",
-				EOWNERDEAD),
-	[ERROR_DROPPED] = KIND("ReaderDropped", NULL,
-			       "This reader held up the producer, which has dropped it.", 0),
-	KIND("Exists", &PyExc_FileExistsError, "The name is taken.", EEXIST),
-	KIND("AccessDenied", &PyExc_PermissionError, "This user has no permission.", EACCES, EPERM),
-	KIND("NotPublished", &PyExc_BlockingIOError, "The buffer is still being filled.", EAGAIN),
-	KIND("Dirty", NULL, "A writer died while it held the buffer.", EUCLEAN),
-	KIND("PoolFull", &PyExc_MemoryError, "The pool, or its device, has too little free memory.",
-	     ENOSPC),
-	KIND("TooLarge", &PyExc_MemoryError, "The pool can never have a buffer of that size.",
-	     EFBIG),
-	KIND("LimitReached", NULL, "A limit of this user, of the daemon or of a stream is reached.",
-	     EDQUOT, EUSERS, ENOBUFS),
-	KIND("DeviceFailed", NULL,
-	     "No driver, no such GPU in this process, or a pool that has failed.", ENODEV),
-	KIND("DriverError", NULL, "A driver call failed.", EIO),
-	KIND("ForkError", &PyExc_RuntimeError,
-	     "An object of the parent process, used after fork().", ECHILD),
-	KIND("OutOfMemory", &PyExc_MemoryError, "No memory, in this process or in the daemon.",
-	     ENOMEM),
-	KIND("BadContents", &PyExc_ValueError,
-	     "A file breaks its format or changed while it was read, or contents "
-	     "differ from their checksum.",
-	     EBADMSG, ESTALE),
-	KIND("StreamEnded", &PyExc_EOFError,
-	     "The producer has closed the stream, and no frame is left.", EPIPE),
+	[ERROR_BASE] = { .name = "gpushm.Error", .doc = DOC_Error },
+	[ERROR_NOT_FOUND] = KIND(NotFound, &PyExc_FileNotFoundError, ENOENT),
+	[ERROR_TIMEOUT] = KIND(Timeout, &PyExc_TimeoutError, ETIMEDOUT),
+	[ERROR_READ_ONLY] = KIND(ReadOnly, &PyExc_ValueError, EROFS),
+	[ERROR_DAEMON] = KIND(DaemonGone, &PyExc_ConnectionError, ECONNRESET, ECONNREFUSED, EPROTO,
+			      EPROTONOSUPPORT),
+	[ERROR_IN_USE] = KIND(InUse, &PyExc_BufferError, 0),
+	[ERROR_STATE] = KIND(StateError, NULL, EBUSY, EALREADY, EBADF),
+	[ERROR_ARGUMENT] = KIND(BadArgument, &PyExc_ValueError, EINVAL),
+	[ERROR_LAYOUT] = KIND(LayoutError, &PyExc_ValueError, ERANGE, EOVERFLOW),
+	[ERROR_UNSUPPORTED] = KIND(NotSupported, &PyExc_NotImplementedError, ENOTSUP, ENOSYS),
+	[ERROR_PRODUCER] = KIND(ProducerDied, NULL, EOWNERDEAD),
+	[ERROR_DROPPED] = KIND(ReaderDropped, NULL, 0),
+	KIND(Exists, &PyExc_FileExistsError, EEXIST),
+	KIND(AccessDenied, &PyExc_PermissionError, EACCES, EPERM),
+	KIND(NotPublished, &PyExc_BlockingIOError, EAGAIN),
+	KIND(Dirty, NULL, EUCLEAN),
+	KIND(PoolFull, &PyExc_MemoryError, ENOSPC),
+	KIND(TooLarge, &PyExc_MemoryError, EFBIG),
+	KIND(LimitReached, NULL, EDQUOT, EUSERS, ENOBUFS),
+	KIND(DeviceFailed, NULL, ENODEV),
+	KIND(DriverError, NULL, EIO),
+	KIND(ForkError, &PyExc_RuntimeError, ECHILD),
+	KIND(OutOfMemory, &PyExc_MemoryError, ENOMEM),
+	KIND(BadContents, &PyExc_ValueError, EBADMSG, ESTALE),
+	KIND(StreamEnded, &PyExc_EOFError, EPIPE),
 };
 
 static PyObject *exceptions[array_size(kinds)]; /* owned, for as long as the process lives */

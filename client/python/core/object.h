@@ -19,6 +19,8 @@
 #include "client/gpushm.h"
 #include "proto/base/own.h"
 
+#include "python_docs.h" /* DOC_Watch_next: what help() says, of client/python/core.pyi.in */
+
 #include <stdbool.h>
 #include <string.h>
 

@@ -110,30 +110,16 @@ static PyObject *repr(PyObject *o)
 				    self->closed ? ", closed" : "");
 }
 
-static PyMethodDef methods[] = {
-	{ "frame", KEYWORDS(frame), METH_FASTCALL | METH_KEYWORDS,
-	  "frame($self, stream=None, *, timeout=None)\n--\n\n"
-	  "A Frame to fill. Its with block publishes it at its end, and drops it after an error;\n"
-	  "one at a time is filled.\n\n"
-	  "stream: the CUDA stream on which the frame is filled, of any library: readers' GPUs\n"
-	  "wait for that work, and the host waits for nothing. None: the host fills it, or the\n"
-	  "work on a GPU is waited for when it is published. timeout: seconds to wait for a\n"
-	  "slot, None for ever; other threads run meanwhile, and Ctrl-C works. A reader that\n"
-	  "holds up the producer for the stream's limit is dropped. Errors: Timeout, which\n"
-	  "names the reader that is in the way; StateError (a frame is being filled);\n"
-	  "NotSupported (a CUDA stream for memory of the host); DriverError." },
-	{ NULL, NULL, 0, NULL }
-};
-static PyType_Slot slots[] = {
-	{ Py_tp_doc, (void *)"The producer's side of a stream: stream() makes one, and frame() the "
-			     "frames. Not for\nseveral threads at a time." },
-	{ Py_tp_dealloc, side_dealloc },
-	{ Py_tp_traverse, side_traverse },
-	{ Py_tp_clear, side_clear },
-	{ Py_tp_repr, repr },
-	{ Py_tp_methods, methods },
-	{ 0, NULL }
-};
+static PyMethodDef methods[] = { { "frame", KEYWORDS(frame), METH_FASTCALL | METH_KEYWORDS,
+				   DOC_Stream_frame },
+				 { NULL, NULL, 0, NULL } };
+static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Stream },
+			       { Py_tp_dealloc, side_dealloc },
+			       { Py_tp_traverse, side_traverse },
+			       { Py_tp_clear, side_clear },
+			       { Py_tp_repr, repr },
+			       { Py_tp_methods, methods },
+			       { 0, NULL } };
 struct type_row producer_row = { TYPE_SPEC("gpushm.types.Stream", struct side, Py_TPFLAGS_HAVE_GC,
 					   slots),
 				 &stream_type, &side_type };

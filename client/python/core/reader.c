@@ -264,47 +264,29 @@ static void dealloc(PyObject *o)
 	side_dealloc(o);
 }
 
-static PyMethodDef methods[] = {
-	{ "next", KEYWORDS(next), METH_FASTCALL | METH_KEYWORDS,
-	  "next($self, timeout=..., *, stream=...)\n--\n\n"
-	  "The next Frame, as the loop takes it; without arguments with those of follow().\n"
-	  "Errors: Timeout; StreamEnded, where a loop ends; ProducerDied; ReaderDropped;\n"
-	  "LimitReached (max_held frames are held, all of them by keep() or a with block);\n"
-	  "NotSupported (a CUDA stream for memory of the host); DriverError." },
-	{ "_take_now", take_now, METH_NOARGS,
-	  "_take_now($self, /)\n--\n\nThe next Frame, or None if no frame is published yet." },
-	{ "_join_now", join_now, METH_NOARGS,
-	  "_join_now($self, /)\n--\n\nWhether it has joined by now; False: the stream is not "
-	  "there." },
-	{ NULL, NULL, 0, NULL }
-};
+static PyMethodDef methods[] = { { "next", KEYWORDS(next), METH_FASTCALL | METH_KEYWORDS,
+				   DOC_Reader_next },
+				 { "_take_now", take_now, METH_NOARGS, DOC_Reader_take_now },
+				 { "_join_now", join_now, METH_NOARGS, DOC_Reader_join_now },
+				 { NULL, NULL, 0, NULL } };
 static PyMemberDef members[] = { { "_timeout", T_OBJECT_EX, offsetof(struct side, timeout),
 				   READONLY, NULL },
 				 { NULL, 0, 0, 0, NULL } };
-static PyGetSetDef getters[] = {
-	{ "joined", get_joined, NULL,
-	  "Whether it follows the stream: not before the stream is there, and not when it is\n"
-	  "closed.",
-	  NULL },
-	{ NULL, NULL, NULL, NULL, NULL }
-};
-static PyType_Slot slots[] = {
-	{ Py_tp_doc, (void *)"A reader's side of a stream: follow() makes one. Iterate over its "
-			     "Frames with for or\nasync for, or call next(). Not for several "
-			     "threads at a time, but any thread may\nrelease a frame." },
-	{ Py_tp_dealloc, dealloc },
-	{ Py_tp_traverse, traverse },
-	{ Py_tp_clear, clear },
-	{ Py_tp_repr, repr },
-	{ Py_tp_methods, methods },
-	{ Py_tp_getset, getters },
-	{ Py_tp_members, members },
-	{ Py_tp_iter, PyObject_SelfIter },
-	{ Py_tp_iternext, iternext },
-	{ Py_am_aiter, PyObject_SelfIter },
-	{ Py_am_anext, anext },
-	{ 0, NULL }
-};
+static PyGetSetDef getters[] = { { "joined", get_joined, NULL, DOC_Reader_joined, NULL },
+				 { NULL, NULL, NULL, NULL, NULL } };
+static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Reader },
+			       { Py_tp_dealloc, dealloc },
+			       { Py_tp_traverse, traverse },
+			       { Py_tp_clear, clear },
+			       { Py_tp_repr, repr },
+			       { Py_tp_methods, methods },
+			       { Py_tp_getset, getters },
+			       { Py_tp_members, members },
+			       { Py_tp_iter, PyObject_SelfIter },
+			       { Py_tp_iternext, iternext },
+			       { Py_am_aiter, PyObject_SelfIter },
+			       { Py_am_anext, anext },
+			       { 0, NULL } };
 struct type_row reader_row = { TYPE_SPEC("gpushm.types.Reader", struct reader, Py_TPFLAGS_HAVE_GC,
 					 slots),
 			       &reader_type, &side_type };

@@ -250,60 +250,31 @@ static PyObject *release(PyObject *o, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-static PyGetSetDef getters[] = {
-	{ "slots", get_slots, NULL, "How many frames the stream's memory holds.", NULL },
-	{ "buffer", get_buffer, NULL,
-	  "The Buffer with all slots: its arrays have the slots as their first axis.", NULL },
-	{ NULL, NULL, NULL, NULL, NULL }
-};
-static PyMethodDef methods[] = {
-	{ "stats", stats, METH_NOARGS,
-	  "stats($self, /)\n--\n\n"
-	  "StreamStats: the producer's state, stalls, and what this side has done. Reads\n"
-	  "memory, and does not ask the daemon." },
-	{ "fileno", side_fileno, METH_NOARGS,
-	  "fileno($self, /)\n--\n\n"
-	  "For poll() and event loops: readable when there is a frame to take, or a slot to\n"
-	  "fill, or the end. Take with timeout=0 until Timeout before the next poll()." },
-	{ "close", close_side, METH_NOARGS,
-	  "close($self, /)\n--\n\n"
-	  "Leaves the stream. A producer's readers get the frames that are published, and then\n"
-	  "the end; a frame that is being filled is dropped. A reader's frames are released;\n"
-	  "those of a 'share' reader go to another one. Waits for this process's work on the\n"
-	  "GPU. Arrays of frames are closed; tensors and memoryviews of other libraries keep\n"
-	  "the memory mapped. A second close does nothing. InUse: another thread uses it." },
-	{ "graph", KEYWORDS(graph_capture), METH_FASTCALL | METH_KEYWORDS,
-	  "graph($self, stream, where=0)\n--\n\n"
-	  "While the CUDA stream, of any library, captures a graph: adds a node that waits for\n"
-	  "a frame, or until a producer may fill a slot. Returns a GraphFrame, whose release()\n"
-	  "adds the node that releases or publishes the frame, and whose next() takes the frame\n"
-	  "before each launch. where: 0, or the address of 8 bytes of device memory, which get\n"
-	  "the address of the frame's slot before the nodes that follow run. Errors: ValueError\n"
-	  "(it has not joined yet), BadArgument (the stream does not capture), NotSupported\n"
-	  "(host memory, or the driver is too old), DriverError." },
-	{ "_hold", hold, METH_NOARGS, "_hold($self, /)\n--\n\nPrevents close() until _release()." },
-	{ "_release", release, METH_NOARGS, "_release($self, /)\n--\n\nSee _hold()." },
-	{ "__enter__", enter, METH_NOARGS,
-	  "__enter__($self, /)\n--\n\nThe Stream or the Reader itself." },
-	{ "__exit__", close_side, METH_VARARGS, "__exit__($self, /, *raised)\n--\n\nclose()." },
-	{ NULL, NULL, 0, NULL }
-};
+static PyGetSetDef getters[] = { { "slots", get_slots, NULL, DOC_Side_slots, NULL },
+				 { "buffer", get_buffer, NULL, DOC_Side_buffer, NULL },
+				 { NULL, NULL, NULL, NULL, NULL } };
+static PyMethodDef methods[] = { { "stats", stats, METH_NOARGS, DOC_Side_stats },
+				 { "fileno", side_fileno, METH_NOARGS, DOC_Side_fileno },
+				 { "close", close_side, METH_NOARGS, DOC_Side_close },
+				 { "graph", KEYWORDS(graph_capture), METH_FASTCALL | METH_KEYWORDS,
+				   DOC_Side_graph },
+				 { "_hold", hold, METH_NOARGS, DOC_Side_hold },
+				 { "_release", release, METH_NOARGS, DOC_Side_release },
+				 { "__enter__", enter, METH_NOARGS, DOC_Closing_enter },
+				 { "__exit__", close_side, METH_VARARGS, DOC_Closing_exit },
+				 { NULL, NULL, 0, NULL } };
 static PyMemberDef members[] = {
 	WEAKREFS(struct side),
-	{ "name", T_OBJECT_EX, offsetof(struct side, name), READONLY, "The stream's name." },
+	{ "name", T_OBJECT_EX, offsetof(struct side, name), READONLY, DOC_Side_name },
 	{ "connection", T_OBJECT_EX, offsetof(struct side, connection), READONLY,
-	  "The Connection that it was opened through." },
-	{ "closed", T_BOOL, offsetof(struct side, closed), READONLY, "Whether it is closed." },
+	  DOC_Side_connection },
+	{ "closed", T_BOOL, offsetof(struct side, closed), READONLY, DOC_Side_closed },
 	{ NULL, 0, 0, 0, NULL }
 };
-static PyType_Slot slots[] = { { Py_tp_doc, (void *)"One side of a stream." },
-			       { Py_tp_dealloc, side_dealloc },
-			       { Py_tp_traverse, side_traverse },
-			       { Py_tp_clear, side_clear },
-			       { Py_tp_methods, methods },
-			       { Py_tp_getset, getters },
-			       { Py_tp_members, members },
-			       { 0, NULL } };
+static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Side },	  { Py_tp_dealloc, side_dealloc },
+			       { Py_tp_traverse, side_traverse }, { Py_tp_clear, side_clear },
+			       { Py_tp_methods, methods },	  { Py_tp_getset, getters },
+			       { Py_tp_members, members },	  { 0, NULL } };
 
 struct type_row side_row = { TYPE_SPEC("gpushm._core._Side", struct side,
 				       Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, slots),

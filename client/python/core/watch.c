@@ -201,45 +201,23 @@ static void dealloc(PyObject *o)
 	object_free(self);
 }
 
-static PyMethodDef methods[] = {
-	{ "add", watch_add, METH_O,
-	  "add($self, what, /)\n--\n\n"
-	  "Also watches this: a name, which need not exist yet, or the buffer of an Array or\n"
-	  "Buffer. LimitReached: more than 256." },
-	{ "next", KEYWORDS(watch_next), METH_VARARGS | METH_KEYWORDS,
-	  "next($self, timeout=None)\n--\n\n"
-	  "The next Event; waits that many seconds for it, None for ever. Other threads run\n"
-	  "meanwhile, and Ctrl-C works. Errors: Timeout; DaemonGone, after which a later call\n"
-	  "tries again." },
-	{ "fileno", watch_fileno, METH_NOARGS,
-	  "fileno($self, /)\n--\n\n"
-	  "For poll() and event loops: readable when next(0) has something to do, which need\n"
-	  "not be an event." },
-	{ "close", watch_close, METH_NOARGS,
-	  "close($self, /)\n--\n\nEnds the watch. InUse: a thread or a task waits on it." },
-	{ "_hold", watch_hold, METH_NOARGS,
-	  "_hold($self, /)\n--\n\nPrevents close() until _release()." },
-	{ "_release", watch_release, METH_NOARGS, "_release($self, /)\n--\n\nSee _hold()." },
-	{ "__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nThe watch itself." },
-	{ "__exit__", watch_close, METH_VARARGS, "__exit__($self, /, *raised)\n--\n\nclose()." },
-	{ NULL, NULL, 0, NULL }
-};
-static PyGetSetDef getters[] = { { "closed", get_closed, NULL, "Whether it is closed.", NULL },
+static PyMethodDef methods[] = { { "add", watch_add, METH_O, DOC_Watch_add },
+				 { "next", KEYWORDS(watch_next), METH_VARARGS | METH_KEYWORDS,
+				   DOC_Watch_next },
+				 { "fileno", watch_fileno, METH_NOARGS, DOC_Watch_fileno },
+				 { "close", watch_close, METH_NOARGS, DOC_Watch_close },
+				 { "_hold", watch_hold, METH_NOARGS, DOC_Watch_hold },
+				 { "_release", watch_release, METH_NOARGS, DOC_Watch_release },
+				 { "__enter__", enter, METH_NOARGS, DOC_Closing_enter },
+				 { "__exit__", watch_close, METH_VARARGS, DOC_Closing_exit },
+				 { NULL, NULL, 0, NULL } };
+static PyGetSetDef getters[] = { { "closed", get_closed, NULL, DOC_Watch_closed, NULL },
 				 { NULL, NULL, NULL, NULL, NULL } };
 static PyMemberDef members[] = { WEAKREFS(struct watch), { NULL, 0, 0, 0, NULL } };
-static PyType_Slot slots[] = {
-	{ Py_tp_doc,
-	  (void *)"Watches names and buffers: watch() makes one. Iterate over its Events with for\n"
-		  "or async for, or call next()." },
-	{ Py_tp_dealloc, dealloc },
-	{ Py_tp_methods, methods },
-	{ Py_tp_getset, getters },
-	{ Py_tp_members, members },
-	{ Py_tp_iter, PyObject_SelfIter },
-	{ Py_tp_iternext, iternext },
-	{ Py_am_aiter, PyObject_SelfIter },
-	{ Py_am_anext, anext },
-	{ 0, NULL }
-};
+static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Watch }, { Py_tp_dealloc, dealloc },
+			       { Py_tp_methods, methods },	 { Py_tp_getset, getters },
+			       { Py_tp_members, members },	 { Py_tp_iter, PyObject_SelfIter },
+			       { Py_tp_iternext, iternext },	 { Py_am_aiter, PyObject_SelfIter },
+			       { Py_am_anext, anext },		 { 0, NULL } };
 struct type_row watch_row = { TYPE_SPEC("gpushm.types.Watch", struct watch, 0, slots), &watch_type,
 			      NULL };
