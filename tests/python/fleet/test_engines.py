@@ -65,36 +65,6 @@ def each_has_one_copy(machines: list[Daemon]) -> None:
         assert [b["name"] for b in found] == [NAME]
 
 
-def test_actors_of_ray_load_a_model_once_on_each_of_two_nodes(
-    machines: list[Daemon], model: str, tmp_path: Path
-) -> None:
-    pytest.importorskip("ray")
-    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_LOG_TO_STDERR": "0", "PYTHONWARNINGS": "ignore"}
-    common = [
-        *(str(BIN / "ray"), "start", "--block", "--num-cpus=2", "--num-gpus=0", "--node-ip-address=127.0.0.1"),
-        *("--object-store-memory=80000000", "--min-worker-port=0", "--max-worker-port=0", "--disable-usage-stats"),
-    ]
-    programs = []
-    try:
-        # Paths of its sockets are long: in the short folder of the daemon.
-        head = [*common, "--head", "--port=0", "--include-dashboard=false", f"--temp-dir={machines[0].folder}/r"]
-        programs.append(Program(head, tmp_path / "head", GPUSHM_SOCKET=machines[0].socket, **quiet))
-        address = wait_for(programs[0], r"ray start --address='([^']*)'")[1]
-        other = [*common, f"--address={address}"]
-        programs.append(Program(other, tmp_path / "other", GPUSHM_SOCKET=machines[1].socket, **quiet))
-        wait_for(programs[1], "Ray runtime started")
-        env = {"RAY_ADDRESS": address, "GPUSHM_SOCKET": machines[0].socket, "FLEET_NAME": NAME, **quiet}
-        said = run("ray_fleet.py", model, log=tmp_path / "said", **env)
-    finally:
-        for program in reversed(programs):
-            program.end()
-    assert any("4 actors on 2 nodes, 600 answers, the same as one actor's" in line for line in said), said
-    uses = [line for line in said if "an actor uses buffer" in line]
-    nodes = [line.partition(":")[0] for line in uses]
-    assert sorted(map(nodes.count, set(nodes))) == [2, 2] and all("as 2 do there" in line for line in uses), said
-    each_has_one_copy(machines)
-
-
 def test_workers_of_dask_load_a_model_once_on_each_machine(machines: list[Daemon], model: str, tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     programs = [
