@@ -101,79 +101,31 @@ static PyObject *pick_array(struct buffer *b, const char *name)
 	return name ? array_new(b, gpushm_array_get(b->buffer, name, &a), &a) : only_array(b);
 }
 
-/* Arguments of open() that replace parts of the buffer's own layout; None: not replaced. */
-struct overrides {
-	PyObject *dtype, *shape, *strides, *offset;
-};
+/* The arguments of open() that replace parts of the array's own layout: dtype, shape, strides,
+ * offset; None: not replaced. */
+#define OVERRIDES 4
 
-static bool overridden(const struct overrides *o)
+static bool overridden(PyObject *const o[OVERRIDES])
 {
-	return o->dtype != Py_None || o->shape != Py_None || o->strides != Py_None ||
-	       o->offset != Py_None;
+	return o[0] != Py_None || o[1] != Py_None || o[2] != Py_None || o[3] != Py_None;
 }
 
-/* Nothing of the buffer's own layout is needed, so it does not matter how many arrays it has. */
-static bool all_given(const struct overrides *o)
+/* The Array that open() returns. Where dtype, shape and offset are given, nothing of the buffer's
+ * own layout is needed, so it does not matter how many arrays it has. */
+static PyObject *choose(struct buffer *b, const char *name, PyObject *const o[OVERRIDES])
 {
-	return o->dtype != Py_None && o->shape != Py_None && o->offset != Py_None;
-}
-
-/* The argument, or the described array's attribute; a new reference. */
-static PyObject *given_or(PyObject *given, const struct array *described, const char *attribute)
-{
-	return given != Py_None ? Py_NewRef(given)
-				: PyObject_GetAttrString((PyObject *)described, attribute);
-}
-
-/* A new reference. None, which is C order, is what the described array has, or nothing is known.
- * Other strides stay as they are, for C order would mix up the elements. */
-static PyObject *strides_or(PyObject *given, const struct array *described, PyObject *dtype,
-			    PyObject *shape)
-{
-	struct gpushm_array *a = described ? described->array : NULL;
-	_cleanup_(dtype_done) struct dtype d = { 0 };
-	struct shape s;
-
-	if (given != Py_None || !a || gpushm_array_is_c_contiguous(a))
-		return Py_NewRef(given);
-	if (dtype_from(dtype, &d) < 0 || shape_from(shape, "shape", &s) < 0)
-		return NULL;
-	if (shape_is(a, s.ndim, s.dims) &&
-	    gpushm_dtype_bits(d.type) == gpushm_dtype_bits(gpushm_array_dtype(a)))
-		return PyObject_GetAttrString((PyObject *)described, "strides");
-	return error_format(ERROR_ARGUMENT, EINVAL,
-			    "array \"%s\" is not in C order: with another shape or item size, "
-			    "give strides, too",
-			    gpushm_array_name(a));
-}
-
-/* `described` has dtype, shape and offset where they are not given, and is NULL where all are. */
-static PyObject *laid_over(struct buffer *b, const struct array *described,
-			   const struct overrides *o)
-{
-	const struct array *ordered = all_given(o) ? NULL : described;
-	_cleanup_(drop_object)
-		PyObject *dtype = given_or(o->dtype, described, "dtype"),
-			 *shape = dtype ? given_or(o->shape, described, "shape") : NULL,
-			 *strides = shape ? strides_or(o->strides, ordered, dtype, shape) : NULL,
-			 *at = strides ? given_or(o->offset, described, "offset") : NULL;
-	uint64_t offset;
-
-	if (!at || !u64_arg(at, &offset))
-		return NULL;
-	return view_over(b, dtype, shape, strides, offset);
-}
-
-/* The Array that open() returns. */
-static PyObject *choose(struct buffer *b, const char *name, const struct overrides *o)
-{
-	bool alone = all_given(o) && !name;
+	bool alone = o[0] != Py_None && o[1] != Py_None && o[3] != Py_None && !name;
 	_cleanup_(drop_object) PyObject *described = alone ? NULL : pick_array(b, name);
 	PyObject *result;
+	uint64_t offset;
 
-	if (!described && !alone)
-		return NULL;
-	result = overridden(o) ? laid_over(b, (struct array *)described, o) : Py_NewRef(described);
+	if (alone)
+		result = u64_arg(o[3], &offset) ? view_over(b, o[0], o[1], o[2], offset) : NULL;
+	else if (described && overridden(o))
+		result =
+			PyObject_CallMethod(described, "_laid_out", "OOOO", o[0], o[1], o[2], o[3]);
+	else
+		result = Py_XNewRef(described);
 	b->owner = (struct array *)result;
 	return result;
 }
@@ -244,7 +196,7 @@ static int open_given(PyObject *const *args, Py_ssize_t n, PyObject *keywords,
 }
 
 /* array: a str, or None. Takes b over; NULL is allowed. */
-static PyObject *chosen(struct buffer *b, PyObject *array, const struct overrides *o)
+static PyObject *chosen(struct buffer *b, PyObject *array, PyObject *const o[OVERRIDES])
 {
 	const char *name = NULL;
 	PyObject *result = NULL;
@@ -258,7 +210,7 @@ static PyObject *chosen(struct buffer *b, PyObject *array, const struct override
 
 PyObject *open_result(struct buffer *b)
 {
-	return chosen(b, Py_None, &(struct overrides){ Py_None, Py_None, Py_None, Py_None });
+	return chosen(b, Py_None, (PyObject *[]){ Py_None, Py_None, Py_None, Py_None });
 }
 
 PyObject *method_open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
@@ -269,8 +221,7 @@ PyObject *method_open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObj
 	if (open_given(args, n, keywords, given, &arguments) < 0)
 		return NULL;
 	return chosen(attach(self, &arguments.ask, &arguments.timeout), given[ARRAY],
-		      &(struct overrides){ given[DTYPE], given[SHAPE], given[STRIDES],
-					   given[OFFSET] });
+		      given + DTYPE);
 }
 
 /* ---- open_async() ---- */
@@ -278,11 +229,10 @@ PyObject *method_open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObj
 static PyObject *finish_open(struct call *self, struct gpushm_buffer *opened)
 {
 	struct buffer *b = pybuffer_new(self->connection, opened, self->name, NULL);
-	PyObject *array, *dtype, *shape, *strides, *offset;
+	PyObject *array, *o[OVERRIDES];
 
-	PyArg_ParseTuple(self->how, "OOOOO", &array, &dtype, &shape, &strides, &offset);
-	return chosen(buffer_hinted(b, self->flags), array,
-		      &(struct overrides){ dtype, shape, strides, offset });
+	PyArg_ParseTuple(self->how, "OOOOO", &array, &o[0], &o[1], &o[2], &o[3]);
+	return chosen(buffer_hinted(b, self->flags), array, o);
 }
 
 PyObject *method_send_open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)

@@ -7,6 +7,7 @@ shape and item size.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, SupportsIndex, TypeVar, cast, overload
@@ -169,6 +170,21 @@ class Array(_values.Values, _core.Array):
             # NumPy reads such fields on the CPU; a CUDA kernel would fault, and its context would be lost.
             e.strerror = f"field {name!r} is not aligned: make the record with align=True, or copy_to_host() first"
             raise
+
+    def _laid_out(self, dtype: Any, shape: Any, strides: Any, offset: SupportsIndex | None) -> Array:
+        """For open(): the array with another dtype, shape, strides or offset; None: its own, and C order if it has that
+        or nothing is its own.
+        """
+        is_own = dtype is None or shape is None or offset is None
+        dtype, shape = self.dtype if dtype is None else dtype, self.shape if shape is None else shape
+        if is_own and strides is None and not self.is_c_contiguous():
+            # Other strides stay as they are, for C order would mix up the elements.
+            strides, bits = self.strides, _core._dtype_bits(self.dtype_name)
+            lengths = (shape,) if isinstance(shape, SupportsIndex) else tuple(shape)
+            if lengths != self.shape or _dtype.bits(dtype) != bits:
+                what = f'array "{self.array_name}" is not in C order'
+                raise _core.BadArgument(errno.EINVAL, f"{what}: with another shape or item size, give strides, too")
+        return self.buffer.array(shape, dtype, strides=strides, offset=self.offset if offset is None else offset)
 
     @property
     def flags(self) -> dict[str, bool]:

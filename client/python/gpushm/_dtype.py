@@ -77,6 +77,11 @@ def itemsize(name: str) -> int:
     return 0 if bits % 8 else bits // 8
 
 
+def bits(dtype: object) -> int:
+    """Of an element."""
+    return (_core._dtype_bits(dtype) if isinstance(dtype, str) else 0) or _core._dtype_bits(encode(dtype)[0])
+
+
 def of(name: str, descr: str | None) -> Any:
     """A dtype for create() and Buffer.array(): the name, or a record's numpy.dtype."""
     return name if descr is None else decode(name, descr)
