@@ -51,19 +51,6 @@ def _choose(array: Any, other: Any = None) -> str:
     return found
 
 
-class _OnTheHost:
-    """A host or pinned array for PyTorch, which does not know pinned memory in DLPack."""
-
-    def __init__(self, array: Any) -> None:
-        self._array = array
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0
-
-    def __dlpack__(self, **words: Any) -> Any:
-        return self._array.__dlpack__(**words | {"dl_device": (1, 0)})
-
-
 def _taken(array: Any, library: str) -> Any:
     """An Array as an array of that library, without a copy, except for NumPy on a GPU; anything else as it is."""
     if not isinstance(array, _core.Array):
@@ -72,7 +59,9 @@ def _taken(array: Any, library: str) -> Any:
         return array.__array__()  # type: ignore[attr-defined]
     if library == "cupy":
         return sys.modules["cupy"].asarray(array)
-    return sys.modules["torch"].from_dlpack(_OnTheHost(array) if on_host(array) else array)
+    # PyTorch does not know pinned memory in DLPack.
+    given = array.__dlpack__(max_version=(1, 0), dl_device=(1, 0)) if on_host(array) else array
+    return sys.modules["torch"].from_dlpack(given)
 
 
 def _on_its_gpu(array: Any, library: str) -> Any:

@@ -14,15 +14,8 @@ from ._loader import models
 
 
 @dataclass
-class InitInfo:
-    """Of init_weight_transfer_engine: the name that updates mean if they say none."""
-
-    name: str | None = None
-
-
-@dataclass
-class UpdateInfo:
-    """Of update_weights."""
+class Info:
+    """Of init_weight_transfer_engine: the name that updates mean if they say none; and of update_weights."""
 
     name: str | None = None
 
@@ -34,8 +27,7 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
     checkpoint's names, as a trainer has them, which are loaded as from disk, if the model is not shared.
     """
 
-    init_info_cls = InitInfo
-    update_info_cls = UpdateInfo
+    init_info_cls = update_info_cls = Info
 
     def init_transfer_engine(self, init_info: Any) -> None:
         """Remembers the name."""
