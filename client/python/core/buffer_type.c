@@ -248,10 +248,9 @@ static PyObject *array_over(PyObject *o, PyObject *args, PyObject *kwargs)
 static PyMethodDef common_methods[] = {
 	{ "discard", pybuffer_discard, METH_NOARGS, DOC_OfBuffer_discard },
 	{ "publish", pybuffer_publish, METH_VARARGS, DOC_OfBuffer_publish },
-	{ "publish_as", KEYWORDS(buffer_publish_as), METH_VARARGS | METH_KEYWORDS,
-	  DOC_OfBuffer_publish_as },
-	{ "suspend", KEYWORDS(buffer_suspend), METH_VARARGS | METH_KEYWORDS, DOC_OfBuffer_suspend },
-	{ "resume", KEYWORDS(buffer_resume), METH_VARARGS | METH_KEYWORDS, DOC_OfBuffer_resume },
+	{ "publish_as", KEYWORDS(buffer_publish_as), DOC_OfBuffer_publish_as },
+	{ "suspend", KEYWORDS(buffer_suspend), DOC_OfBuffer_suspend },
+	{ "resume", KEYWORDS(buffer_resume), DOC_OfBuffer_resume },
 	{ NULL, NULL, 0, NULL }
 };
 static PyType_Slot common_slots[] = { { Py_tp_doc, (void *)DOC_OfBuffer },
@@ -271,8 +270,7 @@ static PyMethodDef methods[] = { { "keys", keys, METH_NOARGS, DOC_Buffer_keys },
 				 { "set_attrs", buffer_set_attrs, METH_O, DOC_Buffer_set_attrs },
 				 { "describe", pybuffer_describe, METH_O, DOC_Buffer_describe },
 				 { "attr", attr, METH_VARARGS, DOC_Buffer_attr },
-				 { "array", KEYWORDS(array_over), METH_VARARGS | METH_KEYWORDS,
-				   DOC_Buffer_array },
+				 { "array", KEYWORDS(array_over), DOC_Buffer_array },
 				 { "__enter__", enter, METH_NOARGS, DOC_Closing_enter },
 				 { "__exit__", leave, METH_VARARGS, DOC_Buffer_exit },
 				 { NULL, NULL, 0, NULL } };

@@ -540,18 +540,16 @@ static PyObject *repr(PyObject *o)
 						       : ", released");
 }
 
-static PyMethodDef methods[] = {
-	{ "keys", keys, METH_NOARGS, DOC_Frame_keys },
-	{ "resize", resize, METH_VARARGS, DOC_Frame_resize },
-	{ "publish", KEYWORDS(publish), METH_VARARGS | METH_KEYWORDS, DOC_Frame_publish },
-	{ "cancel", cancel, METH_NOARGS, DOC_Frame_cancel },
-	{ "release", KEYWORDS(release), METH_VARARGS | METH_KEYWORDS, DOC_Frame_release },
-	{ "ok", ok, METH_NOARGS, DOC_Frame_ok },
-	{ "keep", keep, METH_NOARGS, DOC_Frame_keep },
-	{ "__enter__", keep, METH_NOARGS, DOC_Frame_enter },
-	{ "__exit__", leave, METH_VARARGS, DOC_Frame_exit },
-	{ NULL, NULL, 0, NULL }
-};
+static PyMethodDef methods[] = { { "keys", keys, METH_NOARGS, DOC_Frame_keys },
+				 { "resize", resize, METH_VARARGS, DOC_Frame_resize },
+				 { "publish", KEYWORDS(publish), DOC_Frame_publish },
+				 { "cancel", cancel, METH_NOARGS, DOC_Frame_cancel },
+				 { "release", KEYWORDS(release), DOC_Frame_release },
+				 { "ok", ok, METH_NOARGS, DOC_Frame_ok },
+				 { "keep", keep, METH_NOARGS, DOC_Frame_keep },
+				 { "__enter__", keep, METH_NOARGS, DOC_Frame_enter },
+				 { "__exit__", leave, METH_VARARGS, DOC_Frame_exit },
+				 { NULL, NULL, 0, NULL } };
 static PyMemberDef members[] = {
 	WEAKREFS(struct frame),
 	{ "seq", T_ULONGLONG, offsetof(struct frame, seq), READONLY, DOC_Frame_seq },

@@ -212,8 +212,7 @@ static PyObject *repr(PyObject *o)
 
 static PyMethodDef methods[] = { { "release", release, METH_O, DOC_GraphFrame_release },
 				 { "offset", offset, METH_O, DOC_GraphFrame_offset },
-				 { "next", KEYWORDS(next), METH_FASTCALL | METH_KEYWORDS,
-				   DOC_GraphFrame_next },
+				 { "next", FAST_KEYWORDS(next), DOC_GraphFrame_next },
 				 { "close", close_graph, METH_NOARGS, DOC_GraphFrame_close },
 				 { "__enter__", object_itself, METH_NOARGS, DOC_Closing_enter },
 				 { "__exit__", close_graph, METH_VARARGS, DOC_Closing_exit },

@@ -24,22 +24,19 @@
 /* From now on the core makes objects of the package's classes, and calls its modules. */
 static PyObject *register_package(PyObject *module, PyObject *args)
 {
-	PyObject *array, *buffer, *dtype, *driver, *asyncio, *libraries, *meta, *unpublished;
+	PyTypeObject *array, *buffer;
 
 	if (!PyArg_ParseTuple(args, "O!O!OOOOOO:_register", &PyType_Type, &array, &PyType_Type,
-			      &buffer, &dtype, &driver, &asyncio, &libraries, &meta, &unpublished))
+			      &buffer, &types.dtype_module, &types.driver_module,
+			      &types.asyncio_module, &types.libraries_module, &types.meta_module,
+			      &types.unpublished_module))
 		return NULL;
-	if (!PyType_IsSubtype((PyTypeObject *)array, types.array) ||
-	    !PyType_IsSubtype((PyTypeObject *)buffer, types.buffer))
+	if (!PyType_IsSubtype(array, types.array) || !PyType_IsSubtype(buffer, types.buffer))
 		return PyErr_Format(PyExc_TypeError, "subclasses of Array and of Buffer");
-	types.array_made = (PyTypeObject *)Py_NewRef(array);
-	types.buffer_made = (PyTypeObject *)Py_NewRef(buffer);
-	types.dtype_module = Py_NewRef(dtype);
-	types.driver_module = Py_NewRef(driver);
-	types.asyncio_module = Py_NewRef(asyncio);
-	types.libraries_module = Py_NewRef(libraries);
-	types.meta_module = Py_NewRef(meta);
-	types.unpublished_module = Py_NewRef(unpublished);
+	types.array_made = array;
+	types.buffer_made = buffer;
+	/* The tuple keeps them for as long as the process lives. */
+	Py_INCREF(args);
 	Py_RETURN_NONE;
 }
 
@@ -132,8 +129,7 @@ static PyMethodDef own_functions[] = {
 	{ "_defer_cleanup", defer_cleanup, METH_NOARGS, NULL },
 	{ "_resume_cleanup", resume_cleanup, METH_NOARGS, NULL },
 	{ "flush_cleanup", flush_cleanup, METH_NOARGS, DOC_flush_cleanup },
-	{ "set_cleanup_limits", KEYWORDS(set_cleanup_limits), METH_VARARGS | METH_KEYWORDS,
-	  DOC_set_cleanup_limits },
+	{ "set_cleanup_limits", KEYWORDS(set_cleanup_limits), DOC_set_cleanup_limits },
 	{ "pending_cleanup", pending_cleanup, METH_NOARGS, DOC_pending_cleanup },
 	{ NULL, NULL, 0, NULL }
 };
@@ -142,11 +138,9 @@ static PyMethodDef own_functions[] = {
 static PyMethodDef requests[] = {
 	{ "_create", method_create, METH_VARARGS, DOC_Connection_create },
 	{ "_open_or_create", method_open_or_create, METH_VARARGS, DOC_Connection_open_or_create },
-	{ "open", KEYWORDS(method_open), METH_FASTCALL | METH_KEYWORDS, DOC_Connection_open },
-	{ "open_many", KEYWORDS(method_open_many), METH_FASTCALL | METH_KEYWORDS,
-	  DOC_Connection_open_many },
-	{ "_send_open", KEYWORDS(method_send_open), METH_FASTCALL | METH_KEYWORDS,
-	  DOC_Connection_send_open },
+	{ "open", FAST_KEYWORDS(method_open), DOC_Connection_open },
+	{ "open_many", FAST_KEYWORDS(method_open_many), DOC_Connection_open_many },
+	{ "_send_open", FAST_KEYWORDS(method_send_open), DOC_Connection_send_open },
 	{ "_query", method_query, METH_VARARGS, DOC_Connection_query },
 	{ "_send_wait", method_send_wait, METH_VARARGS, DOC_Connection_send_wait },
 	{ "watch", method_watch, METH_VARARGS, DOC_Connection_watch },

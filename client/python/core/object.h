@@ -38,8 +38,9 @@ static inline void drop_object(PyObject **o)
 		Py_END_ALLOW_THREADS   \
 	} while (0)
 
-/* A function that takes keywords, as PyMethodDef wants it. */
-#define KEYWORDS(f) ((PyCFunction)(void (*)(void))(f))
+/* Functions that take keywords, as PyMethodDef wants them. FAST_KEYWORDS: with args_take(). */
+#define KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
+#define FAST_KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_FASTCALL | METH_KEYWORDS
 
 /* The core's types and what the package registers once. open() and create() return objects of the
  * *_made types: the package's subclasses, which add methods written in Python. */

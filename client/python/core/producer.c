@@ -110,8 +110,7 @@ static PyObject *repr(PyObject *o)
 				    self->closed ? ", closed" : "");
 }
 
-static PyMethodDef methods[] = { { "frame", KEYWORDS(frame), METH_FASTCALL | METH_KEYWORDS,
-				   DOC_Stream_frame },
+static PyMethodDef methods[] = { { "frame", FAST_KEYWORDS(frame), DOC_Stream_frame },
 				 { NULL, NULL, 0, NULL } };
 static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Stream },
 			       { Py_tp_dealloc, side_dealloc },

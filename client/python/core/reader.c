@@ -264,8 +264,7 @@ static void dealloc(PyObject *o)
 	side_dealloc(o);
 }
 
-static PyMethodDef methods[] = { { "next", KEYWORDS(next), METH_FASTCALL | METH_KEYWORDS,
-				   DOC_Reader_next },
+static PyMethodDef methods[] = { { "next", FAST_KEYWORDS(next), DOC_Reader_next },
 				 { "_take_now", take_now, METH_NOARGS, DOC_Reader_take_now },
 				 { "_join_now", join_now, METH_NOARGS, DOC_Reader_join_now },
 				 { NULL, NULL, 0, NULL } };

@@ -202,8 +202,7 @@ static void dealloc(PyObject *o)
 }
 
 static PyMethodDef methods[] = { { "add", watch_add, METH_O, DOC_Watch_add },
-				 { "next", KEYWORDS(watch_next), METH_VARARGS | METH_KEYWORDS,
-				   DOC_Watch_next },
+				 { "next", KEYWORDS(watch_next), DOC_Watch_next },
 				 { "fileno", watch_fileno, METH_NOARGS, DOC_Watch_fileno },
 				 { "close", watch_close, METH_NOARGS, DOC_Watch_close },
 				 { "_hold", watch_hold, METH_NOARGS, DOC_Watch_hold },
