@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core
 
@@ -27,7 +27,6 @@ else:
             """The error of safetensors, where that package is not installed."""
 
 
-_MAX = 100_000_000  # bytes of a header
 # The format's names of dtypes, and gpushm's.
 NAMES = {
     "BOOL": "bool",
@@ -75,7 +74,8 @@ class Header(NamedTuple):
 
 def key_of(path: str) -> str:
     """The key of a file, after libgpushm-load has checked its header."""
-    _text(path)
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"No such file or directory: {path}")
     try:
         return _core._load_key([os.fsencode(path)])
     except _core.BadContents as error:
@@ -84,31 +84,8 @@ def key_of(path: str) -> str:
 
 def read(path: str) -> Header:
     """The header of a file that was checked."""
-    entries: dict[str, Any] = json.loads(_text(path))
+    with open(path, "rb") as file:
+        entries: dict[str, Any] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     metadata = entries.pop("__metadata__", None)
     order = sorted(entries, key=lambda name: entries[name]["data_offsets"])
     return Header({name: Tensor(entries[name]["dtype"], entries[name]["shape"]) for name in order}, metadata)
-
-
-def _text(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return _text_of(file, path)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"No such file or directory: {path}") from None
-
-
-def _text_of(file: BinaryIO, path: str) -> bytes:
-    start = file.read(8)
-    length = int.from_bytes(start, "little")
-    size = os.fstat(file.fileno()).st_size
-    why = None
-    if len(start) < 8:
-        why = "header too small"
-    elif length > _MAX:
-        why = "header too large"
-    elif length > size - 8:
-        why = "invalid header length"
-    if why:
-        raise SafetensorError(f"Error while deserializing header: {why}: {path}")
-    return file.read(length)
