@@ -108,6 +108,19 @@ int layout_from(PyObject *dtype, PyObject *shape, PyObject *strides, char order,
 		struct layout *ret);
 void array_layout_done(struct layout *l);
 
+/* Those of many arrays: what create_many(), stream() and Buffer.describe() get as a dict. */
+struct layouts {
+	size_t n;
+	struct layout *layouts;		 /* owned */
+	struct gpushm_array_spec *specs; /* theirs, in a row; owned */
+};
+
+/* For "O&": a list of (name, (shape, dtype, strides or None, offset, order if not C)), which keeps
+ * the names. All are read before the daemon is asked. The caller ends *ret with layouts_done(),
+ * also after a failure. */
+int layouts_arg(PyObject *items, void *ret);
+void layouts_done(struct layouts *l);
+
 /* ---- options of create() and open() ---- */
 
 #define OPTIONS_ATTRS_MAX 64

@@ -48,8 +48,6 @@ PyObject *memory_span(PyObject *o, PyObject *unused);
 PyObject *memory_read_into(PyObject *o, PyObject *args);
 PyObject *memory_write_from(PyObject *o, PyObject *args);
 
-/* ---- copy.c ---- */
-
 /* _copy_many(copies, stream), for the package: copies into Arrays, from memory of other libraries:
  * a list of (Array, address, strides, device, memory). Waits once, or, with a stream, not at all.
  */

@@ -8,7 +8,6 @@
 #include "client/gpushm_memory.h"
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
-#include "client/python/core/layouts.h"
 #include "client/python/core/module.h"
 #include "proto/words.h"
 
@@ -245,6 +244,20 @@ static PyObject *array_over(PyObject *o, PyObject *args, PyObject *kwargs)
 	return view_over((struct buffer *)o, dtype, shape, strides, offset);
 }
 
+static PyObject *describe(PyObject *o, PyObject *arrays)
+{
+	struct buffer *self = (struct buffer *)o;
+	_cleanup_(layouts_done) struct layouts l = { 0 };
+	_cleanup_(drop_object) PyObject *items = PyMapping_Items(arrays);
+	int r;
+
+	if (!items || !layouts_arg(items, &l) || !buffer_is_open(self))
+		return NULL;
+	buffer_hold(self);
+	WITHOUT_GIL(r = gpushm_describe(self->buffer, l.specs, l.n));
+	return object_none(buffer_release(self, r));
+}
+
 static PyMethodDef common_methods[] = {
 	{ "discard", pybuffer_discard, METH_NOARGS, DOC_OfBuffer_discard },
 	{ "publish", pybuffer_publish, METH_VARARGS, DOC_OfBuffer_publish },
@@ -268,7 +281,7 @@ static PyMethodDef methods[] = { { "keys", keys, METH_NOARGS, DOC_Buffer_keys },
 				 { "use", use, METH_NOARGS, DOC_Buffer_use },
 				 { "_touch", touch, METH_NOARGS, DOC_Buffer_touch },
 				 { "set_attrs", buffer_set_attrs, METH_O, DOC_Buffer_set_attrs },
-				 { "describe", pybuffer_describe, METH_O, DOC_Buffer_describe },
+				 { "describe", describe, METH_O, DOC_Buffer_describe },
 				 { "attr", attr, METH_VARARGS, DOC_Buffer_attr },
 				 { "array", KEYWORDS(array_over), DOC_Buffer_array },
 				 { "__enter__", enter, METH_NOARGS, DOC_Closing_enter },

@@ -6,7 +6,6 @@
  */
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
-#include "client/python/core/layouts.h"
 #include "client/python/core/module.h"
 
 #include <stdio.h>

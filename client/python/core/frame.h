@@ -4,8 +4,12 @@
  */
 #pragma once
 
-#include "client/python/core/meta.h"
 #include "client/python/core/side.h"
+
+struct meta {
+	size_t n;
+	unsigned char bytes[GPUSHM_META_MAX];
+};
 
 struct frame {
 	PyObject_HEAD

@@ -3,7 +3,6 @@
  * stream(), and gpushm.types.Stream, the producer's side of a stream.
  */
 #include "client/python/core/frame.h"
-#include "client/python/core/layouts.h"
 #include "client/python/core/module.h"
 
 static PyTypeObject *stream_type; /* owned, for as long as the process lives */
