@@ -10,9 +10,8 @@
  *
  * An arena does not keep its buffer. It is dropped when PyTorch has freed all that it got from it.
  */
-#include "client/python/core/arena.h"
-
 #include "client/python/core/args.h"
+#include "client/python/core/module.h"
 #include "proto/base/list.h"
 
 #include <pthread.h>

@@ -7,7 +7,6 @@
 #include "client/python/core/module.h"
 
 #include "client/gpushm_cleanup.h"
-#include "client/python/core/arena.h"
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
 #include "client/python/core/record.h"

@@ -40,3 +40,10 @@ PyObject *load_verify(PyObject *module, PyObject *args);
 PyObject *handle_make(PyObject *module, PyObject *o);
 PyObject *handle_read(PyObject *module, PyObject *o);
 PyObject *handle_pin(PyObject *module, PyObject *args);
+
+/* Of arena.c, for gpushm.torch.memory(): the allocator that PyTorch calls. */
+PyObject *arena_new(PyObject *module, PyObject *args);	/* (address, bytes, device) -> id */
+PyObject *arena_use(PyObject *module, PyObject *id);	/* 0: none -> the thread's one before */
+PyObject *arena_take(PyObject *module, PyObject *args); /* (id, bytes) -> address; None: full */
+PyObject *arena_stat(PyObject *module, PyObject *id);	/* (used, allocs, frees, refused, asked) */
+PyObject *arena_drop(PyObject *module, PyObject *id);

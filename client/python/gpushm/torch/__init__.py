@@ -35,9 +35,8 @@ from .._yields import yields
 from . import _attach, _fingerprint, _layout
 from ._attach import attach
 from ._memory import Memory, memory
-from ._refresh import refresh
 from ._share import share
-from ._suspend import resume, suspend, suspended
+from ._suspend import refresh, resume, suspend, suspended
 from ._tensors import Tensors, open_buffer
 
 if _TYPE_CHECKING:
