@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "client/python/core/call.h"
-
+#include "client/python/core/connection.h"
 #include "client/python/core/module.h"
 
 static PyTypeObject *call_type; /* owned */

@@ -5,7 +5,6 @@
  */
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
-#include "client/python/core/call.h"
 #include "client/python/core/module.h"
 
 struct open_ask {

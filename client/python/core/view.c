@@ -273,21 +273,15 @@ PyObject *view_split(PyObject *o, PyObject *args, PyObject *kwargs)
 }
 
 /* Makes the same view with a descr, which gpushm_array_view() cannot set. Takes a over. */
-static PyObject *with_descr(struct array *self, struct gpushm_array *a, PyObject *descr)
+static PyObject *with_descr(struct array *self, struct gpushm_array *a, PyObject *dtype)
 {
-	struct gpushm_array_spec spec = { .struct_size = sizeof(spec),
-					  .dtype = gpushm_array_dtype(a),
-					  .descr = PyUnicode_AsUTF8AndSize(descr, NULL),
-					  .ndim = gpushm_array_ndim(a),
-					  .shape = gpushm_array_shape(a),
-					  .strides = gpushm_array_strides(a),
-					  .offset = gpushm_array_offset(a) };
-	struct gpushm_array *with = NULL;
-	int r = gpushm_array_over(self->buffer->buffer, &spec, &with);
-	PyObject *result = array_new(self->buffer, r, &with);
+	int ndim = gpushm_array_ndim(a);
+	_cleanup_(drop_object) PyObject *shape = shape_tuple(gpushm_array_shape(a), ndim),
+					*strides = shape_tuple(gpushm_array_strides(a), ndim);
+	uint64_t offset = gpushm_array_offset(a);
 
 	gpushm_array_free(a);
-	return result;
+	return shape && strides ? view_over(self->buffer, dtype, shape, strides, offset) : NULL;
 }
 
 PyObject *view_as(PyObject *o, PyObject *args, PyObject *kwargs)
@@ -303,7 +297,7 @@ PyObject *view_as(PyObject *o, PyObject *args, PyObject *kwargs)
 	    dtype_from(dtype, &d) < 0 || !array_is_open(self))
 		return NULL;
 	r = gpushm_array_view(self->array, d.type, &a);
-	return r == 0 && d.descr ? with_descr(self, a, d.descr) : array_new(self->buffer, r, &a);
+	return r == 0 && d.descr ? with_descr(self, a, dtype) : array_new(self->buffer, r, &a);
 }
 
 PyObject *view_over(struct buffer *b, PyObject *dtype, PyObject *shape, PyObject *strides,
