@@ -326,7 +326,7 @@ def test_a_loader_checks_what_was_made_meanwhile(
     if same:
         check(shared(folder, "cpu", dtype=torch.float32), folder, "cpu", dtype=torch.float32)
     else:
-        with pytest.raises(gpushm.errors.LayoutError, match="dtype is float32 here and bfloat16 there"):
+        with pytest.raises(gpushm.errors.LayoutError, match='dtype is "float32" here and "bfloat16" in the buffer'):
             shared(folder, "cpu", dtype=torch.float32)
     assert gpushm.ls("model.loading") == []
 
@@ -469,10 +469,10 @@ def test_a_pool_that_does_not_fit_the_device_is_refused(
 
 def test_another_model_is_refused_with_the_difference(folder: str, tmp_path: Path, name: str, raises: Raises) -> None:
     model = shared(folder, "cpu")
-    assert "dtype is float32 here and bfloat16 there" in raises(
+    assert 'dtype is "float32" here and "bfloat16" in the buffer' in raises(
         gpushm.errors.LayoutError, shared, folder, "cpu", dtype=torch.float32
     )
-    assert "class is LlamaModel here and LlamaForCausalLM there" in raises(
+    assert 'class is "LlamaModel" here and "LlamaForCausalLM" in the buffer' in raises(
         gpushm.errors.LayoutError, shared, folder, "cpu", cls=transformers.AutoModel
     )
     config = transformers.AutoConfig.from_pretrained(folder)
@@ -481,7 +481,8 @@ def test_another_model_is_refused_with_the_difference(folder: str, tmp_path: Pat
     assert "config.rms_norm_eps is 0.5 here and" in text
     other = str(tmp_path / "other")
     llama(num_hidden_layers=3).save_pretrained(other)
-    assert "config.num_hidden_layers is 3 here and 2 there" in raises(gpushm.errors.LayoutError, shared, other, "cpu")
+    said = raises(gpushm.errors.LayoutError, shared, other, "cpu")
+    assert "config.num_hidden_layers is 3 here and 2 in the buffer" in said
     copy = str(tmp_path / "copy")
     shutil.copytree(folder, copy, copy_function=shutil.copyfile)
     assert "other files" in raises(gpushm.errors.LayoutError, shared, copy, "cpu")

@@ -65,17 +65,20 @@ def differences(here: Mapping[str, Any], there: Mapping[str, Any], named: Mappin
     """A text for each field that differs. A field that one side has not is not compared, except those that the caller
     named.
     """
+    fields = (here.keys() & there.keys()) | set(named or {})
+    ours, theirs = ({key: side[key] for key in fields & side.keys()} for side in (here, there))
+    return differing(ours, theirs)
+
+
+def differing(here: Mapping[str, Any], there: Mapping[str, Any], path: str = "") -> list[str]:
+    """A text for each entry that differs, also in entries of entries."""
     found = []
-    for field in sorted((here.keys() & there.keys()) | set(named or {})):
-        ours, theirs = here.get(field), there.get(field)
+    for key in sorted(here.keys() | there.keys()):
+        ours, theirs = here.get(key), there.get(key)
         if isinstance(ours, dict) and isinstance(theirs, dict):
-            found += [
-                f"{field}.{key} is {_said(ours, key)} here and {_said(theirs, key)} in the buffer"
-                for key in sorted(ours.keys() | theirs.keys())
-                if ours.get(key) != theirs.get(key)
-            ]
+            found += differing(ours, theirs, f"{path}{key}.")
         elif ours != theirs:
-            found.append(f"{field} is {_said(here, field)} here and {_said(there, field)} in the buffer")
+            found.append(f"{path}{key} is {_said(here, key)} here and {_said(there, key)} in the buffer")
     return found
 
 

@@ -16,10 +16,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import _core
+from ..torch._fingerprint import differing, encoded
 
 _FIELDS = "transformers.model"
 _CONFIG = "transformers.config"
 _CONFIG_MAX = 2800  # bytes, compressed
+_NAMED = "class", "dtype", "quantization"  # in errors, each
 
 # Entries of a configuration that change no weight.
 _IGNORED = {
@@ -71,17 +73,13 @@ def _hash_of(files: list[str]) -> str:
 
 def attrs(fingerprint: Mapping[str, Any]) -> dict[str, str | bytes]:
     """The attributes of a buffer of that model."""
-    config = zlib.compress(_encoded(fingerprint["config"]), 9)
+    config = zlib.compress(encoded(fingerprint["config"]).encode(), 9)
     fields = {key: value for key, value in fingerprint.items() if key != "config"}
-    fields["config"] = hashlib.sha256(_encoded(fingerprint["config"])).hexdigest()[:16]
-    found: dict[str, str | bytes] = {_FIELDS: _encoded(fields)}
+    fields["config"] = hashlib.sha256(encoded(fingerprint["config"]).encode()).hexdigest()[:16]
+    found: dict[str, str | bytes] = {_FIELDS: encoded(fields).encode()}
     if len(config) <= _CONFIG_MAX:
         found[_CONFIG] = config
     return found
-
-
-def _encoded(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def is_in(buffer: _core.Buffer) -> bool:
@@ -100,14 +98,11 @@ def check(buffer: _core.Buffer, here: Mapping[str, Any]) -> None:
         )
     there = json.loads(found)
     config = buffer.attr(_CONFIG)
-    problems = [
-        f"{key} is {here[key]} here and {there.get(key)} there"
-        for key in here
-        if key not in ("config", "files") and here[key] != there.get(key)
-    ]
+    ours, theirs = ({key: side.get(key) for key in _NAMED} for side in (here, there))
+    problems = differing(ours, theirs)
     if config is not None:
-        problems += _differences(here["config"], json.loads(zlib.decompress(config)))
-    elif hashlib.sha256(_encoded(here["config"])).hexdigest()[:16] != there["config"]:
+        problems += differing(here["config"], json.loads(zlib.decompress(config)), "config.")
+    elif hashlib.sha256(encoded(here["config"]).encode()).hexdigest()[:16] != there["config"]:
         problems.append("the configuration differs")
     if not problems and here["files"] != there["files"]:
         problems.append("it was made of other files, or of these before they were changed")
@@ -117,14 +112,3 @@ def check(buffer: _core.Buffer, here: Mapping[str, Any]) -> None:
             f'buffer "{buffer.name}" has another model: {"; ".join(problems)}. Choose another name, or remove the '
             f"buffer (gpushmctl rm {buffer.name})",
         )
-
-
-def _differences(here: Mapping[str, Any], there: Mapping[str, Any], path: str = "config") -> list[str]:
-    found = []
-    for key in sorted(here.keys() | there.keys()):
-        ours, theirs = here.get(key), there.get(key)
-        if isinstance(ours, dict) and isinstance(theirs, dict):
-            found += _differences(ours, theirs, f"{path}.{key}")
-        elif ours != theirs:
-            found.append(f"{path}.{key} is {ours} here and {theirs} there")
-    return found
