@@ -31,19 +31,23 @@ static PyObject *text_or_none(const char *text)
 	return text ? PyUnicode_FromString(text) : Py_NewRef(Py_None);
 }
 
-GETTER(shape, shape_tuple(gpushm_array_shape(a), gpushm_array_ndim(a)))
-GETTER(strides, shape_tuple(gpushm_array_strides(a), gpushm_array_ndim(a)))
-GETTER(ndim, PyLong_FromLong(gpushm_array_ndim(a)))
-GETTER(size, PyLong_FromLongLong(gpushm_array_size(a)))
-GETTER(nbytes, PyLong_FromUnsignedLongLong(gpushm_array_nbytes(a)))
-GETTER(itemsize, PyLong_FromSsize_t(array_itemsize((struct array *)o)))
-GETTER(offset, PyLong_FromUnsignedLongLong(gpushm_array_offset(a)))
-GETTER(array_name, PyUnicode_FromString(gpushm_array_name(a)))
-GETTER(dtype_name, dtype_name(gpushm_array_dtype(a)))
-GETTER(descr, text_or_none(gpushm_array_descr(a)))
-GETTER(device_ptr, buffer_address(((struct array *)o)->buffer, gpushm_array_device_ptr(a)))
-GETTER(host_ptr, buffer_address(((struct array *)o)->buffer, gpushm_array_host_ptr(a)))
-GETTER(owns_buffer, PyBool_FromLong(((struct array *)o)->buffer->owner == (struct array *)o))
+/* Getters, by their names in Python. */
+#define GETTERS(X)                                                                             \
+	X(shape, shape_tuple(gpushm_array_shape(a), gpushm_array_ndim(a)))                     \
+	X(strides, shape_tuple(gpushm_array_strides(a), gpushm_array_ndim(a)))                 \
+	X(ndim, PyLong_FromLong(gpushm_array_ndim(a)))                                         \
+	X(size, PyLong_FromLongLong(gpushm_array_size(a)))                                     \
+	X(nbytes, PyLong_FromUnsignedLongLong(gpushm_array_nbytes(a)))                         \
+	X(itemsize, PyLong_FromSsize_t(array_itemsize((struct array *)o)))                     \
+	X(offset, PyLong_FromUnsignedLongLong(gpushm_array_offset(a)))                         \
+	X(array_name, PyUnicode_FromString(gpushm_array_name(a)))                              \
+	X(dtype_name, dtype_name(gpushm_array_dtype(a)))                                       \
+	X(descr, text_or_none(gpushm_array_descr(a)))                                          \
+	X(device_ptr, buffer_address(((struct array *)o)->buffer, gpushm_array_device_ptr(a))) \
+	X(host_ptr, buffer_address(((struct array *)o)->buffer, gpushm_array_host_ptr(a)))     \
+	X(owns_buffer, PyBool_FromLong(((struct array *)o)->buffer->owner == (struct array *)o))
+
+GETTERS(GETTER)
 OF_ARRAY(is_c_contiguous, PyObject, PyBool_FromLong(gpushm_array_is_c_contiguous(a)))
 OF_ARRAY(is_f_contiguous, PyObject, PyBool_FromLong(gpushm_array_is_f_contiguous(a)))
 
@@ -62,27 +66,16 @@ static PyObject *get_closed(PyObject *o, void *unused)
 	return PyBool_FromLong(!self->array || (self->buffer->left && self->buffer->owner == self));
 }
 
-static PyGetSetDef getters[] = {
-	{ "shape", get_shape, NULL, DOC_Array_shape, NULL },
-	{ "strides", get_strides, NULL, DOC_Array_strides, NULL },
-	{ "ndim", get_ndim, NULL, DOC_Array_ndim, NULL },
-	{ "size", get_size, NULL, DOC_Array_size, NULL },
-	{ "nbytes", get_nbytes, NULL, DOC_Array_nbytes, NULL },
-	{ "itemsize", get_itemsize, NULL, DOC_Array_itemsize, NULL },
-	{ "offset", get_offset, NULL, DOC_Array_offset, NULL },
-	{ "dtype", get_dtype, NULL, DOC_Array_dtype, NULL },
-	{ "dtype_name", get_dtype_name, NULL, DOC_Array_dtype_name, NULL },
-	{ "descr", get_descr, NULL, DOC_Array_descr, NULL },
-	{ "typestr", exchange_typestr, NULL, DOC_Array_typestr, NULL },
-	{ "array_name", get_array_name, NULL, DOC_Array_array_name, NULL },
-	{ "device_ptr", get_device_ptr, NULL, DOC_Array_device_ptr, NULL },
-	{ "host_ptr", get_host_ptr, NULL, DOC_Array_host_ptr, NULL },
-	{ "closed", get_closed, NULL, DOC_Array_closed, NULL },
-	{ "owns_buffer", get_owns_buffer, NULL, DOC_Array_owns_buffer, NULL },
-	{ "T", view_transposed, NULL, DOC_Array_T, NULL },
-	{ "__cuda_array_interface__", exchange_cai, NULL, DOC_Array_cuda_array_interface, NULL },
-	{ NULL, NULL, NULL, NULL, NULL }
-};
+/* A row of the table. */
+#define ROW(name, value) { #name, get_##name, NULL, DOC_Array_##name, NULL },
+static PyGetSetDef getters[] = { GETTERS(ROW) /* and those of other functions */
+				 { "dtype", get_dtype, NULL, DOC_Array_dtype, NULL },
+				 { "typestr", exchange_typestr, NULL, DOC_Array_typestr, NULL },
+				 { "closed", get_closed, NULL, DOC_Array_closed, NULL },
+				 { "T", view_transposed, NULL, DOC_Array_T, NULL },
+				 { "__cuda_array_interface__", exchange_cai, NULL,
+				   DOC_Array_cuda_array_interface, NULL },
+				 { NULL, NULL, NULL, NULL, NULL } };
 
 /* ---- methods ---- */
 

@@ -175,13 +175,6 @@ static PyObject *keys(PyObject *o, PyObject *unused)
 	return list;
 }
 
-static PyObject *iterate(PyObject *o)
-{
-	_cleanup_(drop_object) PyObject *list = keys(o, NULL);
-
-	return list ? PyObject_GetIter(list) : NULL;
-}
-
 /* ---- methods ---- */
 
 static PyObject *close_buffer(PyObject *o, PyObject *unused)
@@ -298,7 +291,7 @@ static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Buffer },
 			       { Py_tp_methods, methods },
 			       { Py_tp_getset, getters },
 			       { Py_tp_members, members },
-			       { Py_tp_iter, iterate },
+			       { Py_tp_iter, object_iterate },
 			       { Py_mp_length, length },
 			       { Py_mp_subscript, subscript },
 			       { Py_sq_contains, contains },

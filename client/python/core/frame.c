@@ -475,13 +475,6 @@ static PyObject *keys(PyObject *o, PyObject *unused)
 	return is_open((struct frame *)o) ? PyMapping_Keys((PyObject *)b) : NULL;
 }
 
-static PyObject *iterate(PyObject *o)
-{
-	_cleanup_(drop_object) PyObject *list = keys(o, NULL);
-
-	return list ? PyObject_GetIter(list) : NULL;
-}
-
 static Py_ssize_t length(PyObject *o)
 {
 	struct frame *self = (struct frame *)o;
@@ -648,7 +641,7 @@ static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Frame }, { Py_tp_dealloc
 			       { Py_tp_traverse, traverse },	 { Py_tp_clear, clear },
 			       { Py_tp_finalize, finalize },	 { Py_tp_repr, repr },
 			       { Py_tp_methods, methods },	 { Py_tp_getset, getters },
-			       { Py_tp_members, members },	 { Py_tp_iter, iterate },
+			       { Py_tp_members, members },	 { Py_tp_iter, object_iterate },
 			       { Py_mp_length, length },	 { Py_mp_subscript, subscript },
 			       { Py_sq_contains, contains },	 { 0, NULL } };
 

@@ -49,6 +49,13 @@ PyObject *object_none(int r)
 	return r < 0 ? error_raise(r) : Py_NewRef(Py_None);
 }
 
+PyObject *object_iterate(PyObject *o)
+{
+	_cleanup_(drop_object) PyObject *keys = PyMapping_Keys(o);
+
+	return keys ? PyObject_GetIter(keys) : NULL;
+}
+
 PyObject *object_address(void *p)
 {
 	return p ? PyLong_FromVoidPtr(p) : Py_NewRef(Py_None);

@@ -99,6 +99,9 @@ PyObject *object_itself(PyObject *o, PyObject *unused);
 /* None where r is 0. Where r is negative: NULL, as error_raise(). */
 PyObject *object_none(int r);
 
+/* For tp_iter: over keys(). */
+PyObject *object_iterate(PyObject *o);
+
 /* An address as an int; None where it is NULL. */
 PyObject *object_address(void *p);
 

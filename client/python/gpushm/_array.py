@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, SupportsIndex, TypeVar, cast, overload
 
 from . import _copy, _core, _dtype, _foreign, _handle, _ipc, _show, _values
@@ -23,7 +23,31 @@ Out = TypeVar("Out")
 T = TypeVar("T")
 
 
-class Array(_values.Values, _core.Array):
+class _OfBuffer:
+    """What an Array and a Buffer both have, beside the core's."""
+
+    __slots__ = ()
+
+    @contextmanager
+    def suspended(self: Any, *, idle: bool = False, timeout: float | None = None) -> Iterator[None]:
+        """A `with` block in which the buffer is suspended: suspend(), and at its end resume() unless it is closed."""
+        self.suspend(idle=idle)
+        try:
+            yield
+        finally:
+            if not self.closed:
+                self.resume(timeout)
+
+    def unlink(self: Any) -> None:
+        """Frees the buffer's name at once, and the memory when no process has it open any more."""
+        buffer = getattr(self, "buffer", self)
+        buffer.connection.unlink(buffer.name)
+
+    def __reduce_ex__(self: Any, protocol: SupportsIndex) -> tuple[Any, ...]:
+        return _handle.reduce(self)
+
+
+class Array(_values.Values, _OfBuffer, _core.Array):
     """A typed, strided array in a buffer, or a view of one: memory with a shape, which computes nothing itself.
 
     create() and open() return one that owns its buffer: close(), or the end of a with block, gives the buffer
@@ -198,14 +222,6 @@ class Array(_values.Values, _core.Array):
 
     # ---- the name, and other processes ----
 
-    def suspended(self, *, idle: bool = False, timeout: float | None = None) -> AbstractContextManager[None]:
-        """A `with` block in which the buffer is suspended: suspend(), and at its end resume() unless it is closed."""
-        return _suspended(self, idle, timeout)
-
-    def unlink(self) -> None:
-        """Frees the buffer's name at once, and the memory when no process has it open any more."""
-        self.buffer.unlink()
-
     def handle(self) -> _handle.Handle[Array]:
         """A Handle by which another process opens this array, or view; it can be pickled. The array itself pickles
         as its handle, once it is published, and is open where it is unpickled. Either publishes an anonymous buffer.
@@ -220,9 +236,6 @@ class Array(_values.Values, _core.Array):
     def gpu_data(self) -> _ipc.MemoryPointer:
         """The array's bytes, for gpushm.numba.get_ipc_handle() and for Numba's driver functions."""
         return _ipc.memory_of(self)
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        return _handle.reduce(self)
 
     def __copy__(self) -> Array:
         return self[...]
@@ -246,7 +259,7 @@ class Array(_values.Values, _core.Array):
         )
 
 
-class Buffer(_core.Buffer):
+class Buffer(_OfBuffer, _core.Buffer):
     """A buffer as this process has it open: a mapping of names to Arrays.
 
     close(), the end of a with block, or the end of the last reference to it and its arrays gives it back.
@@ -254,14 +267,6 @@ class Buffer(_core.Buffer):
 
     __module__ = "gpushm"
     __slots__ = ()
-
-    def suspended(self, *, idle: bool = False, timeout: float | None = None) -> AbstractContextManager[None]:
-        """A `with` block in which the buffer is suspended: suspend(), and at its end resume() unless it is closed."""
-        return _suspended(self, idle, timeout)
-
-    def unlink(self) -> None:
-        """Frees the name at once, and the memory when no process has it open any more."""
-        self.connection.unlink(self.name)
 
     def values(self) -> list[Array]:
         """The arrays."""
@@ -316,9 +321,6 @@ class Buffer(_core.Buffer):
         handle, once it is published, and is open where it is unpickled.
         """
         return _handle.handle_of(self)
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        return _handle.reduce(self)
 
     def __deepcopy__(self, memo: object) -> NoReturn:
         raise TypeError("a deep copy of a gpushm.Buffer wants a name: create_many(name, buffer) and copies")
@@ -421,16 +423,6 @@ class Record:
 # ---- helpers ----
 
 on_host = _values.on_host
-
-
-@contextmanager
-def _suspended(of: Array | Buffer, idle: bool, timeout: float | None) -> Iterator[None]:
-    of.suspend(idle=idle)
-    try:
-        yield
-    finally:
-        if not of.closed:
-            of.resume(timeout)
 
 
 def _numpy() -> Any:
