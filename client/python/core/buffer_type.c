@@ -45,12 +45,6 @@ static PyObject *ordinal_or_none(int n)
 	return n < 0 ? Py_NewRef(Py_None) : PyLong_FromLong(n);
 }
 
-GETTER(pool, PyUnicode_FromString(gpushm_buffer_pool(b)))
-GETTER(kind, PyUnicode_FromString(kind_word(gpushm_buffer_kind(b))))
-GETTER(state, PyUnicode_FromString(state_word(gpushm_buffer_state(b))))
-GETTER(id, PyLong_FromUnsignedLongLong(gpushm_buffer_id(b)))
-GETTER(nbytes, PyLong_FromUnsignedLongLong(gpushm_buffer_bytes(b)))
-GETTER(digest, PyLong_FromUnsignedLongLong(gpushm_buffer_digest(b)))
 static const char *access_of(const struct gpushm_buffer *b)
 {
 	if (gpushm_buffer_copy_on_write(b) == 1)
@@ -58,15 +52,27 @@ static const char *access_of(const struct gpushm_buffer *b)
 	return gpushm_buffer_access(b) == GPUSHM_WRITE ? "r+" : "r";
 }
 
-GETTER(access, PyUnicode_FromString(access_of(b)))
-GETTER(readonly, PyBool_FromLong(gpushm_buffer_access(b) != GPUSHM_WRITE))
-GETTER(dirty, PyBool_FromLong(gpushm_buffer_dirty(b)))
-GETTER(lost, PyBool_FromLong(gpushm_buffer_lost(b)))
-GETTER(device, ordinal_or_none(gpushm_buffer_device(b)))
-GETTER(device_ptr, buffer_address((struct buffer *)o, gpushm_buffer_device_ptr(b)))
-GETTER(host_ptr, buffer_address((struct buffer *)o, gpushm_buffer_host_ptr(b)))
-GETTER(away, PyBool_FromLong(gpushm_buffer_suspended(b)))
-GETTER(wanted, PyBool_FromLong(gpushm_wanted(b) == 1))
+/* Getters of both, and those of a Buffer alone, by their names in Python. */
+#define COMMON(X)                                                             \
+	X(pool, PyUnicode_FromString(gpushm_buffer_pool(b)))                  \
+	X(kind, PyUnicode_FromString(kind_word(gpushm_buffer_kind(b))))       \
+	X(state, PyUnicode_FromString(state_word(gpushm_buffer_state(b))))    \
+	X(access, PyUnicode_FromString(access_of(b)))                         \
+	X(readonly, PyBool_FromLong(gpushm_buffer_access(b) != GPUSHM_WRITE)) \
+	X(dirty, PyBool_FromLong(gpushm_buffer_dirty(b)))                     \
+	X(lost, PyBool_FromLong(gpushm_buffer_lost(b)))                       \
+	X(device, ordinal_or_none(gpushm_buffer_device(b)))                   \
+	X(away, PyBool_FromLong(gpushm_buffer_suspended(b)))
+#define OWN(X)                                                                         \
+	X(id, PyLong_FromUnsignedLongLong(gpushm_buffer_id(b)))                        \
+	X(nbytes, PyLong_FromUnsignedLongLong(gpushm_buffer_bytes(b)))                 \
+	X(digest, PyLong_FromUnsignedLongLong(gpushm_buffer_digest(b)))                \
+	X(device_ptr, buffer_address((struct buffer *)o, gpushm_buffer_device_ptr(b))) \
+	X(host_ptr, buffer_address((struct buffer *)o, gpushm_buffer_host_ptr(b)))     \
+	X(wanted, PyBool_FromLong(gpushm_wanted(b) == 1))
+
+COMMON(GETTER)
+OWN(GETTER)
 GETTER(starts, Py_BuildValue("(NN)", object_address(((struct buffer *)o)->starts[0]),
 			     object_address(((struct buffer *)o)->starts[1])))
 
@@ -85,27 +91,14 @@ static PyObject *get_closed(PyObject *o, void *unused)
 	return PyBool_FromLong(!((struct buffer *)o)->buffer || ((struct buffer *)o)->left);
 }
 
-static PyGetSetDef common_getters[] = {
-	{ "name", get_name, NULL, DOC_OfBuffer_name, NULL },
-	{ "pool", get_pool, NULL, DOC_OfBuffer_pool, NULL },
-	{ "kind", get_kind, NULL, DOC_OfBuffer_kind, NULL },
-	{ "state", get_state, NULL, DOC_OfBuffer_state, NULL },
-	{ "access", get_access, NULL, DOC_OfBuffer_access, NULL },
-	{ "readonly", get_readonly, NULL, DOC_OfBuffer_readonly, NULL },
-	{ "dirty", get_dirty, NULL, DOC_OfBuffer_dirty, NULL },
-	{ "lost", get_lost, NULL, DOC_OfBuffer_lost, NULL },
-	{ "device", get_device, NULL, DOC_OfBuffer_device, NULL },
-	{ "anonymous", get_anonymous, NULL, DOC_OfBuffer_anonymous, NULL },
-	{ "away", get_away, NULL, DOC_OfBuffer_away, NULL },
-	{ NULL, NULL, NULL, NULL, NULL }
-};
-static PyGetSetDef getters[] = { { "id", get_id, NULL, DOC_Buffer_id, NULL },
-				 { "nbytes", get_nbytes, NULL, DOC_Buffer_nbytes, NULL },
-				 { "digest", get_digest, NULL, DOC_Buffer_digest, NULL },
-				 { "device_ptr", get_device_ptr, NULL, DOC_Buffer_device_ptr,
-				   NULL },
-				 { "host_ptr", get_host_ptr, NULL, DOC_Buffer_host_ptr, NULL },
-				 { "wanted", get_wanted, NULL, DOC_Buffer_wanted, NULL },
+#define COMMON_ROW(name, value) { #name, get_##name, NULL, DOC_OfBuffer_##name, NULL },
+static PyGetSetDef common_getters[] = { COMMON(COMMON_ROW) /* and those of other functions */
+					{ "name", get_name, NULL, DOC_OfBuffer_name, NULL },
+					{ "anonymous", get_anonymous, NULL, DOC_OfBuffer_anonymous,
+					  NULL },
+					{ NULL, NULL, NULL, NULL, NULL } };
+#define OWN_ROW(name, value) { #name, get_##name, NULL, DOC_Buffer_##name, NULL },
+static PyGetSetDef getters[] = { OWN(OWN_ROW) /* and those of other functions */
 				 { "_starts", get_starts, NULL, DOC_Buffer_starts, NULL },
 				 { "closed", get_closed, NULL, DOC_Buffer_closed, NULL },
 				 { NULL, NULL, NULL, NULL, NULL } };

@@ -49,11 +49,6 @@ static int run_set_keep(struct gpushm *c, struct query *q)
 	return gpushm_set_keep(c, q->name, q->keep_ms, q->priority);
 }
 
-static int run_may_park(struct gpushm *c, struct query *q)
-{
-	return gpushm_may_park(c, q->name);
-}
-
 static int run_park(struct gpushm *c, struct query *q)
 {
 	return gpushm_park(c, q->priority, q->keep_ms, q->flags);
@@ -109,7 +104,7 @@ static const struct kind {
 	{ "evict", NULL, gpushm_evict, NULL, false, true, 0 },
 	{ "make_twin", run_make_twin, NULL, NULL, false, true, 0 },
 	{ "set_keep", run_set_keep, NULL, NULL, false, true, 0 },
-	{ "may_park", run_may_park, NULL, NULL, false, false, 0 },
+	{ "may_park", NULL, gpushm_may_park, NULL, false, false, 0 },
 	{ "park", run_park, NULL, NULL, false, false, GPUSHM_KILL_STUCK },
 	{ "unpark", run_unpark, NULL, NULL, false, false, GPUSHM_KILL_STUCK },
 	{ "flush", NULL, gpushm_flush, NULL, false, false, 0 },
