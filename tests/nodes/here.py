@@ -54,7 +54,8 @@ class Here:
         return found
 
     def attributes(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.stat(name)["attrs"]
+        """A private buffer, of which names() tells, may have none yet."""
+        found: dict[str, Any] = self.stat(name).get("attrs", {})
         return found
 
     def bytes_of(self, name: str, tmp_path: Path) -> bytes:
