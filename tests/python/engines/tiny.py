@@ -98,6 +98,11 @@ def start(rank: int = 0, ranks: int = 1, port: int = 0) -> None:
         from vllm.platforms.cpu import CpuPlatform as Here
     vllm.platforms._current_platform = Here()
     _kernels()
+    if GPU:
+        # Another process, in which vLLM looks at a model's class, would need the kernels.
+        from vllm.model_executor.models import registry
+
+        registry._run_in_subprocess = lambda look: look()
     from vllm.config import VllmConfig, set_current_vllm_config
     from vllm.distributed import init_distributed_environment, initialize_model_parallel
 
