@@ -250,6 +250,8 @@ def load_and_publish(
     except (_NotShared, _core.Exists, _core.PoolFull):
         return load() if model is None else model
     attach_model(model, published.buffer)
+    if memory is not None:
+        memory.leave_others()
     return model
 
 

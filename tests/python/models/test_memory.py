@@ -16,6 +16,7 @@ import gpushm.torch as shared
 import pytest
 import torch
 from gpushm import _core
+from gpushm.torch import _memory
 from modules import Tied, seeded, tokens
 
 Raises = Callable[..., str]
@@ -122,6 +123,19 @@ def test_a_buffer_that_is_mostly_unused_is_not_kept(name: str, replace: bool) ->
     assert [b.id for b in gpushm.ls()] == [found.id]
 
 
+def test_tensors_that_others_made_get_memory_of_their_own() -> None:
+    table = torch.arange(8)
+    view, transposed = table[2:], table.view(2, 4).t()
+    other, sparse, empty = torch.arange(3), torch.eye(2).to_sparse(), torch.empty(0)
+    start, elsewhere = table.data_ptr(), other.data_ptr()
+    _memory.move_out(lambda address: address == start)
+    assert table.data_ptr() != start and other.data_ptr() == elsewhere
+    assert view.data_ptr() == table.data_ptr() + 16 and transposed.data_ptr() == table.data_ptr()
+    table[3] = 30
+    assert view.tolist() == [2, 30, 4, 5, 6, 7] and transposed.tolist() == [[0, 4], [1, 5], [2, 6], [30, 7]]
+    assert sparse.is_sparse and not empty.numel()
+
+
 def test_a_full_pool_keeps_the_buffer_as_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: object, **words: object) -> None:
         raise gpushm.errors.PoolFull(28, "no space")
@@ -172,6 +186,21 @@ def test_a_model_of_a_section_lies_in_the_buffer(gpu: str, name: str, raises: Ra
     del model
     gc.collect()
     mem.close()
+
+
+def test_what_others_made_in_the_section_does_not_keep_the_buffer(gpu: str, name: str) -> None:
+    with shared.memory(name, "128 MiB") as mem:
+        table, model = torch.arange(8, device=gpu), seeded(gpu)
+        published = mem.publish(model)
+    shared.attach(name, model)
+    assert inside(mem, table)
+    mem.leave_others()
+    assert not inside(mem, table) and table.tolist() == list(range(8))
+    del mem
+    gc.collect()
+    _memory._end_unused()
+    assert [buffer.name for buffer in gpushm.ls()] == [name]
+    published.close()
 
 
 def test_tensors_from_outside_are_copied_in(gpu: str, name: str, raises: Raises) -> None:

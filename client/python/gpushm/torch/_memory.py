@@ -16,10 +16,11 @@ from __future__ import annotations
 import atexit
 import ctypes
 import errno
+import gc
 import re
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -141,6 +142,20 @@ def _keep_all() -> None:
     _kept.extend(_spaces)
     for space in _kept:
         _kept_for_ever(space)
+
+
+def move_out(lies_in: Callable[[int], bool]) -> None:
+    """Gives the tensors whose address lies there memory elsewhere. Those that share memory share it again."""
+    moved: dict[int, torch.UntypedStorage] = {}
+    for tensor in gc.get_objects():
+        # Others, as those that only trace and sparse ones, have no address.
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
+            continue
+        storage = tensor.untyped_storage()
+        if not lies_in(storage.data_ptr()):
+            continue
+        new = moved.setdefault(storage.data_ptr(), storage.clone())
+        tensor.data = tensor.detach().new_empty(0).set_(new, tensor.storage_offset(), tensor.size(), tensor.stride())
 
 
 def _end_unused() -> None:
@@ -334,6 +349,14 @@ class Memory:
                 _core.unlink(hidden)
                 raise
         return True
+
+    def leave_others(self) -> None:
+        """After a copy was published: gives the tensors that still lie in the buffer memory of their own, so that it
+        ends. They are other code's, as a table of a module that was first imported in the section.
+        """
+        space = self._open()
+        if space.buffer.state == "filling":
+            move_out(space.has)
 
     @staticmethod
     def _place(space: _Space, region: _layout.Region) -> bool:
