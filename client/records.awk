@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
 # Makes of client/records.txt what -v out=... says: "structs", the structs of gpushm_records.h; "table", the tables of
-# proto/record.h; "stubs", the classes of Python's _records.pyi.
+# proto/record.h; "stubs", the classes in Python's _core.pyi.
 
 function fail(text) {
 	print FILENAME ":" FNR ": " text >"/dev/stderr"
