@@ -434,7 +434,8 @@ static int device_from(PyObject *device, long long *ret)
 			    device);
 }
 
-int mode_arg(PyObject *o, void *ret)
+/* A mode as a uint32_t. Refuses 0, which libgpushm reads as "the default". */
+static int mode_arg(PyObject *o, void *ret)
 {
 	uint32_t mode;
 

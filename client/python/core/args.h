@@ -133,9 +133,6 @@ struct options {
 	struct gpushm_attr *attrs; /* owned; NULL */
 };
 
-/* A mode as a uint32_t. Refuses 0, which libgpushm reads as "the default". */
-int mode_arg(PyObject *o, void *ret);
-
 /* An ordinal, "current" or None, for both structs, which are zeroed. NULL is None. */
 int options_device(PyObject *device, struct options *ret);
 /* A dict of str to bytes or str, or None. The caller ends it with options_done(), also after a

@@ -115,7 +115,8 @@ void *side_raise(int r)
 
 /* ---- the end ---- */
 
-int side_close(struct side *self)
+/* Leaves the stream: its frames end, and their arrays are closed. InUse: a thread uses the side. */
+static int side_close(struct side *self)
 {
 	struct buffer *b;
 	int r;

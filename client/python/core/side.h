@@ -51,9 +51,6 @@ int side_take(struct side *self, side_take_fn *take, void *where, const struct d
 /* Raises what gpushm_frame_begin() or gpushm_frame_next() returned. Returns NULL. */
 void *side_raise(int r);
 
-/* Leaves the stream: its frames end, and their arrays are closed. InUse: a thread uses the side. */
-int side_close(struct side *self);
-
 /* tp_traverse, tp_clear and tp_dealloc, and their last part for a type that has more members. */
 int side_traverse(PyObject *o, visitproc visit, void *arg);
 int side_clear(PyObject *o);
