@@ -35,22 +35,34 @@ results = []
 
 
 @contextlib.contextmanager
-def pools(room, n, size):
-    """A daemon whose pool has room for so many of n models, all with a twin, and evicted. Gives their names."""
+def pools(room, n, size, source=None):
+    """A daemon whose pool has room for so many of n models. Gives their names.
+
+    All have a twin, and are evicted. With a source all are loaded from that file, and have no twin.
+    """
     size = -(-size // (2 << 20)) * (2 << 20) if GPU else size
     kinds = ("kind=vmm\ndevice=0", "kind=pinned") if GPU else ("kind=host", "kind=host")
     daemon = Daemon(CONFIG.format(models=kinds[0], twins=kinds[1], room=room * size, all=(n + 1) * size))
     os.environ["GPUSHM_SOCKET"] = daemon.socket
     names = [f"m{i}" for i in range(n)]
     try:
-        with connection() as c:
-            for at in range(0, n, room):  # a process that demotes starts the driver, so it takes as many as there are
-                for i in range(at, min(at + room, n)):
-                    create(c, names[i], size, i + 1)
-                ctl("demote", "--pool", "twins", *names[at:at + room])
+        if source:
+            for name in names:
+                ctl("load", "--keep", "0", "--pool", "models", source, name)
+        else:
+            fill(names, room, size)
         yield names
     finally:
         daemon.remove()
+
+
+def fill(names, room, size):
+    """A process that demotes starts the driver, so it takes as many models as there is room for."""
+    with connection() as c:
+        for at in range(0, len(names), room):
+            for i in range(at, min(at + room, len(names))):
+                create(c, names[i], size, i + 1)
+            ctl("demote", "--pool", "twins", *names[at:at + room])
 
 
 def create(c, name, size, byte):

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """20 services, one model each, in a pool that holds six: from a request's arrival until its answer, by where the model was.
 
-Requests come by Poisson, and by Zipf for the models. Beside it: a process for each model that is started on demand, reads
-the model from a file, and is ended when six others were used since.
+Requests come by Poisson, and by Zipf for the models; once to models with twins, and once to models that come from a file.
+Beside it: a process for each model that is started on demand, reads the model from that file, and is ended when six others
+were used since.
 """
 import collections
+import json
 import os
 import queue
 import random
@@ -17,6 +19,7 @@ import time
 import common
 
 WORKERS, ROOM = 20, 6
+BYTE = 7  # of the file
 LOADER = """
 import ctypes, os, sys
 data = bytearray(os.path.getsize(sys.argv[1]))
@@ -32,18 +35,20 @@ for line in sys.stdin:
 """
 
 
-def serve(end, model):
+def serve(end, model, byte):
     """Answers until it is told None, and lets go of the model between requests."""
     import gpushm
 
     array = gpushm.open(f"m{model}", timeout=60)
+    if isinstance(array, gpushm.Buffer):
+        array = array["w"]
     common.answer(array)  # which makes what it makes once
     array.suspend()
     end.send(None)
     while end.recv() is not None:
         where = gpushm.stat(f"m{model}").residence
         array.resume(timeout=60)
-        right = common.answer(array) == model + 1
+        right = common.answer(array) == byte
         end.send((where if right else "wrong", time.monotonic_ns()))
         array.suspend()
     array.close()
@@ -59,12 +64,13 @@ def arrivals(n, rate):
         yield model
 
 
-def ours(args):
+def ours(args, source=None):
     found, ends, workers, threads = collections.defaultdict(list), [], [], []
     for model in range(WORKERS):
-        worker, end = common.start(serve, model)
+        worker, end = common.start(serve, model, BYTE if source else model + 1)
         workers.append(worker)
         ends.append((end, queue.SimpleQueue()))
+    for end, _ in ends:
         end.recv()
 
     def forward(end, waiting):
@@ -89,7 +95,7 @@ def ours(args):
 def on_demand(args, path):
     """Of processes that have the model in memory of their own; one request at a time."""
     found, there = collections.defaultdict(list), collections.OrderedDict()
-    for model in arrivals(args.asked // 4, args.rate):
+    for model in arrivals(args.asked // 8, args.rate):
         start, where = time.monotonic_ns(), "resident"
         if model not in there:
             where = "started"
@@ -109,15 +115,28 @@ def on_demand(args, path):
     return found
 
 
+def write_model(f, size):
+    """A safetensors file whose one tensor has so many bytes."""
+    header = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    header += b" " * (-len(header) % 8)
+    f.write(len(header).to_bytes(8, "little") + header)
+    for _ in range(size >> 20):
+        f.write(bytes([BYTE]) * (1 << 20))
+    f.flush()
+
+
 def run(args):
     size = args.mib << 20
     with common.pools(ROOM, WORKERS, size):
         found = ours(args)
-    with tempfile.NamedTemporaryFile(dir="/dev/shm") as f:
-        f.write(os.urandom(size))
-        f.flush()
+    with tempfile.NamedTemporaryFile(dir="/dev/shm", suffix=".safetensors") as f:
+        write_model(f, size)
+        with common.pools(ROOM, WORKERS, size, f.name):
+            of_file = ours(args, f.name)
         beside = on_demand(args, f.name)
-    for where, other in ("resident", "resident"), ("twin", "started"):
+    found["source"] = of_file["source"]
+    found["wrong"] += of_file["wrong"]
+    for where, other in ("resident", "resident"), ("twin", "started"), ("source", "started"):
         common.row(f"{WORKERS} services of {args.mib} MiB, room for {ROOM}: first answer, {where}",
                    f"a process a model, {other}: {common.times(beside[other])}", common.times(found[where]),
                    "" if not found["wrong"] else f"{len(found['wrong'])} WRONG", where=where, first=found[where],
