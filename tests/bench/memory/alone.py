@@ -21,6 +21,11 @@ def call(result):
     return rest[0] if len(rest) == 1 else rest
 
 
+def start():
+    call(driver.cuInit(0))
+    call(driver.cuCtxSetCurrent(call(driver.cuDevicePrimaryCtxRetain(0))))
+
+
 class Memory:
     """Memory of the GPU, imported and mapped as the library does it."""
 
@@ -75,8 +80,7 @@ def row(what, times, wanted):
 
 def run(args):
     size = int(args.gib * 2**30)
-    call(driver.cuInit(0))
-    call(driver.cuCtxSetCurrent(call(driver.cuDevicePrimaryCtxRetain(0))))
+    start()
     with common.pools(1, 1, size), common.connection() as c, c.open("m0", timeout=60) as buffer:
         alone = Memory(size)
         row("suspend, nothing queued", turns(10, alone=lambda: (timed(alone.suspend), alone.resume())[0],

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Eight processes with one model each let go of it and come back: the first sleep, the next ones, waking, and the host's memory.
 
-Beside gpushm, on a GPU and where they can be imported: torch's own `.cpu()` and `.cuda()`, torch_memory_saver, and the
-allocator of vLLM's sleep mode. Each process of theirs has a copy of the model of its own, so those rows take as many
-processes as fit (--peers).
+Beside gpushm, on a GPU and where they can be imported: the driver's calls alone, by as many processes; torch's own `.cpu()`
+and `.cuda()`, torch_memory_saver, and the allocator of vLLM's sleep mode. Each process of theirs has a copy of the model of
+its own, so those rows take as many processes as fit (--peers).
 """
 import importlib.util
 import statistics
@@ -11,6 +11,7 @@ import statistics
 import common
 
 PROCESSES = 8
+PEER_ROUNDS = 3  # which take seconds
 
 
 class Ours:
@@ -26,6 +27,17 @@ class Ours:
 
     def wake(self):
         self.array.resume(timeout=60)
+
+
+class Driver:
+    label, needs = "the driver's calls alone", "cuda"
+
+    def __init__(self, size):
+        import alone
+
+        alone.start()
+        self.memory = alone.Memory(size)
+        self.sleep, self.wake = self.memory.suspend, self.memory.resume
 
 
 class Peer:
@@ -88,8 +100,9 @@ class Cumem(Peer):
         self.allocator.wake_up()
 
 
-def sleep_and_wake(way, size, rounds):
+def sleep_and_wake(way, size, rounds, all_are_there):
     it = way(size)
+    all_are_there.wait()
     before, first = common.pss_kib(), common.timed(it.sleep)
     asleep, wakes, sleeps = common.pss_kib() - before, [], []
     for _ in range(rounds):
@@ -98,10 +111,11 @@ def sleep_and_wake(way, size, rounds):
     return first, statistics.median(sleeps), statistics.median(wakes), asleep
 
 
-def measure(way, processes, size, args):
-    found = common.run_workers(sleep_and_wake, *[(way, size, args.rounds)] * processes)
+def measure(way, processes, size, rounds):
+    all_are_there = common.processes.Barrier(processes)
+    found = common.run_workers(sleep_and_wake, *[(way, size, rounds, all_are_there)] * processes)
     first, sleep, wake, host = map(statistics.median, zip(*found))
-    return {"way": way.label, "first": first, "sleep": sleep, "wake": wake, "host_kib": host}
+    return {"way": way.label, "processes": processes, "first": first, "sleep": sleep, "wake": wake, "host_kib": host}
 
 
 def text(it):
@@ -109,15 +123,18 @@ def text(it):
 
 
 def run(args):
-    size = int(args.gib * 2**30)
+    size, counts = int(args.gib * 2**30), (PROCESSES, args.peers)
     with common.pools(1, 1, size):
-        ways = [measure(Ours, processes, size, args) for processes in (PROCESSES, args.peers)]
-        for peer in (Torch, Saver, Cumem) if common.GPU else ():
-            if importlib.util.find_spec(peer.needs):
-                ways.append(measure(peer, args.peers, size, args))
-            else:
-                print(f"no {peer.needs} here: its row is left out", flush=True)
-    for other in ways[2:] or [None]:
+        ours = [measure(Ours, processes, size, args.rounds) for processes in counts]
+    ways = []
+    for other in (Driver, Torch, Saver, Cumem) if common.GPU else ():
+        if not importlib.util.find_spec(other.needs):
+            print(f"no {other.needs} here: its row is left out", flush=True)
+        elif other is Driver:
+            ways.append(measure(other, PROCESSES, size, args.rounds))
+        else:
+            ways.append(measure(other, args.peers, size, min(args.rounds, PEER_ROUNDS)))
+    for other in ways or [None]:
         common.row(f"{PROCESSES} processes (and {args.peers}, as beside), {args.gib:g} GiB: first sleep, sleep, wake, memory asleep",
-                   f"{other['way']}, {args.peers}: {text(other)}" if other else "not measured",
-                   f"{text(ways[0])} ({text(ways[1])})", ">= 100 x, 0 bytes", asleep=ways)
+                   f"{other['way']}, {other['processes']}: {text(other)}" if other else "not measured",
+                   f"{text(ours[0])} ({text(ours[1])})", ">= 100 x, 0 bytes", asleep=ours + ways)
