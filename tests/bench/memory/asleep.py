@@ -30,7 +30,7 @@ class Ours:
 
 
 class Driver:
-    label, needs = "the driver's calls alone", "cuda"
+    label, needs = "the driver's calls alone", "cuda.bindings"
 
     def __init__(self, size):
         import alone
@@ -122,19 +122,30 @@ def text(it):
     return f"{it['first']:.3f}, {it['sleep']:.3f}, {it['wake']:.3f} ms, {it['host_kib'] / 1024:+.1f} MiB of the host"
 
 
+def found(package):
+    try:
+        return importlib.util.find_spec(package)
+    except ImportError:  # of what it is in
+        return None
+
+
 def run(args):
     size, counts = int(args.gib * 2**30), (PROCESSES, args.peers)
     with common.pools(1, 1, size):
         ours = [measure(Ours, processes, size, args.rounds) for processes in counts]
     ways = []
-    for other in (Driver, Torch, Saver, Cumem) if common.GPU else ():
-        if not importlib.util.find_spec(other.needs):
+    for other in [way for way in (Driver, Torch, Saver, Cumem) if common.GPU and way.needs in args.beside.split(",")]:
+        if not found(other.needs):
             print(f"no {other.needs} here: its row is left out", flush=True)
-        elif other is Driver:
-            ways.append(measure(other, PROCESSES, size, args.rounds))
-        else:
-            ways.append(measure(other, args.peers, size, min(args.rounds, PEER_ROUNDS)))
-    for other in ways or [None]:
-        common.row(f"{PROCESSES} processes (and {args.peers}, as beside), {args.gib:g} GiB: first sleep, sleep, wake, memory asleep",
-                   f"{other['way']}, {other['processes']}: {text(other)}" if other else "not measured",
-                   f"{text(ours[0])} ({text(ours[1])})", ">= 100 x, 0 bytes", asleep=ours + ways)
+            continue
+        many = other is Driver
+        ways.append(measure(other, PROCESSES if many else args.peers, size, args.rounds if many else min(args.rounds, PEER_ROUNDS)))
+        row(args, ours, ways[-1])
+    if not ways:
+        row(args, ours)
+
+
+def row(args, ours, other=None):
+    common.row(f"{PROCESSES} processes (and {args.peers}, as beside), {args.gib:g} GiB: first sleep, sleep, wake, memory asleep",
+               f"{other['way']}, {other['processes']}: {text(other)}" if other else "not measured",
+               f"{text(ours[0])} ({text(ours[1])})", ">= 100 x, 0 bytes", asleep=[*ours, *([other] if other else [])])

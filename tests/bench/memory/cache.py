@@ -96,7 +96,7 @@ def run(args):
     lru, slow, belady = (hits(of) / len(trace) for hits, of in (
         (lru_hits, trace), (slow_lru_hits, requests), (belady_hits, trace)))
     failed = sum(failed for _, failed in found)
-    common.row(f"{len(trace):,} requests by Zipf for {MODELS} models, room for {ROOM}, {PROCESSES} processes: hits",
+    common.row(f"{len(trace):,} requests by Zipf for {MODELS} models of {args.kib / 1024:g} MiB, room for {ROOM}, {PROCESSES} processes: hits",
                f"LRU {lru:.1%}, if its loads take as long {slow:.1%}, Belady {belady:.1%}",
                f"{ours:.1%} ({ours / lru - 1:+.1%}, {ours / slow - 1:+.1%}), {failed} failed, {len(trace) / took:,.0f} a second",
                "within 3 % of LRU, none failed", hits=ours, lru=lru, slow_lru=slow, belady=belady)

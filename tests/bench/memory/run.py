@@ -34,6 +34,7 @@ def main():
     parser.add_argument("--most", type=float, default=float("inf"), help="seconds of the requests of cache and the rounds of park")
     parser.add_argument("--parked", type=int, default=4, help="workers that are parked beside each other")
     parser.add_argument("--peers", type=int, default=2, help="processes of each other way of asleep")
+    parser.add_argument("--beside", default="cuda.bindings,torch,torch_memory_saver,vllm", help="what the other ways are made of")
     args = parser.parse_args()
     print("| what | beside | gpushm | wanted |\n|--|--|--|--|", flush=True)
     for name in args.only.split(",") if args.only else ROWS + (GPU_ROWS if common.GPU else []):

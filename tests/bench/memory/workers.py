@@ -125,19 +125,20 @@ def write_model(f, size):
     f.flush()
 
 
-def run(args):
-    size = args.mib << 20
-    with common.pools(ROOM, WORKERS, size):
-        found = ours(args)
-    with tempfile.NamedTemporaryFile(dir="/dev/shm", suffix=".safetensors") as f:
-        write_model(f, size)
-        with common.pools(ROOM, WORKERS, size, f.name):
-            of_file = ours(args, f.name)
-        beside = on_demand(args, f.name)
-    found["source"] = of_file["source"]
-    found["wrong"] += of_file["wrong"]
-    for where, other in ("resident", "resident"), ("twin", "started"), ("source", "started"):
+def rows(args, found, beside, *kinds):
+    for where, other in kinds:
         common.row(f"{WORKERS} services of {args.mib} MiB, room for {ROOM}: first answer, {where}",
                    f"a process a model, {other}: {common.times(beside[other])}", common.times(found[where]),
                    "" if not found["wrong"] else f"{len(found['wrong'])} WRONG", where=where, first=found[where],
                    beside_first=beside[other])
+
+
+def run(args):
+    size = args.mib << 20
+    with tempfile.NamedTemporaryFile(dir="/dev/shm", suffix=".safetensors") as f:
+        write_model(f, size)
+        beside = on_demand(args, f.name)
+        with common.pools(ROOM, WORKERS, size):
+            rows(args, ours(args), beside, ("resident", "resident"), ("twin", "started"))
+        with common.pools(ROOM, WORKERS, size, f.name):
+            rows(args, ours(args, f.name), beside, ("source", "started"))
