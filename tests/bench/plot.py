@@ -86,10 +86,11 @@ def draw_memory(plt, run):
     if not rows:
         return None
     figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
-    for row, other, style in zip(rows, ("it runs", "it is started on demand"), ("-", "--")):
+    for row, other, style in zip(rows, ("it runs", "it is started on demand", None), ("-", "--", ":")):
         for values, label, colour in ((row["first"], f"gpushm, {row['where']}", OURS),
                                       (row["beside_first"], f"a process a model, {other}", "#7a8794")):
-            axes.step(sorted(values), [(n + 1) / len(values) for n in range(len(values))], style, color=colour, label=label)
+            if other or colour == OURS:
+                axes.step(sorted(values), [(n + 1) / len(values) for n in range(len(values))], style, color=colour, label=label)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda ms, _: f"{ms:g} ms")
     axes.set_yticks((0.5, 0.99), ("half", "99 %"))

@@ -10,7 +10,7 @@ import time
 
 import common
 
-MODELS, ROOM, PROCESSES = 100, 10, 4
+MODELS, ROOM = 100, 10
 
 
 def ask(n, seconds, seed):
@@ -85,7 +85,7 @@ def run(args):
     with common.pools(ROOM, MODELS, args.kib << 10):
         before = common.metrics()
         start = time.monotonic()
-        found = common.run_workers(ask, *[(args.requests // PROCESSES, args.most, seed) for seed in range(PROCESSES)])
+        found = common.run_workers(ask, *[(args.requests // args.askers, args.most, seed) for seed in range(args.askers)])
         took = time.monotonic() - start
         after = common.metrics()
     uses, restores = (after[name] - before[name] for name in (
@@ -96,7 +96,7 @@ def run(args):
     lru, slow, belady = (hits(of) / len(trace) for hits, of in (
         (lru_hits, trace), (slow_lru_hits, requests), (belady_hits, trace)))
     failed = sum(failed for _, failed in found)
-    common.row(f"{len(trace):,} requests by Zipf for {MODELS} models of {args.kib / 1024:g} MiB, room for {ROOM}, {PROCESSES} processes: hits",
+    common.row(f"{len(trace):,} requests by Zipf for {MODELS} models of {args.kib / 1024:g} MiB, room for {ROOM}, {args.askers} at a time: hits",
                f"LRU {lru:.1%}, if its loads take as long {slow:.1%}, Belady {belady:.1%}",
                f"{ours:.1%} ({ours / lru - 1:+.1%}, {ours / slow - 1:+.1%}), {failed} failed, {len(trace) / took:,.0f} a second",
                "within 3 % of LRU, none failed", hits=ours, lru=lru, slow_lru=slow, belady=belady)

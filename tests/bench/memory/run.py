@@ -25,6 +25,7 @@ def main():
     parser.add_argument("--only", help="of " + ",".join(ROWS + GPU_ROWS))
     parser.add_argument("--kib", type=int, default=512 << 10 if common.GPU else 64, help="a model of cache and evictions")
     parser.add_argument("--requests", type=int, default=100000, help="of cache")
+    parser.add_argument("--askers", type=int, default=4, help="processes of cache")
     parser.add_argument("--seconds", type=float, default=4, help="of evictions")
     parser.add_argument("--mib", type=int, default=3 << 10 if common.GPU else 8, help="a model of workers")
     parser.add_argument("--asked", type=int, default=200, help="requests of workers")
