@@ -112,7 +112,7 @@ def sleep_and_wake(way, size, rounds, all_are_there):
 
 
 def measure(way, processes, size, rounds):
-    all_are_there = common.processes.Barrier(processes)
+    all_are_there = common.processes.Barrier(processes, timeout=60)
     found = common.run_workers(sleep_and_wake, *[(way, size, rounds, all_are_there)] * processes)
     first, sleep, wake, host = map(statistics.median, zip(*found))
     return {"way": way.label, "processes": processes, "first": first, "sleep": sleep, "wake": wake, "host_kib": host}
