@@ -35,4 +35,4 @@ bench-gpu bench-streams bench-models bench-nodes bench-plots: bench-%:
 bench-python: python-core $(BUILD)/gpushmd $(BUILD)/tests/python/attach
 	BUILD=$(BUILD) PYTHONPATH=$(BUILD)/python $(PYTHON) -B tests/python/bench_attach.py
 bench-memory: $(if $(wildcard $(BUILD)/deps),,python-core $(BUILD)/gpushmd $(BUILD)/gpushmctl)
-	BUILD=$(BUILD) PYTHONPATH=$(BUILD)/python:$(BUILD)/deps/python $(PYTHON) -B tests/bench/memory/run.py $(MEMORY)
+	$(if $(wildcard $(BUILD)/deps),$(GPU_PATH)) BUILD=$(BUILD) PYTHONPATH=$(BUILD)/python:$(BUILD)/deps/python $(PYTHON) -B tests/bench/memory/run.py $(MEMORY)
