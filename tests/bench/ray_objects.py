@@ -10,6 +10,8 @@ first way of the same turn; then the same of once more. On the CPU: Ray's object
 writes to gpushm.ray.empty(), GLOO where there is PyTorch; "empty" moves nothing, and its readers read as much of their
 own memory. On a GPU: CUDA_IPC, gpushm, NIXL where it is installed, and with two GPUs gpushm with readers on the second
 one, which CUDA_IPC refuses. At the end the time from the SIGKILL of a source to the tensor in a reader that has not had it.
+With --gpu --weights MIB eight actors get weights before that: when the first one has them, when each other one has, and
+the memory of the GPU by their size.
 """
 
 import argparse
@@ -107,6 +109,22 @@ class Actor:
         def nixl(self):
             return self.array
 
+    def weights(self, mib, stored):
+        """Seconds until it has 32 tensors of that size together. stored: Ray's reference of them, else by gpushm.ray."""
+
+        def load():
+            return {f"{i}": torch.ones(mib << 13, device="cuda") for i in range(32)}
+
+        start = time.perf_counter()
+        if stored:
+            self.kept = {name: torch.from_numpy(a).cuda() for name, a in ray.get(stored[0]).items()}
+        else:
+            self.kept = gpushm.ray.weights("bench", load)
+        torch.cuda.synchronize()
+        seconds = time.perf_counter() - start
+        torch.cuda.empty_cache()  # of what load() made
+        return seconds
+
     def read(self, array):
         if isinstance(array, list):
             return float(torch.stack([t[0] for t in array]).sum())
@@ -156,7 +174,7 @@ def on_cpu(args):
             importlib.import_module("ray.experimental.collective").create_collective_group(others, "gloo")
             ways.append(("gloo", "gloo", others))
         compare(f"{mib} MiB", ways, args.rounds, mib * 256.0)
-    print(f"from the kill of the source to a new reader's tensor: {kills(args.rounds) * 1e3:.1f} ms")
+    print_kills(args.rounds, "gpushm", 0, lambda: ray.remote(num_cpus=0)(Actor).remote())
 
 
 def on_gpu(args):
@@ -174,6 +192,9 @@ def on_gpu(args):
                 assert (len({*where}) == 1) == ("other" not in name), f"{name}: on the GPUs {where}"
                 ray.get(actors[0].prepare.remote(mib, tensors))
             compare(f"{mib} MiB, tensors: {tensors}", made, args.rounds, float(tensors))
+    if args.weights:
+        print_weights(args.weights)
+    print_kills(args.rounds, "gpu", 1, lambda: on_a_gpu(0.1))
 
 
 def on_a_gpu(share):
@@ -186,33 +207,52 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--tensors", default=[1, 443], type=lambda s: [*map(int, s.split(","))])
+    parser.add_argument("--weights", type=int, default=0, help="MiB")
     parser.add_argument("--no-nixl", dest="nixl", action="store_false")
     args = parser.parse_args()
     if args.gpu and not (torch and torch.cuda.is_available()):
         sys.exit("ray_objects.py: --gpu needs a PyTorch with CUDA, and a GPU")
     gpus = torch.cuda.device_count() if args.gpu else 0
-    pools = "".join(f"[pool gpu{i}]\nkind=vmm\ngpu={i}\nsize={4 * max(args.sizes)}M\n" for i in range(gpus))
+    pools = "".join(f"[pool gpu{i}]\nkind=vmm\ngpu={i}\nsize={4 * max(args.sizes) + args.weights}M\n" for i in range(gpus))
     daemon = Daemon(f"[pool host]\nkind=host\nsize={3 * max(args.sizes)}M\n{pools}")
     os.environ["GPUSHM_SOCKET"] = daemon.socket
-    ray.init(address="local", num_cpus=8, include_dashboard=False, log_to_driver=False, object_store_memory=max(args.sizes) * 3 << 19)
+    options = {"include_dashboard": False, "log_to_driver": False}
+    options |= {"object_store_memory": max(*args.sizes, args.weights) * 3 << 19, "num_gpus": gpus}
+    ray.init(address="local", num_cpus=8, **options)
     (on_gpu if args.gpu else on_cpu)(args)
     ray.shutdown()
     daemon.remove()
 
 
-def kills(rounds):
+def print_weights(mib):
+    stored = ray.put({f"{i}": np.ones(mib << 13, "f4") for i in range(32)})
+    for way, reference in ("ray.get() in each", [stored]), ("gpushm.ray.weights()", None):
+        actors = [on_a_gpu(0.1) for _ in range(8)]
+        ray.get([a.prepare.remote(1, 1) for a in actors])
+        free, _ = torch.cuda.mem_get_info()
+        first = ray.get(actors[0].weights.remote(mib, reference))
+        others = ray.get([a.weights.remote(mib, reference) for a in actors[1:]])
+        copies = (free - torch.cuda.mem_get_info()[0]) / (mib << 20)
+        print(f"| weights of {mib} MiB | {way} | {first:.2f} s | {max(others) * 1e3:.0f} ms | {copies:.2f} |", flush=True)
+        for actor in actors:
+            ray.kill(actor)
+
+
+def print_kills(rounds, way, tensors, new_actor):
     times = []
     for _ in range(rounds):
-        source, old, new = (ray.remote(num_cpus=0)(Actor).remote() for _ in range(3))
-        pid, *_ = ray.get([a.prepare.remote(64) for a in (source, old, new)])
-        ref = source.gpushm.remote()
+        actors = source, old, new = [new_actor() for _ in range(3)]
+        pid, *_ = ray.get([a.prepare.remote(64, tensors) for a in actors])
+        ref = getattr(source, way).remote()
         ray.get(old.read.remote(ref))
-        ray.get(new.read.remote(source.gpushm.remote()))  # it has imported what it needs
+        ray.get(new.read.remote(getattr(source, way).remote()))  # it has imported what it needs
         start = time.perf_counter()
         os.kill(pid, signal.SIGKILL)
         ray.get(new.read.remote(ref))
         times.append(time.perf_counter() - start)
-    return statistics.median(times)
+        for actor in (old, new):
+            ray.kill(actor)
+    print(f"from the kill of the source to a new reader's tensor: {statistics.median(times) * 1e3:.1f} ms")
 
 
 if __name__ == "__main__":
