@@ -332,10 +332,12 @@ static int wait_for_loader(struct loading *l)
 	return r == -ETIMEDOUT ? 0 : r;
 }
 
-/* Another process still loads: progress can stop the wait. Or it is a thread that has the same
- * connection, which was busy meanwhile: then that thread gets its turn. */
-static int end_nap(const struct loading *l)
+/* Another process still loads: progress can stop the wait, and what was pinned for this load goes.
+ * Or it is a thread that has the same connection, which was busy meanwhile: then that thread gets
+ * its turn. */
+static int end_nap(struct loading *l)
 {
+	give_slots_back(l);
 	poll(NULL, 0, TURN_MS);
 	return report_wait(l);
 }
@@ -355,6 +357,8 @@ static int open_or_create(struct loading *l)
 			r = next_turn(l, &t, r);
 		else if (r == -ETIMEDOUT && nap < left)
 			r = end_nap(l);
+		else if (r == -EDQUOT && give_slots_back(l))
+			r = 0;
 		else
 			return r;
 		if (r < 0)
@@ -585,8 +589,7 @@ static int run(struct loading *l, const char *const *sources, size_t n)
 		name_path(l, n > 0 ? sources[0] : NULL);
 		r = check_attrs(l);
 	}
-	/* Where another process may load it instead, nothing is pinned for a long wait. */
-	if (r == 0 && !(l->load.flags & GPUSHM_LOAD_IF_MISSING))
+	if (r == 0 && l->engine)
 		engine_expect(l->engine, l->m.plan.bytes);
 	if (r == 0)
 		r = get_buffer(l);

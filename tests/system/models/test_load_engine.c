@@ -656,7 +656,7 @@ START_TEST(slots_leave_the_model_what_a_user_has_left)
 	use_other("[pool gpu]\nkind=vmm\n[pool pinned]\nkind=pinned\nsize=64M\n"
 		  "[limits]\nmax-buffers=1\n");
 	for (unsigned i = 0; i < 200; i++) {
-		drop(load("gpu", 0, 2));
+		drop(load("gpu", i % 2 ? GPUSHM_LOAD_IF_MISSING : 0, 2));
 		client_await(client_used_bytes() == 0);
 	}
 	end_other();
