@@ -33,14 +33,14 @@ def say(package: str, function: str, level: int = 1) -> None:
     _libraries.say(key, text + INSTEAD[key] + ".", FallbackWarning, level + 1)
 
 
-def look(tensor: Any) -> None:
-    """Called with a tensor that is given to a program."""
+def look(*tensors: Any) -> None:
+    """Called with the tensors that are given to a program."""
     frame: FrameType | None = sys._getframe(1)
     for level in range(1, _DEPTH):
         if frame is None:
             return
         key = (_libraries.package_of(frame), frame.f_code.co_name)
-        if key in INSTEAD and _copies(frame, key[0], tensor):
+        if key in INSTEAD and any(_copies(frame, key[0], t) for t in tensors):
             say(*key, level + 1)
             return
         frame = frame.f_back

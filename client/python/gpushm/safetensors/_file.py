@@ -99,8 +99,7 @@ class File:
             buffer = self._attached()
             if buffer is not None:
                 found = _frameworks.many(buffer, [n for n in names if n in buffer])
-            for tensor in found.values():
-                _copies.look(tensor)
+            _copies.look(*found.values())
         return {name: found[name] if name in found else self.tensor(name) for name in names}
 
     def part(self, name: str, key: Any) -> Any:
