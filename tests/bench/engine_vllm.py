@@ -81,7 +81,10 @@ def available() -> int:
 
 
 def asleep(backend: Any) -> dict[str, Any]:
-    """Times of two sleeps, and what the first takes of the host."""
+    """Times of two sleeps, and what the first takes of the host. vLLM's allocator collects garbage in each."""
+    from vllm.utils.gc_utils import freeze_gc_heap
+
+    freeze_gc_heap()  # as vLLM's worker does when it is warm
     before = available()
     first, _ = timed(backend.suspend)
     host = before - available()
@@ -89,6 +92,15 @@ def asleep(backend: Any) -> dict[str, Any]:
     again, _ = timed(backend.suspend)
     return {"sleep": first, "wake": wake, "sleep again": again, "wake again": timed(backend.resume)[0],
             "host MiB": max(0, host) >> 20}  # fmt: skip
+
+
+def initialize(config: Any) -> None:
+    """The part of a load that is no weights, in memory of the GPU: the model's objects."""
+    from vllm.config import set_current_vllm_config
+    from vllm.model_executor.model_loader.utils import initialize_model
+
+    with set_current_vllm_config(config), torch.device(tiny.DEVICE):
+        initialize_model(vllm_config=config, model_config=config.model_config)
 
 
 def role(name: str, path: str) -> None:
@@ -109,7 +121,11 @@ def role(name: str, path: str) -> None:
     torch.mm(x, x)
     config = tiny.config(path, "gpushm" if name in ("first", "second") else "auto")
     said: dict[str, Any] = {"role": name}
+    said["initialize, first"], _ = timed(lambda: initialize(tiny.config(path, "auto")))
+    said["initialize"], _ = timed(lambda: initialize(tiny.config(path, "auto")))
+    gc.collect()
     if gpu:
+        torch.cuda.empty_cache()
         with set_current_vllm_config(config):
             external = get_model_loader(config.load_config).get_external_weight_memory(config)
         snapshot = MemorySnapshot(device=torch.device("cuda:0"))

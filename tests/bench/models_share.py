@@ -172,6 +172,7 @@ def main() -> None:
         folder = Path(name)
         os.environ["GPUSHM_SOCKET"] = f"{folder}/gpushmd"
         os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.resolve()), os.environ.get("PYTHONPATH", "")])
+        os.environ["PATH"] = os.pathsep.join([os.environ.get("BUILD", "build"), os.environ.get("PATH", os.defpath)])
         save(folder / "model.safetensors", options.mib, options.device)
         for word in options.modes:
             mode, _, count = word.partition(":")

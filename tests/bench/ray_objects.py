@@ -213,7 +213,7 @@ def main():
     if args.gpu and not (torch and torch.cuda.is_available()):
         sys.exit("ray_objects.py: --gpu needs a PyTorch with CUDA, and a GPU")
     gpus = torch.cuda.device_count() if args.gpu else 0
-    pools = "".join(f"[pool gpu{i}]\nkind=vmm\ngpu={i}\nsize={4 * max(args.sizes) + args.weights}M\n" for i in range(gpus))
+    pools = "".join(f"[pool gpu{i}]\nkind=vmm\ndevice={i}\nsize={4 * max(args.sizes) + args.weights}M\n" for i in range(gpus))
     daemon = Daemon(f"[pool host]\nkind=host\nsize={3 * max(args.sizes)}M\n{pools}")
     os.environ["GPUSHM_SOCKET"] = daemon.socket
     options = {"include_dashboard": False, "log_to_driver": False}
