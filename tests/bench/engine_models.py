@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """What gpushm.vllm does to the weights of an engine, without vLLM: times of a first engine, a second one, sleep, wake,
-and a generation that 8 consumers follow, beside safetensors' load_file().
+and a generation that 8 consumers follow, beside safetensors' load_file(), load_state_dict() and torch's handles of CUDA IPC.
 
     BUILD=build PYTHONPATH=build/python tests/bench/engine_models.py [--gib 16] [--folder /tmp] [--consumers 8]
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -82,6 +83,32 @@ def consumer(layers: int, device: torch.device) -> None:
     print(json.dumps({"follow": followed, "total": total(model)}), flush=True)
 
 
+def copier(layers: int, device: torch.device) -> None:
+    """A process that copies a generation as vLLM's IPC transfer does: it opens each tensor's handle, and copies it."""
+    with device:
+        model = build(layers)
+    torch.cuda.synchronize()
+    print("ready", flush=True)
+    handles = pickle.load(sys.stdin.buffer)
+    took, _ = timed(lambda: model.load_state_dict({name: call(*a) for name, (call, a) in handles.items()}), device)
+    print(json.dumps({"took": took, "total": total(model)}), flush=True)
+
+
+def by_handles(model: torch.nn.Module, words: list[str]) -> float:
+    """Milliseconds that one copier takes for the model."""
+    from torch.multiprocessing.reductions import reduce_tensor
+
+    handles = pickle.dumps({name: reduce_tensor(t.detach()) for name, t in model.state_dict().items()})
+    with subprocess.Popen([*words, "--copier"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin and process.stdout
+        process.stdout.readline()
+        process.stdin.write(handles)
+        process.stdin.flush()
+        found = json.loads(process.stdout.readline())
+    assert found["total"] == total(model), "the bits differ"
+    return float(found["took"])
+
+
 def main() -> None:
     """Prints a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -89,11 +116,12 @@ def main() -> None:
     parser.add_argument("--folder")
     parser.add_argument("--consumers", type=int, default=8)
     parser.add_argument("--consumer", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--copier", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     layers = max(1, int(given.gib * 8))
     device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
-    if given.consumer:
-        consumer(layers, device)
+    if given.consumer or given.copier:
+        (consumer if given.consumer else copier)(layers, device)
         return
     from daemon import Daemon
 
@@ -123,9 +151,9 @@ def measure(folder: Path, layers: int, device: torch.device, given: argparse.Nam
         device,
     )
     expected = total(model)
-    words = [sys.executable, __file__, "--consumer", "--gib", str(given.gib)]
+    words = [sys.executable, __file__, "--gib", str(given.gib)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    others = [subprocess.Popen(words, **pipes) for _ in range(given.consumers)]
+    others = [subprocess.Popen([*words, "--consumer"], **pipes) for _ in range(given.consumers)]
     rows = [json.loads(one.stdout.readline()) for one in others]
     assert all(row["total"] == expected for row in rows), "the bits differ"
     for parameter in model.parameters():
@@ -144,8 +172,13 @@ def measure(folder: Path, layers: int, device: torch.device, given: argparse.Nam
         print(f"{key:36} {values[len(values) // 2]:9.1f} ms, at most {values[-1]:.1f}")
     print(f"a trainer publishes a generation     {published:9.1f} ms")
     print(f"a consumer follows it                {max(row['follow'] for row in followed):9.1f} ms at most")
+    with device:
+        own = build(layers)
+    print(f"load_state_dict() of a generation    {timed(lambda: own.load_state_dict(model.state_dict()), device)[0]:9.1f} ms")
     for one in others:
         one.wait(60)
+    if device.type == "cuda":  # memory of torch's own: what gpushm has mapped has no such handles
+        print(f"one consumer by CUDA IPC, and copies {by_handles(own, words):9.1f} ms")
 
 
 if __name__ == "__main__":
