@@ -7,6 +7,7 @@
 
 #include "client/ctl/npy.h"
 #include "proto/base/own.h"
+#include "proto/base/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -100,16 +101,15 @@ int arrays_names(struct gpushm_buffer *b)
 /* Prints that the buffer has no such array, and which it has. CTL_NOT_FOUND. */
 static int missing(struct gpushm_buffer *b, const char *array)
 {
-	size_t n = gpushm_buffer_arrays(b), used = 0;
 	char names[200] = "", which[48] = "only array is";
+	size_t n = gpushm_buffer_arrays(b);
 
-	for (size_t i = 0; i < n && i < 4 && used < sizeof(names); i++) {
+	for (size_t i = 0; i < n && i < 4; i++) {
 		_cleanup_(free_array) struct gpushm_array *a = NULL;
 
 		if (gpushm_array_at(b, i, &a) < 0)
 			break;
-		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s\"%s\"",
-					 i ? ", " : "", gpushm_array_name(a));
+		text_append(names, sizeof(names), "%s\"%s\"", i ? ", " : "", gpushm_array_name(a));
 	}
 	if (n != 1)
 		snprintf(which, sizeof(which), "%zu arrays are", n);

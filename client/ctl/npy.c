@@ -12,6 +12,7 @@
 #include "client/ctl/npy.h"
 
 #include "proto/base/own.h"
+#include "proto/base/text.h"
 #include "proto/base/utf8.h"
 
 #include <inttypes.h>
@@ -552,12 +553,9 @@ static int format_descr(const struct npy *npy, char **ret)
 
 static void format_shape(const struct npy *npy, char *buf, size_t size)
 {
-	size_t n = 0;
-
 	for (uint32_t i = 0; i < npy->ndim; i++)
-		n += (size_t)snprintf(buf + n, size - n, "%s%" PRId64, i ? ", " : "",
-				      npy->shape[i]);
-	snprintf(buf + n, size - n, "%s", npy->ndim == 1 ? "," : "");
+		text_append(buf, size, "%s%" PRId64, i ? ", " : "", npy->shape[i]);
+	text_append(buf, size, "%s", npy->ndim == 1 ? "," : "");
 }
 
 static bool is_ascii(const char *s)

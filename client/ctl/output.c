@@ -11,6 +11,7 @@
 #include "proto/base/number.h"
 #include "proto/base/own.h"
 #include "proto/base/size.h"
+#include "proto/base/text.h"
 #include "proto/base/utf8.h"
 
 #include <errno.h>
@@ -87,14 +88,12 @@ struct output_text output_dtype(struct gpushm_dtype t)
 struct output_shape output_shape(const struct gpushm_array *a)
 {
 	int ndim = gpushm_array_ndim(a);
-	struct output_shape ret;
-	size_t n = 0, size = sizeof(ret.text);
+	struct output_shape ret = { "(" };
 
-	for (int i = 0; i < ndim && n < size; i++)
-		n += (size_t)snprintf(ret.text + n, size - n, "%s%" PRId64, i ? ", " : "(",
-				      gpushm_array_dim(a, i));
-	if (n < size)
-		snprintf(ret.text + n, size - n, "%s", !ndim ? "()" : ndim == 1 ? ",)" : ")");
+	for (int i = 0; i < ndim; i++)
+		text_append(ret.text, sizeof(ret.text), "%s%" PRId64, i ? ", " : "",
+			    gpushm_array_dim(a, i));
+	text_append(ret.text, sizeof(ret.text), "%s", ndim == 1 ? ",)" : ")");
 	return ret;
 }
 

@@ -17,6 +17,7 @@
 #include "daemon/util/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/text.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -89,14 +90,11 @@ int catalog_lookup_pool(const struct catalog *c, const char *name, struct pool *
 {
 	struct pool *it, *found = *name ? NULL : default_pool(c);
 	char names[160] = "";
-	size_t len = 0;
 
 	list_foreach (it, c->pools, link) {
 		if (strcmp(it->config.name, name) == 0)
 			found = it;
-		if (len < sizeof(names))
-			len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s",
-						len ? ", " : "", it->config.name);
+		text_append(names, sizeof(names), "%s%s", *names ? ", " : "", it->config.name);
 	}
 	if (!found)
 		return fault(f, CODE_NOT_FOUND, "no pool \"%s\"; there are: %s", name, names);

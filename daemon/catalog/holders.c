@@ -7,11 +7,9 @@
 
 #include "proto/base/clock.h"
 #include "proto/base/size.h"
+#include "proto/base/text.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 #define NAMED_MAX 3
 
@@ -19,19 +17,9 @@ struct holdings {
 	const struct buffer *largest[NAMED_MAX]; /* the user's own */
 	uint64_t own, others;			 /* bytes */
 	char text[1024];
-	size_t len;
 };
 
-static void __attribute__((format(printf, 2, 3))) add(struct holdings *h, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	if (h->len < sizeof(h->text))
-		h->len +=
-			(size_t)vsnprintf(h->text + h->len, sizeof(h->text) - h->len, format, args);
-	va_end(args);
-}
+#define add(h, ...) text_append((h)->text, sizeof((h)->text), __VA_ARGS__)
 
 static void rank(struct holdings *h, const struct buffer *b)
 {

@@ -7,6 +7,7 @@
 #include "daemon/keeper/kept_fds.h"
 
 #include "proto/base/own.h"
+#include "proto/base/text.h"
 #include "proto/systemd/systemd.h"
 
 #include <fcntl.h>
@@ -105,15 +106,13 @@ int kept_fds_find(const struct kept_fds *k, const char *name)
 void kept_fds_describe(const struct kept_fds *k, char *ret, size_t size)
 {
 	unsigned counts[UCHAR_MAX + 1] = { 0 };
-	size_t used = 0;
 
 	*ret = '\0';
 	records_foreach (at, k)
 		counts[(unsigned char)*name_of(at)]++;
-	for (int letter = 0; letter <= UCHAR_MAX && used < size; letter++)
+	for (int letter = 0; letter <= UCHAR_MAX; letter++)
 		if (counts[letter])
-			used += (size_t)snprintf(ret + used, size - used, "%s %c %u",
-						 used ? "," : "", letter, counts[letter]);
+			text_append(ret, size, "%s %c %u", *ret ? "," : "", letter, counts[letter]);
 }
 
 void kept_fds_done(struct kept_fds *k)

@@ -19,6 +19,7 @@
 #include "daemon/pool/pool_internal.h"
 #include "daemon/util/log.h"
 #include "proto/base/size.h"
+#include "proto/base/text.h"
 
 #include <stdio.h>
 
@@ -56,17 +57,14 @@ static uint64_t held_by(const struct pool *pool)
 void gpu_group_describe(const struct pool *pool, char *text, size_t size)
 {
 	const struct pool *it;
-	size_t len = 0;
 
 	*text = '\0';
 	if (!has_group(pool))
 		return;
-	list_foreach (it, &pool->device->pools, device_link) {
-		if (!is_on_gpu(it) || it == pool || held_by(it) == 0 || len >= size)
-			continue;
-		len += (size_t)snprintf(text + len, size - len, "%s: %s, ", it->config.name,
-					size_format(held_by(it)).text);
-	}
+	list_foreach (it, &pool->device->pools, device_link)
+		if (is_on_gpu(it) && it != pool && held_by(it) > 0)
+			text_append(text, size, "%s: %s, ", it->config.name,
+				    size_format(held_by(it)).text);
 }
 
 /* ---- a lost GPU ---- */
@@ -83,14 +81,11 @@ void gpu_group_join(struct pool *pool)
 static void fail_all(struct device *d, char *names, size_t size)
 {
 	struct pool *it;
-	size_t len = 0;
 
 	*names = '\0';
 	list_foreach (it, &d->pools, device_link) {
 		gpu_group_join(it);
-		if (len < size)
-			len += (size_t)snprintf(names + len, size - len, "%s%s", len ? ", " : "",
-						it->config.name);
+		text_append(names, size, "%s%s", *names ? ", " : "", it->config.name);
 	}
 }
 

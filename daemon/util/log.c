@@ -13,6 +13,7 @@
 #include "daemon/util/log.h"
 
 #include "proto/base/own.h"
+#include "proto/base/text.h"
 #include "proto/limits.h"
 #include "proto/systemd/systemd.h"
 
@@ -120,34 +121,21 @@ static int write_journal(int priority, const char *message_id, const char *text,
 	return systemd_journal_write(iov, used);
 }
 
-/* Adds to a line of LINE_MAX_BYTES, and keeps space for its end. */
-__attribute__((format(printf, 3, 4))) static void append(char *line, size_t *used,
-							 const char *format, ...)
-{
-	size_t room = LINE_MAX_BYTES - strlen("]\n") - *used;
-	va_list args;
-	int len;
-
-	va_start(args, format);
-	len = vsnprintf(line + *used, room, format, args);
-	va_end(args);
-	*used += (size_t)len < room ? (size_t)len : room - 1;
-}
-
 /* "gpushmd: error: text [pool=gpu0 uid=1001]" */
 static void write_stderr(int priority, const char *text, const struct part *parts, size_t n)
 {
 	static const char *const levels[] = { "emergency", "alert",  "critical", "error",
 					      "warning",   "notice", "info",	 "debug" };
+	const size_t room = LINE_MAX_BYTES - strlen("]\n");
 	char line[LINE_MAX_BYTES];
-	size_t used = 0;
 	ssize_t written;
 
-	append(line, &used, "%s: %s: %s", log_name, levels[priority], text);
+	snprintf(line, room, "%s: %s: %s", log_name, levels[priority], text);
 	for (size_t i = 0; i < n; i++)
-		append(line, &used, "%s%s=%s", i == 0 ? " [" : " ", parts[i].label, parts[i].value);
-	used += (size_t)sprintf(line + used, "%s\n", n > 0 ? "]" : "");
-	written = write(STDERR_FILENO, line, used);
+		text_append(line, room, "%s%s=%s", i == 0 ? " [" : " ", parts[i].label,
+			    parts[i].value);
+	strcat(line, n > 0 ? "]\n" : "\n");
+	written = write(STDERR_FILENO, line, strlen(line));
 	(void)written;
 }
 

@@ -8,6 +8,7 @@
 
 #include "proto/base/own.h"
 #include "proto/base/suggest.h"
+#include "proto/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -127,14 +128,13 @@ static int on_section(struct keyfile *f, const struct ini_item *item)
 static void report_no_section(struct keyfile *f, const struct ini_item *item)
 {
 	char forms[256] = "";
-	size_t used = 0;
 
-	for (size_t i = 0; i < f->n_sections && used < sizeof(forms); i++)
-		used += (size_t)snprintf(forms + used, sizeof(forms) - used, "%s%s",
-					 i == 0			 ? ""
-					 : i + 1 < f->n_sections ? ", "
-								 : " or ",
-					 f->sections[i].form);
+	for (size_t i = 0; i < f->n_sections; i++)
+		text_append(forms, sizeof(forms), "%s%s",
+			    i == 0		    ? ""
+			    : i + 1 < f->n_sections ? ", "
+						    : " or ",
+			    f->sections[i].form);
 	report("an assignment before any section; allowed: %s first", forms);
 }
 

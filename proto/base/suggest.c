@@ -6,6 +6,8 @@
  */
 #include "proto/base/suggest.h"
 
+#include "proto/base/text.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,14 +69,12 @@ const char *suggest_name(const char *word, const char *const *names, size_t n)
 void suggest(const char *word, const char *const *names, size_t n, char *buf, size_t size)
 {
 	const char *best = suggest_name(word, names, n);
-	size_t used;
 
 	if (best) {
 		snprintf(buf, size, "did you mean \"%s\"?", best);
 		return;
 	}
-	used = (size_t)snprintf(buf, size, "allowed: ");
-	for (size_t i = 0; i < n && used < size; i++)
-		used += (size_t)snprintf(buf + used, size - used, "%s%s", i > 0 ? ", " : "",
-					 names[i]);
+	snprintf(buf, size, "allowed: ");
+	for (size_t i = 0; i < n; i++)
+		text_append(buf, size, "%s%s", i > 0 ? ", " : "", names[i]);
 }

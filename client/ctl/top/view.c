@@ -9,6 +9,7 @@
 #include "client/ctl/ctl.h"
 #include "proto/base/own.h"
 #include "proto/base/size.h"
+#include "proto/base/text.h"
 #include "proto/words.h"
 
 #include <math.h>
@@ -110,17 +111,17 @@ static void age_cell(struct table *t, const struct model *m, uint64_t since_ns)
 static void holders_cell(struct table *t, const struct gpushm_stat *s)
 {
 	char text[256] = "";
-	size_t len = 0, i;
+	size_t i;
 
 	for (i = 0; i < s->n_holders && i < HOLDERS_SHOWN; i++)
-		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s %d%s", i ? ", " : "",
-					s->holders[i]->command, s->holders[i]->pid,
-					s->holders[i]->suspect	? " (ending)"
-					: s->holders[i]->parked ? " (parked)"
-					: s->holders[i]->away	? " (away)"
-								: "");
+		text_append(text, sizeof(text), "%s%s %d%s", i ? ", " : "", s->holders[i]->command,
+			    s->holders[i]->pid,
+			    s->holders[i]->suspect  ? " (ending)"
+			    : s->holders[i]->parked ? " (parked)"
+			    : s->holders[i]->away   ? " (away)"
+						    : "");
 	if (i < s->n_holders)
-		snprintf(text + len, sizeof(text) - len, ", %zu more", s->n_holders - i);
+		text_append(text, sizeof(text), ", %zu more", s->n_holders - i);
 	table_cell(t, s->suspects ? TABLE_WARN : TABLE_PLAIN, "%s", text);
 }
 
