@@ -103,7 +103,7 @@ static int resume(struct gpushm *c)
 static int await_first(const struct gpushm_call *call)
 {
 	return clock_monotonic_ns() < call->send_until ? again_soon(call)
-						       : connection_give_up(call->c);
+						       : connection_give_up(call->c, -ETIMEDOUT);
 }
 
 static int come_back(struct gpushm_call *call)
@@ -130,15 +130,6 @@ static int come_back(struct gpushm_call *call)
 	return r;
 }
 
-/* The next daemon waits for what is left. */
-static void shorten_wait(const struct gpushm_call *call)
-{
-	uint64_t *wait = connection_wait_of(call->request);
-
-	if (wait)
-		*wait = clock_wait_left_ms(*wait, call->wait_until);
-}
-
 static int send_request(struct gpushm_call *call)
 {
 	struct gpushm *c = call->c;
@@ -147,8 +138,8 @@ static int send_request(struct gpushm_call *call)
 	if (r == 0)
 		r = connection_settle(c, 0);
 	if (r == 0) {
-		shorten_wait(call);
-		r = connection_send_now(c, call->request);
+		connection_shorten_wait(call->request, call->wait_until);
+		r = connection_send(c, call->request, MSG_DONTWAIT);
 	}
 	if (r == -ETIMEDOUT && clock_monotonic_ns() < call->send_until)
 		return again_soon(call);
@@ -171,7 +162,7 @@ static int receive_reply(struct gpushm_call *call, Gpushm__Proto__Reply **ret)
 	c->call = NULL;
 	call->state = CALL_TO_SEND;
 	if (!is_there)
-		return connection_give_up(c);
+		return connection_give_up(c, -ETIMEDOUT);
 	/* Ends the leases that were closed meanwhile. */
 	if (r == 0)
 		connection_settle(c, 0);
@@ -295,7 +286,7 @@ static void give_up(struct gpushm_call *call)
 	lock_take(&call->c->lock, LOCK_CONNECTION);
 	if (call->c->call == call) {
 		call->c->call = NULL;
-		connection_give_up(call->c);
+		connection_give_up(call->c, -ETIMEDOUT);
 	}
 	lock_drop(&call->c->lock);
 }

@@ -344,16 +344,6 @@ int gpushm_describe(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
 
 /* ---- attributes that are set later ---- */
 
-/* *ret: the attributes of b with these changes, as a builder of their own. */
-static int change_attrs(const struct table_builder *b, const struct table_attr *attrs, size_t n,
-			struct table_builder **ret)
-{
-	struct fault err;
-	int r = table_builder_change_attrs(b, attrs, n, ret, &err);
-
-	return r < 0 ? error_set(-r, "%s", err.text) : 0;
-}
-
 static int send_attrs(struct gpushm_buffer *b, const struct table_attr *attrs, size_t n)
 {
 	Gpushm__Proto__Describe describe = GPUSHM__PROTO__DESCRIBE__INIT;
@@ -378,14 +368,16 @@ static int set_attrs(struct gpushm_buffer *b, const struct table_attr *attrs, si
 	_cleanup_(free_builder) struct table_builder *changed = NULL;
 	_cleanup_(image_done) struct image image = IMAGE_NONE;
 	struct image old = b->attrs;
+	struct fault err;
 	uint64_t digest;
 	int r;
 
 	if (!b->builder)
 		return buffer_error(b, EBUSY, "it is published: its attributes are fixed");
-	r = change_attrs(b->builder, attrs, n, &changed);
-	if (r == 0)
-		r = image_finish(changed, b->bytes, &image, &digest);
+	r = table_builder_change_attrs(b->builder, attrs, n, &changed, &err);
+	if (r < 0)
+		return error_set(-r, "%s", err.text);
+	r = image_finish(changed, b->bytes, &image, &digest);
 	if (r == 0)
 		r = send_attrs(b, attrs, n);
 	if (r < 0)

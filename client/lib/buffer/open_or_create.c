@@ -8,28 +8,14 @@
 #include "client/lib/buffer/buffer.h"
 #include "proto/base/clock.h"
 
-struct wait {
-	uint64_t timeout_ms, deadline;
-};
-
-static struct wait wait_begin(uint64_t timeout_ms)
-{
-	return (struct wait){ timeout_ms, clock_deadline(timeout_ms) };
-}
-
-static uint64_t wait_left(const struct wait *w)
-{
-	return clock_wait_left_ms(w->timeout_ms, w->deadline);
-}
-
 /* Takes from the time for space what this create used of it, for the next one. */
 static int create(struct gpushm *c, const char *name, uint64_t bytes,
 		  struct gpushm_create_options *o, struct gpushm_buffer **ret)
 {
-	const struct wait w = wait_begin(o->wait_ms);
+	uint64_t deadline = clock_deadline(o->wait_ms);
 	int r = gpushm_create(c, name, bytes, o, ret);
 
-	o->wait_ms = wait_left(&w);
+	o->wait_ms = clock_wait_left_ms(o->wait_ms, deadline);
 	return r;
 }
 
@@ -38,15 +24,15 @@ int gpushm_open_or_create(struct gpushm *c, const char *name, enum gpushm_access
 			  uint64_t bytes, const struct gpushm_create_options *creating,
 			  struct gpushm_buffer **ret)
 {
-	const struct wait w = wait_begin(timeout_ms);
+	uint64_t deadline = clock_deadline(timeout_ms);
 	struct gpushm_create_options o;
 	int r = buffer_create_options(creating, &o);
 
 	if (r < 0)
 		return r;
 	for (;;) {
-		r = buffer_open_name(c, name, access, wait_left(&w), BUFFER_OPEN_WHILE_FILLING,
-				     opening, ret);
+		r = buffer_open_name(c, name, access, clock_wait_left_ms(timeout_ms, deadline),
+				     BUFFER_OPEN_WHILE_FILLING, opening, ret);
 		if (r != -ENOENT)
 			return r;
 		r = create(c, name, bytes, &o, ret);

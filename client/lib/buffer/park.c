@@ -60,13 +60,11 @@ static int tell(struct parking *p, Gpushm__Proto__ParkStep step, const char *tex
  * there is stays. */
 static int give_up(struct parking *p, int r, Gpushm__Proto__ParkStep step)
 {
-	struct error why;
 	char text[TEXT_MAX + 1];
 
-	error_keep(&why);
+	error_guard();
 	snprintf(text, sizeof(text), "%s", gpushm_error());
 	tell(p, step, text);
-	error_put_back(&why);
 	if (step == STEP(STUCK) && p->flags & GPUSHM_KILL_STUCK)
 		syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
 	return r;

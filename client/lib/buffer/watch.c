@@ -397,7 +397,7 @@ static int send_watch(struct gpushm_watch *w)
 	watch.watched = pointers;
 	watch.n_watched = w->n_asked;
 	SET(&watch, wait_ms, UINT64_MAX);
-	r = connection_send(w->c, request_with(WATCH, watch, &watch));
+	r = connection_send(w->c, request_with(WATCH, watch, &watch), 0);
 	return r < 0 ? pause_on_error(w, r) : GO_ON;
 }
 

@@ -231,6 +231,14 @@ uint64_t *connection_wait_of(const Gpushm__Proto__Request *request)
 	}
 }
 
+void connection_shorten_wait(const Gpushm__Proto__Request *request, uint64_t until)
+{
+	uint64_t *wait = connection_wait_of(request);
+
+	if (wait)
+		*wait = clock_wait_left_ms(*wait, until);
+}
+
 /* To pin or to clear memory takes up to 0.7 s for a GiB. */
 static uint64_t own_ms(const Gpushm__Proto__Request *request)
 {
@@ -299,8 +307,7 @@ static int no_reply(const struct gpushm *c, int r, uint64_t ms, const char *what
 					ms, process, fate));
 }
 
-/* The reply may still come. Returns r. */
-static int give_up(struct gpushm *c, int r)
+int connection_give_up(struct gpushm *c, int r)
 {
 	static const char *const fates[] = {
 		[ASKS] = "",
@@ -313,11 +320,6 @@ static int give_up(struct gpushm *c, int r)
 	c->late = true;
 	snprintf(what, sizeof(what), "replied to %s", rule->name);
 	return no_reply(c, r, timeout(c) + c->own_ms, what, fates[rule->fate]);
-}
-
-int connection_give_up(struct gpushm *c)
-{
-	return give_up(c, -ETIMEDOUT);
 }
 
 /* ---- sending ---- */
@@ -366,8 +368,9 @@ static int transmit(struct gpushm *c, const Gpushm__Proto__Request *request, uin
 	return r < 0 ? fail(c, r, "can't send") : 0;
 }
 
-static int send_until(struct gpushm *c, const Gpushm__Proto__Request *request, bool waits)
+int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request, int flags)
 {
+	bool waits = !(flags & MSG_DONTWAIT);
 	int r;
 
 	c->verb = request->verb_case;
@@ -376,16 +379,6 @@ static int send_until(struct gpushm *c, const Gpushm__Proto__Request *request, b
 	r = transmit(c, request, waits ? connection_deadline(c, c->sent_at) : 0);
 	/* A daemon that has hung up may have said why: the reader finds that in the socket. */
 	return r == -EPIPE ? 0 : r;
-}
-
-int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request)
-{
-	return send_until(c, request, true);
-}
-
-int connection_send_now(struct gpushm *c, const Gpushm__Proto__Request *request)
-{
-	return send_until(c, request, false);
 }
 
 /* ---- leases that end ---- */
@@ -470,7 +463,7 @@ static int receive(struct gpushm *c, int flags)
 	while ((r == -EAGAIN || r == -EINTR) && !(flags & MSG_DONTWAIT)) {
 		r = await(c, POLLIN, connection_due(c));
 		if (r < 0)
-			return give_up(c, r);
+			return connection_give_up(c, r);
 		r = receive_once(c, MSG_DONTWAIT);
 	}
 	if (r < 0 && r != -EAGAIN && r != -EMFILE)
@@ -560,7 +553,7 @@ int connection_receive(struct gpushm *c, int flags, Gpushm__Proto__Reply **ret)
 int connection_exchange(struct gpushm *c, const Gpushm__Proto__Request *request,
 			Gpushm__Proto__Reply **ret)
 {
-	int r = connection_send(c, request);
+	int r = connection_send(c, request, 0);
 
 	return r < 0 ? r : connection_receive(c, 0, ret);
 }

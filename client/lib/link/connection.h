@@ -115,6 +115,8 @@ struct pool_info *connection_pool(const struct gpushm *c, uint32_t id); /* NULL:
 
 /* How long the caller lets the daemon wait before it replies; NULL: it is not to wait. */
 uint64_t *connection_wait_of(const Gpushm__Proto__Request *request);
+/* The next daemon waits for what is left; so does the same one if it is asked again. */
+void connection_shorten_wait(const Gpushm__Proto__Request *request, uint64_t until);
 
 /* Receives what is still due on the connection, and drops it: the reply to a request whose time was
  * over. What it brings is given back: descriptors are closed, and a lease is ended. Then ends the
@@ -127,12 +129,10 @@ int connection_settle(struct gpushm *c, uint64_t until);
 /* When the time of a request is over that begins at `since`, without its own time; both in ns. */
 uint64_t connection_deadline(const struct gpushm *c, uint64_t since);
 
-/* Sends a request. 0 also where the daemon has hung up: connection_receive() finds that out, and
- * what the daemon had said before. -ETIMEDOUT: the daemon reads nothing. */
-int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request);
-
-/* The same without waiting: -ETIMEDOUT where the socket is full. */
-int connection_send_now(struct gpushm *c, const Gpushm__Proto__Request *request);
+/* Sends a request. flags: MSG_DONTWAIT, or 0. 0 also where the daemon has hung up:
+ * connection_receive() finds that out, and what the daemon had said before. -ETIMEDOUT: the daemon
+ * reads nothing, or, with MSG_DONTWAIT, the socket is full. */
+int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request, int flags);
 
 /* Sends one that has no reply, if that needs no wait. */
 void connection_send_quiet(struct gpushm *c, const Gpushm__Proto__Request *request);
@@ -140,8 +140,9 @@ void connection_send_quiet(struct gpushm *c, const Gpushm__Proto__Request *reque
 /* When the time of the request that was sent last is over. */
 uint64_t connection_due(const struct gpushm *c);
 
-/* Nobody waits for its reply any more. Sets gpushm_error(), and returns -ETIMEDOUT. */
-int connection_give_up(struct gpushm *c);
+/* Nobody waits for its reply any more, which may still come. r: why, -ETIMEDOUT or -EINTR. Sets
+ * gpushm_error(), and returns r. */
+int connection_give_up(struct gpushm *c, int r);
 
 /* Sends a CLOSE that has no reply. Where the daemon reads nothing, or its reply to an earlier
  * request is due, the CLOSE is sent before the next request. 0; -ECONNRESET: the connection is

@@ -169,7 +169,7 @@ int hello_send(struct gpushm *c)
 	SET(&hello, arrays, ARRAYS_MAX);
 	/* A daemon that was restarted knows neither the promise nor what is imported. */
 	SET_SOME(&hello, park, process()->park == 1 && process()->imports ? 2 : process()->park);
-	return connection_send(c, request_with(HELLO, hello, &hello));
+	return connection_send(c, request_with(HELLO, hello, &hello), 0);
 }
 
 int hello_receive(struct gpushm *c, int flags)

@@ -16,18 +16,12 @@
 #define TRIES_MAX 16	   /* daemons that may die of one request */
 #define DIES_NS 100000000u /* within that time; one that lives longer dies of something else */
 
-/* The next daemon waits for what is left; so does the same one if it is asked again. */
-static void shorten_wait(uint64_t *wait, uint64_t deadline)
-{
-	if (wait)
-		*wait = clock_wait_left_ms(*wait, deadline);
-}
-
 /* since: when the caller began to wait, also for another thread's request. */
 static int call(struct gpushm *c, const Gpushm__Proto__Request *request, uint64_t since,
 		Gpushm__Proto__Reply **ret, unsigned *sends)
 {
-	uint64_t *wait = connection_wait_of(request), end = wait ? clock_deadline(*wait) : 0;
+	const uint64_t *wait = connection_wait_of(request);
+	uint64_t end = wait ? clock_deadline(*wait) : 0;
 	int r = c->broken ? error_set(ECONNRESET,
 				      "the connection to the daemon has ended: connect again")
 			  : connection_settle(c, connection_deadline(c, since));
@@ -44,10 +38,10 @@ static int call(struct gpushm *c, const Gpushm__Proto__Request *request, uint64_
 		if (r < 0)
 			return r;
 		++*sends;
-		shorten_wait(wait, end);
+		connection_shorten_wait(request, end);
 		r = connection_exchange(c, request, ret);
 	}
-	shorten_wait(wait, end);
+	connection_shorten_wait(request, end);
 	return r;
 }
 

@@ -11,15 +11,14 @@
 static int start_follower(struct gpushm_stream *s, enum gpushm_follow follow, uint32_t max_held)
 {
 	struct follower *me = &s->follower;
-	uint64_t generation = 0;
-	uint32_t index = 0;
-	int r = pages_join(s->buffer, follow, max_held, &index, &generation);
+	struct joined seat = { 0 };
+	int r = pages_join(s->buffer, follow, max_held, &seat);
 
 	if (r == 0)
 		r = stream_map_head(s);
 	if (r == 0)
-		r = pages_map(s->buffer, STREAM_PAGE_READER + index, stream_reader_bytes(s->slots),
-			      0, &me->page, NULL);
+		r = pages_map(s->buffer, STREAM_PAGE_READER + seat.reader,
+			      stream_reader_bytes(s->slots), 0, &me->page, NULL);
 	if (r == 0)
 		r = stream_check_writable(s, &me->page);
 	if (r == 0 && follow == GPUSHM_SHARE)
@@ -31,8 +30,8 @@ static int start_follower(struct gpushm_stream *s, enum gpushm_follow follow, ui
 	if (r < 0)
 		return r;
 	me->joined_at = stream_load(&stream_head(s)->newest);
-	reader_init(&me->reader, stream_head(s), s->slots, me->page.host, s->group.host, index,
-		    generation);
+	reader_init(&me->reader, stream_head(s), s->slots, me->page.host, s->group.host,
+		    seat.reader, seat.generation);
 	return 0;
 }
 

@@ -164,38 +164,22 @@ int pages_make_stream(struct gpushm_buffer *b, const struct gpushm_stream_spec *
 	return buffer_lost_with_daemon(b, r, sends);
 }
 
-struct join_reply {
-	uint32_t reader;
-	uint64_t generation;
-};
-
 static int read_join(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to)
 {
-	struct join_reply *r = to;
-
 	if (reply->joined->reader >= STREAM_READERS_MAX || reply->joined->generation == 0)
 		return nonsense("the reader's number");
-	r->reader = reply->joined->reader;
-	r->generation = reply->joined->generation;
+	*(struct joined *)to = (struct joined){ reply->joined->reader, reply->joined->generation };
 	return 0;
 }
 
-int pages_join(struct gpushm_buffer *b, uint32_t follow, uint32_t max_held, uint32_t *ret_reader,
-	       uint64_t *ret_generation)
+int pages_join(struct gpushm_buffer *b, uint32_t follow, uint32_t max_held, struct joined *ret)
 {
 	Gpushm__Proto__Join message = GPUSHM__PROTO__JOIN__INIT;
-	struct join_reply reply;
-	int r;
 
 	SET(&message, lease, b->lease.id);
 	SET(&message, follow, (Gpushm__Proto__Follow)follow);
 	SET(&message, max_held, max_held);
-	r = request_read(b->connection, request_with(JOIN, join, &message), read_join, &reply);
-	if (r < 0)
-		return r;
-	*ret_reader = reply.reader;
-	*ret_generation = reply.generation;
-	return 0;
+	return request_read(b->connection, request_with(JOIN, join, &message), read_join, ret);
 }
 
 int pages_drop(struct gpushm_buffer *b, uint32_t reader, uint64_t generation, uint64_t ms)

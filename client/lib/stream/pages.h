@@ -13,9 +13,12 @@
 int pages_make_stream(struct gpushm_buffer *b, const struct gpushm_stream_spec *spec,
 		      uint64_t slot_bytes);
 
-/* JOIN. */
-int pages_join(struct gpushm_buffer *b, uint32_t follow, uint32_t max_held, uint32_t *ret_reader,
-	       uint64_t *ret_generation);
+/* JOIN. *ret: the seat, and its generation. */
+struct joined {
+	uint32_t reader;
+	uint64_t generation;
+};
+int pages_join(struct gpushm_buffer *b, uint32_t follow, uint32_t max_held, struct joined *ret);
 
 /* PAGE: maps a page of the stream. Checks the fd as that of host memory: its kind, owner, size and
  * seals; and what never changes in a head. bytes: the size of the group's page or a reader's; 0: of

@@ -510,11 +510,9 @@ int producer_begin(struct gpushm_stream *s, bool on_host, uint64_t timeout_ms, s
 void producer_cancel(struct gpushm_frame *f)
 {
 	struct gpushm_stream *s = f->stream;
-	struct error before;
 
-	error_keep(&before);
+	error_guard();
 	map_synchronize(s->buffer->map);
-	error_put_back(&before);
 	writer_cancel(&s->producer.writer, &s->producer.slot);
 	s->producer.filling = NULL;
 	frame_free(f);

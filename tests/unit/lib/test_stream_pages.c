@@ -224,7 +224,7 @@ START_TEST(a_seat_that_does_not_exist_is_refused)
 {
 	Gpushm__Proto__JoinReply m = GPUSHM__PROTO__JOIN_REPLY__INIT;
 	Gpushm__Proto__Reply reply = GPUSHM__PROTO__REPLY__INIT;
-	uint32_t reader = 99;
+	struct joined seat = { .reader = 99 };
 
 	m.has_reader = m.has_generation = true;
 	m.reader = _i ? 0 : STREAM_READERS_MAX;
@@ -233,9 +233,9 @@ START_TEST(a_seat_that_does_not_exist_is_refused)
 	reply.joined = &m;
 	canned_reply(server, &reply, NULL, 0);
 	make_buffer();
-	ck_assert_int_eq(pages_join(b, STREAM_EVERY, 1, &reader, &generation), -EPROTO);
+	ck_assert_int_eq(pages_join(b, STREAM_EVERY, 1, &seat), -EPROTO);
 	says("number");
-	ck_assert_uint_eq(reader, 99);
+	ck_assert_uint_eq(seat.reader, 99);
 }
 END_TEST
 
