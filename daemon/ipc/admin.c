@@ -7,40 +7,33 @@
 
 #include "daemon/ipc/service.h"
 #include "proto/base/own.h"
+#include "proto/base/text.h"
 #include "proto/name.h"
 
 #include <stdio.h>
-
-/* UNLINK and CLEAN differ only in what the catalog does. */
-static int change_buffer(struct session *s, const char *request, bool has_name,
-			 ProtobufCBinaryData name, uint64_t id,
-			 int (*change)(struct catalog *, const struct process *, const char *key,
-				       uint64_t id, struct fault *),
-			 struct reply *reply, struct fault *f)
-{
-	char key[KEY_MAX + 1];
-	int r = request_key(s, request, has_name, name, key, f);
-
-	if (r == 0)
-		r = change(&s->service->catalog, s->process, key, id, f);
-	return reply_result(reply, r);
-}
 
 int request_unlink(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		   struct fault *f)
 {
 	const Gpushm__Proto__Unlink *m = q->unlink;
+	char key[KEY_MAX + 1];
+	int r = request_key(s, "UNLINK", m->has_name, m->name, key, f);
 
-	return change_buffer(s, "UNLINK", m->has_name, m->name, m->buffer, catalog_unlink, reply,
-			     f);
+	if (r == 0)
+		r = catalog_unlink(&s->service->catalog, s->process, key, m->buffer, f);
+	return reply_result(reply, r);
 }
 
 int request_clean(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		  struct fault *f)
 {
 	const Gpushm__Proto__Clean *m = q->clean;
+	char key[KEY_MAX + 1];
+	int r = request_key(s, "CLEAN", m->has_name, m->name, key, f);
 
-	return change_buffer(s, "CLEAN", m->has_name, m->name, m->buffer, catalog_clean, reply, f);
+	if (r == 0)
+		r = catalog_clean(&s->service->catalog, s->process, key, m->buffer, f);
+	return reply_result(reply, r);
 }
 
 int request_evict(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
@@ -128,13 +121,11 @@ static const char *name_late(const struct session *s, char *names, size_t size)
 {
 	const char *why = "a driver call there took long";
 	struct pool *pool;
-	size_t n = 0;
 
 	list_foreach (pool, s->service->catalog.pools, link) {
-		if (!(s->pending.flush.late & ((uint64_t)1 << pool->index)) || n >= size)
+		if (!(s->pending.flush.late & ((uint64_t)1 << pool->index)))
 			continue;
-		n += (size_t)snprintf(names + n, size - n, "%s\"%s\"", n ? ", " : "",
-				      pool->config.name);
+		text_append(names, size, "%s\"%s\"", *names ? ", " : "", pool->config.name);
 		why = pool_stuck(pool) ? pool_stuck(pool) : why;
 	}
 	return why;

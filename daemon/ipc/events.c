@@ -106,12 +106,11 @@ static int add_events(struct session *s, Gpushm__Proto__EventsReply *m)
 
 static int collect(struct session *s, struct reply *reply, struct fault *f)
 {
-	Gpushm__Proto__EventsReply *m = reply_begin(reply, events, EVENTS, events_reply);
+	Gpushm__Proto__EventsReply *m = reply_build(s, reply, events, EVENTS, events_reply);
 	struct pending_events *at = &s->pending.u.events;
 	const struct event_log *all = &s->service->catalog.events;
 	uint64_t before = at->after;
 
-	reply_reset_arena(s->service);
 	reply_list(s->service, m, events, REPLY_EVENTS_MAX);
 	if (add_events(s, m) < 0)
 		return reply_no_memory(f);

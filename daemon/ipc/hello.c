@@ -30,7 +30,7 @@ static const Gpushm__Proto__Limits limits = {
 
 static int fill_hello(struct reply *reply, struct session *s, bool status_page, struct fault *f)
 {
-	Gpushm__Proto__HelloReply *m = reply_begin(reply, hello, HELLO, hello_reply);
+	Gpushm__Proto__HelloReply *m = reply_build(s, reply, hello, HELLO, hello_reply);
 	const struct service *service = s->service;
 
 	SET(m, daemon, reply_bytes(service->id, sizeof(service->id)));
@@ -51,7 +51,6 @@ static int fill_hello(struct reply *reply, struct session *s, bool status_page, 
 		SET(m, board_fd, true);
 		reply->fds[reply->n_fds++] = service->catalog.page->fd_read_only;
 	}
-	reply_reset_arena(s->service);
 	return query_pools(s, &m->n_pools, &m->pools, f);
 }
 
@@ -118,11 +117,10 @@ int request_reclaim(struct session *s, const Gpushm__Proto__Request *q, struct r
 		    struct fault *f)
 {
 	const Gpushm__Proto__Reclaim *asked = q->reclaim;
-	Gpushm__Proto__ReclaimReply *m = reply_begin(reply, reclaimed, RECLAIMED, reclaim_reply);
+	Gpushm__Proto__ReclaimReply *m = reply_build(s, reply, reclaimed, RECLAIMED, reclaim_reply);
 
 	if (!asked->has_session)
 		return request_bad(f, "RECLAIM", "a session is missing");
-	reply_reset_arena(s->service);
 	m->lost = reply_alloc(s->service, asked->n_leases * sizeof(*m->lost));
 	if (!m->lost)
 		return reply_no_memory(f);

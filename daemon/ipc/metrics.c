@@ -163,9 +163,8 @@ static int fill_streams(Gpushm__Proto__MetricsReply *m, struct service *service)
 int request_metrics(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		    struct fault *f)
 {
-	Gpushm__Proto__MetricsReply *m = reply_begin(reply, metrics, METRICS, metrics_reply);
+	Gpushm__Proto__MetricsReply *m = reply_build(s, reply, metrics, METRICS, metrics_reply);
 
-	reply_reset_arena(s->service);
 	fill_lives(m, s->service);
 	if (fill_verbs(m, s->service) < 0 || fill_driver_calls(m, s->service) < 0 ||
 	    fill_streams(m, s->service) < 0)

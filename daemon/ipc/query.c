@@ -168,9 +168,8 @@ static int fill_attrs(Gpushm__Proto__Buffer *m, struct service *s, const struct 
 static int fill_stat(struct reply *reply, struct session *s, const struct buffer *b,
 		     struct fault *f)
 {
-	Gpushm__Proto__Buffer *m = reply_begin(reply, stat, STAT, buffer);
+	Gpushm__Proto__Buffer *m = reply_build(s, reply, stat, STAT, buffer);
 
-	reply_reset_arena(s->service);
 	if (fill_buffer(m, s, b, s->pending.u.stat.holders) < 0 || fill_attrs(m, s->service, b) < 0)
 		return reply_no_memory(f);
 	reply->small = m->n_attrs == 0 && m->n_holders == 0;
@@ -212,12 +211,11 @@ int request_list(struct session *s, const Gpushm__Proto__Request *q, struct repl
 		 struct fault *f)
 {
 	const Gpushm__Proto__List *asked = q->list;
-	Gpushm__Proto__ListReply *m = reply_begin(reply, list, LIST, list_reply);
+	Gpushm__Proto__ListReply *m = reply_build(s, reply, list, LIST, list_reply);
 	struct list *end = &s->service->catalog.buffers, *at;
 	struct buffer *b = catalog_next(&s->service->catalog, asked->after);
 	size_t bytes = 0;
 
-	reply_reset_arena(s->service);
 	reply_list(s->service, m, buffers, LIST_MAX);
 	for (at = b ? &b->all_link : end; m->buffers && at != end; at = at->next) {
 		Gpushm__Proto__Buffer *item;
@@ -313,9 +311,8 @@ int query_pools(struct session *s, size_t *ret_n, Gpushm__Proto__Pool ***ret, st
 int request_pools(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		  struct fault *f)
 {
-	Gpushm__Proto__PoolsReply *m = reply_begin(reply, pools, POOLS, pools_reply);
+	Gpushm__Proto__PoolsReply *m = reply_build(s, reply, pools, POOLS, pools_reply);
 
-	reply_reset_arena(s->service);
 	return query_pools(s, &m->n_pools, &m->pools, f);
 }
 
@@ -406,10 +403,9 @@ static uint32_t count_failed(const struct catalog *c)
 int request_status(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		   struct fault *f)
 {
-	Gpushm__Proto__StatusReply *m = reply_begin(reply, status, STATUS, status_reply);
+	Gpushm__Proto__StatusReply *m = reply_build(s, reply, status, STATUS, status_reply);
 	const struct service *service = s->service;
 
-	reply_reset_arena(s->service);
 	SET(m, software, reply_text(QUERY_SOFTWARE));
 	SET(m, daemon, reply_bytes(service->id, sizeof(service->id)));
 	SET_SOME(m, pid, getpid());

@@ -50,11 +50,6 @@ int reply_name(struct session *s, const char *key, ProtobufCBinaryData *ret)
 	return 0;
 }
 
-void reply_reset_arena(struct service *service)
-{
-	arena_reset(&service->build);
-}
-
 int reply_no_memory(struct fault *f)
 {
 	return fault(f, CODE_NO_MEMORY, "the daemon has no room to build the answer");

@@ -67,6 +67,10 @@ static inline void reply_init(struct reply *reply)
 	 (reply)->message.result_case = GPUSHM__PROTO__REPLY__RESULT_##CASE, \
 	 (reply)->message.member = &(reply)->u.member)
 
+/* The same for a message with parts in the build arena, which is empty then. */
+#define reply_build(s, reply, member, CASE, type) \
+	(arena_reset(&(s)->service->build), reply_begin(reply, member, CASE, type))
+
 /* Encodes the reply and sends it; never blocks. 0, -EMSGSIZE, or the -errno of wire_send(). */
 int reply_send(struct reply *reply, int socket);
 
@@ -81,10 +85,8 @@ void reply_attach(struct reply *reply, struct session *s, struct lease *l, bool 
 ProtobufCBinaryData reply_bytes(const void *data, size_t len);
 ProtobufCBinaryData reply_text(const char *text);
 
-/* Memory of the build arena, which lives as long as the reply; NULL if the arena is full. A request
- * that uses it calls reply_reset_arena() first. */
+/* Memory of the build arena, which lives as long as the reply; NULL if the arena is full. */
 void *reply_alloc(struct service *service, size_t bytes);
-void reply_reset_arena(struct service *service);
 
 /* reply_list(service, m, holders, HOLDERS_MAX): a list for so many messages, empty so far.
  * reply_append(service, m, holders, holder): a Gpushm__Proto__Holder at its end, initialised; NULL,

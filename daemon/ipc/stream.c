@@ -204,11 +204,11 @@ int request_streams(struct session *session, const Gpushm__Proto__Request *q, st
 		    struct fault *f)
 {
 	const Gpushm__Proto__Streams *asked = q->streams;
-	Gpushm__Proto__StreamsReply *m = reply_begin(reply, streams, STREAMS, streams_reply);
+	Gpushm__Proto__StreamsReply *m =
+		reply_build(session, reply, streams, STREAMS, streams_reply);
 	struct stream *s;
 	size_t bytes = 0;
 
-	reply_reset_arena(session->service);
 	if (!reply_list(session->service, m, streams, STREAMS_MAX))
 		return reply_no_memory(f);
 	list_foreach (s, &session->service->catalog.streams, link) {

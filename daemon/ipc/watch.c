@@ -145,11 +145,10 @@ static bool differs(const struct sight *now, const struct watched *w)
 
 static int report_changes(struct session *s, struct reply *reply, struct fault *f)
 {
-	Gpushm__Proto__WatchReply *m = reply_begin(reply, watched, WATCHED, watch_reply);
+	Gpushm__Proto__WatchReply *m = reply_build(s, reply, watched, WATCHED, watch_reply);
 	const struct waiter *w = &s->pending.waiter;
 	struct sight seen[WATCHED_MAX];
 
-	reply_reset_arena(s->service);
 	reply_list(s->service, m, changed, w->n_watched);
 	for (size_t i = 0; i < w->n_watched; i++) {
 		Gpushm__Proto__Changed *told;
