@@ -11,6 +11,7 @@
 
 #include "proto/base/grow.h"
 #include "proto/base/own.h"
+#include "proto/base/text.h"
 #include "proto/name.h"
 
 #include <errno.h>
@@ -26,16 +27,12 @@ void config_reader_done(struct config_reader *r)
 /* Keeps the file's name for the origins. */
 static int add_file(struct config *c, const char *file, char **ret)
 {
-	char **files = grow(c->files, c->n_files, sizeof(*files));
+	char **added = grow_append(&c->files, &c->n_files, sizeof(*added));
 
-	if (!files)
+	if (!added)
 		return -ENOMEM;
-	c->files = files;
-	files[c->n_files] = strdup(file);
-	if (!files[c->n_files])
-		return -ENOMEM;
-	*ret = files[c->n_files++];
-	return 0;
+	*added = *ret = strdup(file);
+	return *added ? 0 : -ENOMEM;
 }
 
 /* Remembers where a value, or a section's header, was found. */
@@ -64,7 +61,7 @@ static int enter_user(struct config_reader *r, const struct ini_item *item)
 	char wrong[KEYFILE_WRONG_MAX] = "";
 	struct user_limits *user;
 	uid_t uid;
-	int e = config_parse_user(item->argument, &uid, wrong);
+	int e = config_parse_id(ID_USER, item->argument, &uid, wrong);
 
 	if (e == -EINVAL) {
 		report("%s; allowed: a user's name or number", wrong);
@@ -263,7 +260,6 @@ static void check_default_pool(struct config_reader *r)
 	const struct config *c = r->config;
 	const struct config_origin *origin = config_origin_of(c, SECTION_DAEMON, 0, "default-pool");
 	char names[512] = "";
-	size_t used = 0;
 
 	/* Without [pool] sections the names of the pools depend on the machine. */
 	if (!origin || c->n_pools == 0 || c->default_pool[0] == '\0')
@@ -271,9 +267,7 @@ static void check_default_pool(struct config_reader *r)
 	for (size_t i = 0; i < c->n_pools; i++) {
 		if (strcmp(c->pools[i].name, c->default_pool) == 0)
 			return;
-		if (used < sizeof(names))
-			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
-						 i > 0 ? ", " : "", c->pools[i].name);
+		text_append(names, sizeof(names), "%s%s", i > 0 ? ", " : "", c->pools[i].name);
 	}
 	r->keys.diagnostics.file = origin->file;
 	diagnostics_add(&r->keys.diagnostics, origin->line,

@@ -77,7 +77,7 @@ static void dump_header(const struct config *c, enum section section, size_t sub
 
 	if (section == SECTION_USER) {
 		fputs("\n[limits ", out);
-		config_format_user(c->user_limits[subject].uid, out);
+		config_format_id(ID_USER, c->user_limits[subject].uid, out);
 	} else {
 		fprintf(out, "\n[pool %s", c->pools[subject].name);
 	}

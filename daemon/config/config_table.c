@@ -18,18 +18,13 @@
 #include <errno.h>
 #include <string.h>
 
-#define DAEMON(name, member, type, restart)                          \
-	{                                                            \
-		name, offsetof(struct config, member), type, restart \
+#define KEY(of, name, member, type, restart)                     \
+	{                                                        \
+		name, offsetof(struct of, member), type, restart \
 	}
-#define LIMIT(name, member, type)                                         \
-	{                                                                 \
-		name, offsetof(struct limits_config, member), type, false \
-	}
-#define POOL(name, member, type, restart)                                 \
-	{                                                                 \
-		name, offsetof(struct pool_config, member), type, restart \
-	}
+#define DAEMON(...) KEY(config, __VA_ARGS__)
+#define LIMIT(...) KEY(limits_config, __VA_ARGS__, false)
+#define POOL(...) KEY(pool_config, __VA_ARGS__)
 
 /* The socket gets its mode and group when it is made, by the daemon or by systemd. */
 static const struct keyfile_key daemon_keys[] = {

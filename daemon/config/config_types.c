@@ -260,7 +260,7 @@ static int look_up(enum id_kind kind, const char *name, uint32_t id, char **buf,
 	return r;
 }
 
-static int parse_id(enum id_kind kind, const char *word, uint32_t *ret, char *wrong)
+int config_parse_id(enum id_kind kind, const char *word, uint32_t *ret, char *wrong)
 {
 	_cleanup_(free_ptr) char *buf = NULL;
 	struct entry entry;
@@ -295,8 +295,7 @@ static int parse_id(enum id_kind kind, const char *word, uint32_t *ret, char *wr
 	return 0;
 }
 
-/* Writes the name if it still means that number and can be read in a list, else the number. */
-static void write_id(enum id_kind kind, uint32_t id, FILE *out)
+void config_format_id(enum id_kind kind, uint32_t id, FILE *out)
 {
 	_cleanup_(free_ptr) char *buf = NULL, *again = NULL;
 	struct entry entry, back;
@@ -310,25 +309,15 @@ static void write_id(enum id_kind kind, uint32_t id, FILE *out)
 		fprintf(out, "%" PRIu32, id);
 }
 
-int config_parse_user(const char *text, uid_t *ret, char wrong[KEYFILE_WRONG_MAX])
-{
-	return parse_id(ID_USER, text, ret, wrong);
-}
-
-void config_format_user(uid_t uid, FILE *out)
-{
-	write_id(ID_USER, uid, out);
-}
-
 static int parse_group(const struct keyfile_type *type, const char *text, void *member, char *wrong)
 {
-	return parse_id(ID_GROUP, text, member, wrong);
+	return config_parse_id(ID_GROUP, text, member, wrong);
 }
 
 static void format_group(const struct keyfile_type *type, const void *member, FILE *out)
 {
 	if (*(const gid_t *)member != (gid_t)-1)
-		write_id(ID_GROUP, *(const gid_t *)member, out);
+		config_format_id(ID_GROUP, *(const gid_t *)member, out);
 }
 
 /* The text is not empty. A list of no words would open a pool to everybody. */
@@ -354,7 +343,7 @@ static int parse_ids(const struct keyfile_type *type, const char *text, void *me
 		ids[list->n] = ID_EVERYBODY;
 		r = type->of == ID_USER && strcmp(word, everybody) == 0
 			    ? 0
-			    : parse_id(type->of, word, &ids[list->n], wrong);
+			    : config_parse_id(type->of, word, &ids[list->n], wrong);
 		if (r < 0)
 			return r;
 		list->n++;
@@ -375,7 +364,7 @@ static void format_ids(const struct keyfile_type *type, const void *member, FILE
 		if (list->ids[i] == ID_EVERYBODY)
 			fputs(everybody, out);
 		else
-			write_id(type->of, list->ids[i], out);
+			config_format_id(type->of, list->ids[i], out);
 	}
 }
 

@@ -15,9 +15,10 @@ extern const struct keyfile_type value_path, value_pool, value_kind, value_devic
 	value_share, value_allocate, value_yes;
 extern const struct keyfile_type value_group, value_users, value_groups;
 
-/* Reads a user's name or number. 0; -EINVAL with the fault in *wrong; -ENOMEM. May ask the network,
- * see nsswitch.conf(5). */
-int config_parse_user(const char *text, uid_t *ret, char wrong[KEYFILE_WRONG_MAX]);
+/* Reads a name or number. 0; -EINVAL with the fault in *wrong, of KEYFILE_WRONG_MAX bytes; -ENOMEM.
+ * May ask the network, see nsswitch.conf(5). */
+int config_parse_id(enum id_kind kind, const char *word, uint32_t *ret, char *wrong);
 
-/* Writes the user's name if config_parse_user() reads it as the same user, else the number. */
-void config_format_user(uid_t uid, FILE *out);
+/* Writes the name if config_parse_id() reads it as the same number, also in a list, else the
+ * number. */
+void config_format_id(enum id_kind kind, uint32_t id, FILE *out);
