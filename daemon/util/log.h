@@ -76,7 +76,6 @@ void log_write(int priority, const struct log_about *about, const char *format, 
 	log_write(LOG_ERR, &(struct log_about){ .message_id = (id) }, __VA_ARGS__)
 #define log_warning_id(id, ...) \
 	log_write(LOG_WARNING, &(struct log_about){ .message_id = (id) }, __VA_ARGS__)
-#define log_error(...) log_write(LOG_ERR, NULL, __VA_ARGS__)
 #define log_warning(...) log_write(LOG_WARNING, NULL, __VA_ARGS__)
 #define log_notice(...) log_write(LOG_NOTICE, NULL, __VA_ARGS__)
 #define log_info(...) log_write(LOG_INFO, NULL, __VA_ARGS__)

@@ -78,15 +78,18 @@ static int probe_ask(struct probe *p, const char *path)
 
 /* ---- notifications ---- */
 
-__attribute__((format(printf, 2, 0))) static int notify(int fd, const char *format, va_list args)
+int systemd_notify_fd(int fd, const char *format, ...)
 {
 	const char *path = getenv("NOTIFY_SOCKET");
 	char text[SYSTEMD_NOTIFY_MAX];
+	va_list args;
 	int r;
 
 	if (!path)
 		return 0;
+	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
 	r = probe_ask(&notifier, path);
 	if (r == 0 || r == -EAFNOSUPPORT)
 		r = systemd_send(r == 0 ? notifier.fd : -1, text, fd);
@@ -95,28 +98,6 @@ __attribute__((format(printf, 2, 0))) static int notify(int fd, const char *form
 		r = systemd_send(-1, text, fd);
 		probe_open(&notifier);
 	}
-	return r;
-}
-
-int systemd_notify(const char *format, ...)
-{
-	va_list args;
-	int r;
-
-	va_start(args, format);
-	r = notify(-1, format, args);
-	va_end(args);
-	return r;
-}
-
-int systemd_notify_fd(int fd, const char *format, ...)
-{
-	va_list args;
-	int r;
-
-	va_start(args, format);
-	r = notify(fd, format, args);
-	va_end(args);
 	return r;
 }
 

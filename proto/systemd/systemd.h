@@ -26,9 +26,9 @@ extern const char systemd_library[];
  * -ETIMEDOUT if the receiver's queue stays full for five seconds, and after that at once until it
  * has room again; another -errno if they can't be sent. The first notification opens a socket,
  * which stays open; where no other descriptor is left, later ones are sent all the same. */
-int systemd_notify(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#define systemd_notify(...) systemd_notify_fd(-1, __VA_ARGS__)
 
-/* The same, with an fd that stays the caller's. */
+/* The same, with an fd that stays the caller's; -1: none. */
 int systemd_notify_fd(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The fds from SYSTEMD_FIRST_FD on were passed to this process: returns how many, 0 if none, or
