@@ -50,10 +50,11 @@ static struct gpushm_remote_options remote_options(const struct model_fetch *o)
 	};
 }
 
-void model_fetch_begin(struct model_fetching *f, const struct ctl *ctl, const struct model_fetch *o,
-		       const char *label)
+static void fill(struct model_fetching *f, const struct ctl *ctl, const struct model_fetch *o,
+		 const char *label)
 {
 	*f = (struct model_fetching){
+		.options = o,
 		.progress = { .asked = o->progress, .label = label, .quiet = ctl->quiet },
 		.remote = remote_options(o),
 		.report.struct_size = sizeof(f->report),
@@ -68,6 +69,22 @@ void model_fetch_begin(struct model_fetching *f, const struct ctl *ctl, const st
 			  .report = &f->report,
 			  .remote = &f->remote },
 	};
+}
+
+int model_fetch_begin(struct model_fetching *f, struct ctl *ctl, const struct model_fetch *o,
+		      const char *label)
+{
+	int r;
+
+	fill(f, ctl, o, label);
+	r = new_buffer_options(&o->new_buffer, &f->create);
+	if (r == CTL_OK)
+		r = model_library_open(&f->library);
+	if (r == CTL_OK)
+		r = ctl_connect(ctl);
+	if (r)
+		new_buffer_options_free(&f->create);
+	return r;
 }
 
 /* A buffer that was there already has no report of its load. */
@@ -86,18 +103,22 @@ static void complete_report(struct gpushm_buffer *b, struct gpushm_load_report *
 		snprintf(r->content, sizeof(r->content), "%.*s", (int)size, (const char *)value);
 }
 
-void model_fetch_end(struct model_fetching *f, int r, bool stays)
+/* With --transient the command goes on, and a signal ends it. */
+void model_fetch_end(struct model_fetching *f, int r)
 {
-	model_progress_end(&f->progress, r >= 0 && !stays);
+	model_progress_end(&f->progress, r >= 0 && !f->options->new_buffer.transient);
+	new_buffer_options_free(&f->create);
 	f->attached = r == GPUSHM_LOAD_ATTACHED;
 	if (f->attached)
 		complete_report(f->buffer, &f->report);
 }
 
-int model_fetch_taken(const struct model_fetch *o)
+int model_fetch_taken(const struct model_fetching *f)
 {
 	return ctl_error(CTL_FAILED, "%s; --replace takes the name over%s", gpushm_error(),
-			 o->if_missing ? "" : ", --if-missing uses a buffer of the same contents");
+			 f->options->if_missing
+				 ? ""
+				 : ", --if-missing uses a buffer of the same contents");
 }
 
 static void report(const struct ctl *ctl, const struct model_fetching *f)
@@ -130,12 +151,12 @@ static void report(const struct ctl *ctl, const struct model_fetching *f)
 	output_flush();
 }
 
-int model_fetch_finish(struct ctl *ctl, const struct model_fetch *o, const struct model_fetching *f)
+int model_fetch_finish(struct ctl *ctl, const struct model_fetching *f)
 {
 	int r;
 
 	report(ctl, f);
-	r = new_buffer_keep(ctl, &o->new_buffer, f->buffer);
+	r = new_buffer_keep(ctl, &f->options->new_buffer, f->buffer);
 	gpushm_close(f->buffer);
 	return r;
 }

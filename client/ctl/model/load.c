@@ -42,61 +42,44 @@ static uint32_t flags_of(const struct model_load *o)
 	return flags;
 }
 
-static int load_result(const struct model_load *o, int r)
+static int load_result(const struct model_fetching *f, int r)
 {
 	/* A server that is not there is no missing daemon. */
 	if (r < 0 && r != -ECANCELED && is_url(gpushm_error()))
 		return ctl_error(CTL_FAILED, "%s", gpushm_error());
 	/* Two tensors of one name are EEXIST, too, and another name for the buffer is no help. */
-	if (r != -EEXIST || o->fetch.replace || !strncmp(gpushm_error(), "two tensors ", 12))
+	if (r != -EEXIST || f->options->replace || !strncmp(gpushm_error(), "two tensors ", 12))
 		return model_result(r);
-	return model_fetch_taken(&o->fetch);
-}
-
-static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **sources,
-		const char *name, const struct gpushm_create_options *options,
-		struct model_fetching *f)
-{
-	struct model_library library;
-	uint64_t keep_ms = 0;
-	int r = o->keep ? ctl_keep_time("load", o->keep, &keep_ms) : CTL_OK;
-
-	if (r == CTL_OK)
-		r = model_library_open(&library);
-	if (r == CTL_OK)
-		r = ctl_connect(ctl);
-	if (r)
-		return r;
-	model_fetch_begin(f, ctl, &o->fetch, name);
-	f->progress.stream = has_stream(n, sources);
-	f->load.flags |= flags_of(o);
-	f->load.keep_ms = keep_ms;
-	f->load.only = o->only.v;
-	f->load.n_only = o->only.n;
-	f->load.strip = o->strip;
-	f->load.sha256 = o->sha256;
-	f->load.twin = o->twin;
-	r = library.load(ctl->connection, (const char *const *)sources, n, name, options, &f->load,
-			 &f->buffer);
-	model_fetch_end(f, r, o->fetch.new_buffer.transient);
-	return load_result(o, r);
+	return model_fetch_taken(f);
 }
 
 int model_load(struct ctl *ctl, const struct model_load *o, size_t n, char **sources,
 	       const char *name)
 {
-	const struct new_buffer *nb = &o->fetch.new_buffer;
-	struct new_buffer_options options;
 	struct model_fetching f;
-	int r = new_buffer_options(nb, &options);
+	uint64_t keep_ms = 0;
+	int r = o->keep ? ctl_keep_time("load", o->keep, &keep_ms) : CTL_OK;
 
-	if (r == CTL_OK && nb->transient && has_standard_input(n, sources))
+	if (r == CTL_OK && o->fetch.new_buffer.transient && has_standard_input(n, sources))
 		r = ctl_error(CTL_USAGE, "--transient keeps the buffer until standard input ends, "
 					 "but standard input is the model");
 	if (r == CTL_OK)
-		r = load(ctl, o, n, sources, name, &options.options, &f);
-	new_buffer_options_free(&options);
-	return r ? r : model_fetch_finish(ctl, &o->fetch, &f);
+		r = model_fetch_begin(&f, ctl, &o->fetch, name);
+	if (r)
+		return r;
+	f.progress.stream = has_stream(n, sources);
+	f.load.flags |= flags_of(o);
+	f.load.keep_ms = keep_ms;
+	f.load.only = o->only.v;
+	f.load.n_only = o->only.n;
+	f.load.strip = o->strip;
+	f.load.sha256 = o->sha256;
+	f.load.twin = o->twin;
+	r = f.library.load(ctl->connection, (const char *const *)sources, n, name,
+			   &f.create.options, &f.load, &f.buffer);
+	model_fetch_end(&f, r);
+	r = load_result(&f, r);
+	return r ? r : model_fetch_finish(ctl, &f);
 }
 
 /* `load *.safetensors` without a name would make a buffer with the name of the last file. */

@@ -96,6 +96,9 @@ extern const struct arg model_fetch_args[];
 
 /* A load or a pull. */
 struct model_fetching {
+	const struct model_fetch *options; /* borrowed */
+	struct model_library library;
+	struct new_buffer_options create;
 	struct model_progress progress;
 	struct gpushm_remote_options remote;
 	struct gpushm_load_options load; /* borrows what stands here */
@@ -104,21 +107,21 @@ struct model_fetching {
 	bool attached;		      /* it was there already */
 };
 
-/* Fills in what the library needs; the caller may add to it. label is borrowed. */
-void model_fetch_begin(struct model_fetching *f, const struct ctl *ctl, const struct model_fetch *o,
-		       const char *label);
+/* Opens the library, connects, and fills in what the library needs; the caller may add to it. label
+ * is borrowed. An exit code. */
+int model_fetch_begin(struct model_fetching *f, struct ctl *ctl, const struct model_fetch *o,
+		      const char *label);
 
-/* After the library's function returned r. stays: the command goes on, and a signal ends it. */
-void model_fetch_end(struct model_fetching *f, int r, bool stays);
+/* After the library's function returned r. */
+void model_fetch_end(struct model_fetching *f, int r);
 
 /* Prints the error about a name that is taken, about which the daemon does not know these options.
  * An exit code. */
-int model_fetch_taken(const struct model_fetch *o);
+int model_fetch_taken(const struct model_fetching *f);
 
 /* Prints what came, and closes the buffer, with --transient at the end of standard input. An exit
  * code. */
-int model_fetch_finish(struct ctl *ctl, const struct model_fetch *o,
-		       const struct model_fetching *f);
+int model_fetch_finish(struct ctl *ctl, const struct model_fetching *f);
 
 /* ---- load.c ---- */
 

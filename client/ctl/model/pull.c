@@ -14,45 +14,29 @@ struct options {
 };
 
 /* The exit code for an error of the library. */
-static int pull_result(const struct options *o, int r)
+static int pull_result(const struct model_fetching *f, int r)
 {
 	if (r == -ECANCELED && ctl_interrupted())
 		return ctl_error(CTL_FAILED, "interrupted");
-	if (r == -EEXIST && !o->fetch.replace)
-		return model_fetch_taken(&o->fetch);
+	if (r == -EEXIST && !f->options->replace)
+		return model_fetch_taken(f);
 	return ctl_error(ctl_exit_code(r), "%s", gpushm_error());
-}
-
-/* name: NULL is that of the source. */
-static int pull(struct ctl *ctl, const struct options *o, const char *source, const char *name,
-		const struct gpushm_create_options *create)
-{
-	struct model_library library;
-	struct model_fetching f;
-	int r = model_library_open(&library);
-
-	if (r == CTL_OK)
-		r = ctl_connect(ctl);
-	if (r)
-		return r;
-	model_fetch_begin(&f, ctl, &o->fetch, name ? name : source);
-	if (o->via && !strcmp(o->via, "nixl"))
-		f.load.flags |= GPUSHM_LOAD_NIXL;
-	r = library.pull(ctl->connection, source, name, create, &f.load, &f.buffer);
-	model_fetch_end(&f, r, o->fetch.new_buffer.transient);
-	return r < 0 ? pull_result(o, r) : model_fetch_finish(ctl, &o->fetch, &f);
 }
 
 static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	const struct options *o = options;
-	struct new_buffer_options create;
-	int r = new_buffer_options(&o->fetch.new_buffer, &create);
+	const char *source = words[0], *name = n > 1 ? words[1] : NULL; /* NULL: the source's */
+	struct model_fetching f;
+	int r = model_fetch_begin(&f, ctl, &o->fetch, name ? name : source);
 
-	if (r == CTL_OK)
-		r = pull(ctl, o, words[0], n > 1 ? words[1] : NULL, &create.options);
-	new_buffer_options_free(&create);
-	return r;
+	if (r)
+		return r;
+	if (o->via && !strcmp(o->via, "nixl"))
+		f.load.flags |= GPUSHM_LOAD_NIXL;
+	r = f.library.pull(ctl->connection, source, name, &f.create.options, &f.load, &f.buffer);
+	model_fetch_end(&f, r);
+	return r < 0 ? pull_result(&f, r) : model_fetch_finish(ctl, &f);
 }
 
 const struct command command_pull = {
