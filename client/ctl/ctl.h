@@ -125,6 +125,14 @@ int ctl_each(struct ctl *ctl, const void *options, size_t n, char **words,
  * no error if the pipe is closed. */
 int ctl_flush(void);
 
+/* help.c: prints what the command does and its options; without one (NULL), the list of them. */
+void help_print(const struct command *c, FILE *out);
+
+/* help.c: prints what is wrong with a command line, and where help is. c: NULL if no command is
+ * known. CTL_USAGE. */
+int help_usage_error(const struct command *c, const char *text);
+int help_unknown_command(const char *typed);
+
 /* hold.c: drops standard input until it ends, or until the daemon is gone. An exit code. */
 int hold_until_eof(struct ctl *ctl);
 

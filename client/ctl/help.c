@@ -3,7 +3,7 @@
  * `gpushmctl help`, `--help`, and the errors about a wrong command line, all from the table of
  * commands and their options.
  */
-#include "client/ctl/help.h"
+#include "client/ctl/ctl.h"
 
 #include "proto/base/own.h"
 

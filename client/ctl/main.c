@@ -5,7 +5,6 @@
  * created and did not publish is freed then, however the process ends.
  */
 #include "client/ctl/ctl.h"
-#include "client/ctl/help.h"
 #include "client/ctl/model/model.h"
 #include "proto/base/own.h"
 

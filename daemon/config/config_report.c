@@ -11,7 +11,7 @@
  * are the same.
  */
 #include "daemon/config/config_table.h"
-#include "daemon/util/log.h"
+#include "proto/base/text.h"
 
 #include <limits.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ static void dump_origin(const struct config_origin *origin, FILE *out)
 		fputs("  # default\n", out);
 		return;
 	}
-	escape(origin->file, strlen(origin->file), file, sizeof(file));
+	text_escape(origin->file, file, sizeof(file));
 	fprintf(out, "  # %s:%u\n", file, origin->line);
 }
 

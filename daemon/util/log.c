@@ -64,7 +64,7 @@ static struct part *add_text(struct part *p, const char *field, const char *labe
 		return p;
 	p->field = field;
 	p->label = label;
-	escape(text, strlen(text), p->value, sizeof(p->value));
+	text_escape(text, p->value, sizeof(p->value));
 	return p + 1;
 }
 
@@ -155,7 +155,7 @@ void log_write(int priority, const struct log_about *about, const char *format, 
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	escape(text, strlen(text), safe, sizeof(safe));
+	text_escape(text, safe, sizeof(safe));
 	n = list_parts(about, parts);
 	r = to_journal ? write_journal(priority, about->message_id, safe, parts, n) : -ENOTCONN;
 	/* A journald that does not read its socket does not read what stderr leads to, either. */

@@ -5,8 +5,6 @@
  */
 #pragma once
 
-#include "proto/base/escape.h"
-
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>

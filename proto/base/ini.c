@@ -10,7 +10,7 @@
  */
 #include "proto/base/ini.h"
 
-#include "proto/base/escape.h"
+#include "proto/base/text.h"
 
 #include <limits.h>
 #include <stdarg.h>
@@ -30,8 +30,8 @@ __attribute__((format(printf, 3, 0))) static void write_text(struct diagnostics 
 	char text[1024], safe[4 * sizeof(text)], file[PATH_MAX + 16], where[16] = "";
 
 	vsnprintf(text, sizeof(text), format, args);
-	escape(text, strlen(text), safe, sizeof(safe));
-	escape(d->file, strlen(d->file), file, sizeof(file));
+	text_escape(text, safe, sizeof(safe));
+	text_escape(d->file, file, sizeof(file));
 	if (line > 0)
 		snprintf(where, sizeof(where), ":%u", line);
 	fprintf(d->out, "%s%s: %s\n", file, where, safe);
