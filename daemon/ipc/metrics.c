@@ -6,7 +6,7 @@
  */
 #include "daemon/ipc/request.h"
 #include "daemon/ipc/service.h"
-#include "daemon/pool/driver_calls.h"
+#include "daemon/pool/device.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 

@@ -15,7 +15,6 @@
  * it writes, and a reader for what nobody has written. With allocate=create the daemon allocates
  * all pages, and pays for them.
  */
-#include "daemon/pool/host_memory.h"
 #include "daemon/pool/pool_internal.h"
 #include "daemon/util/memfd.h"
 #include "proto/base/clock.h"

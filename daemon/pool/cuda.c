@@ -12,7 +12,6 @@
  */
 #include "daemon/pool/cuda.h"
 
-#include "daemon/pool/driver_calls.h"
 #include "daemon/pool/pool_internal.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"

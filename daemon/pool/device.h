@@ -48,3 +48,16 @@ void device_release_context(struct device *d);
  * "GPU-" may be left out), a PCI id (with or without its domain) or an ordinal; empty: the first.
  * Case does not matter. NULL if no device fits, or more than one. */
 struct device *devices_find(struct devices *d, const char *spec);
+
+/* ---- counts of the calls of each function of the driver, since the daemon started ---- */
+
+#define DRIVER_CALLS_MAX 64u
+
+struct driver_call {
+	char name[48]; /* "cuMemCreate" */
+	uint64_t count, failed, ns;
+};
+
+/* Those that have been made, by any thread; a call that has not returned is not counted yet.
+ * Returns their number. In cuda.c or nocuda.c. */
+size_t driver_calls(struct driver_call ret[DRIVER_CALLS_MAX]);

@@ -5,7 +5,7 @@
  * with SIGKILL). So the limits are read before, in both versions of control groups. A group is
  * limited by its parents, too.
  */
-#include "daemon/pool/host_memory.h"
+#include "daemon/pool/pool_internal.h"
 
 #include "proto/base/own.h"
 

@@ -5,7 +5,6 @@
  *
  * The daemon still reads a configuration with GPU pools; such a pool is failed and says why.
  */
-#include "daemon/pool/driver_calls.h"
 #include "daemon/pool/pool_internal.h"
 
 #include <stdio.h>

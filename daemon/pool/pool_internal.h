@@ -55,6 +55,15 @@ void pool_requests_retry(struct pool *pool);
  */
 bool pending_reuse(struct pool *pool, uint64_t bytes, uid_t uid, struct block *ret);
 
+/* ---- host_memory.c ---- */
+
+/* How much memory the host, and the control group of this process, have left: the least of what the
+ * kernel calls available, and what each control group that this process is in may still use; page
+ * cache that can be dropped counts as free. UINT64_MAX if nothing is known. *ret_whose, for people:
+ * which of these it is. proc and sys are "/proc" and "/sys/fs/cgroup", except in tests. Reads
+ * files: some 100 us. */
+uint64_t host_memory_free(const char *proc, const char *sys, const char **ret_whose);
+
 /* ---- nvml.c ---- */
 
 /* Bytes of the GPU that no process has; any thread. False: nobody can say. */

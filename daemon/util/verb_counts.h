@@ -12,8 +12,16 @@
 #define VERBS_MAX 32u /* field numbers of Request in gpushm.proto, from 1; 0: no request */
 #define LATENCY_BOUNDS 22u
 
-/* ns, rising: 1, 2.5 and 5 of each decade, from 1 us to 10 s. */
-extern const uint64_t latency_bounds[LATENCY_BOUNDS];
+#define LATENCY_DECADE(ns) 1 * (ns), 5 * (ns) / 2, 5 * (ns)
+
+/* ns, rising, 1 us to 10 s: the bounds that Prometheus' histograms have by custom, which begin
+ * where requests do. */
+static const uint64_t latency_bounds[LATENCY_BOUNDS] = {
+	LATENCY_DECADE(1000ull),       LATENCY_DECADE(10000ull),
+	LATENCY_DECADE(100000ull),     LATENCY_DECADE(1000000ull),
+	LATENCY_DECADE(10000000ull),   LATENCY_DECADE(100000000ull),
+	LATENCY_DECADE(1000000000ull), 10000000000ull,
+};
 
 struct verb_counts {
 	uint64_t results[CODE_COUNT];

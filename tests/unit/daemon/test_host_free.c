@@ -2,7 +2,7 @@
  *
  * What is left of the host's memory, read from made-up /proc and /sys/fs/cgroup.
  */
-#include "daemon/pool/host_memory.h"
+#include "daemon/pool/pool_internal.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
