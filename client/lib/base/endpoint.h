@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where the daemon listens, and whether the process that listens there may be trusted.
+ * Where the daemon listens, whether the process that listens there may be trusted, and what it
+ * does.
  */
 #pragma once
 
@@ -22,3 +23,8 @@ int endpoint_connect(const char *path, uint64_t wait_ms, int *ret_fd, uid_t *ret
  * user "gpushm" too). `what` starts the error text. 0, or -EPROTO with gpushm_error() set. */
 int endpoint_check_file(const char *what, int fd, uid_t server, uint64_t bytes, int seals,
 			struct stat *ret);
+
+/* Writes "its process 4711 is stopped (state T): ..." to ret, for the error about a daemon that
+ * does not reply. socket: a connection to it. told: the pid that the daemon says it has; 0: it says
+ * none. */
+void endpoint_describe_daemon(int socket, pid_t told, char *ret, size_t size);

@@ -20,7 +20,7 @@
 
 #include "client/gpushm_private.h"
 #include "client/gpushm_query.h"
-#include "client/lib/base/daemon_process.h"
+#include "client/lib/base/endpoint.h"
 #include "client/lib/base/error.h"
 #include "client/lib/base/process.h"
 #include "proto/base/clock.h"
@@ -301,7 +301,7 @@ static int no_reply(const struct gpushm *c, int r, uint64_t ms, const char *what
 	if (r == -EINTR)
 		return error_set(EINTR, "a signal has ended the wait for the daemon's reply%s",
 				 fate);
-	daemon_process_describe(c->socket, c->daemon_pid, process, sizeof(process));
+	endpoint_describe_daemon(c->socket, c->daemon_pid, process, sizeof(process));
 	return error_no_reply(error_set(ETIMEDOUT,
 					"the daemon has not %s within %" PRIu64 " ms: %s%s", what,
 					ms, process, fate));
