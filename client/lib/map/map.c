@@ -313,9 +313,3 @@ void map_end(void)
 		p->has_contexts = false;
 	}
 }
-
-void map_pool_done(struct map_pool *pool)
-{
-	if (pool->imported)
-		mempool_done(pool);
-}

@@ -99,7 +99,7 @@ void map_begin(void);
 void map_end(void);
 
 /* A connection ends, and all buffers that were opened through it are closed: an imported mempool is
- * destroyed with the last connection that used it. */
+ * destroyed with the last connection that used it. In mempool.c or nocuda.c. */
 void map_pool_done(struct map_pool *pool);
 
 /* This process's CUDA ordinal of the device with that UUID; -1 where it can't see it, or has no
@@ -146,8 +146,6 @@ int map_fill(struct map *to, const struct map *from, uint64_t bytes);
 int context_synchronize(int device);
 /* Under process::context_lock. */
 void context_release_all(void);
-/* map_pool_done() of a pool that was imported. */
-void mempool_done(struct map_pool *pool);
 
 /* ---- the kinds of pools; for client/lib/map and its tests only ---- */
 

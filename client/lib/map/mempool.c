@@ -89,13 +89,15 @@ static void destroy(struct process *self, struct map_import *i)
 	free(i);
 }
 
-void mempool_done(struct map_pool *pool)
+void map_pool_done(struct map_pool *pool)
 {
 	struct process *self = process();
 	struct map_import *i;
 
+	if (!pool->imported)
+		return;
 	lock_guard(&self->import_lock, LOCK_IMPORTS);
-	i = pool->imported ? find(self, pool) : NULL;
+	i = find(self, pool);
 	pool->imported = false;
 	if (i && --i->users == 0)
 		destroy(self, i);

@@ -34,7 +34,7 @@ void context_release_all(void)
 {
 }
 
-void mempool_done(struct map_pool *pool)
+void map_pool_done(struct map_pool *pool)
 {
 }
 
