@@ -60,6 +60,8 @@ static int insert(struct pools *p, struct pool *pool)
 		return -E2BIG;
 	}
 	pool->index = (uint32_t)__builtin_ctzll(~taken);
+	pool->on_failed = on_pool_failed;
+	pool->failed_arg = p;
 	insert_ordered(p, pool);
 	return 0;
 }
@@ -101,11 +103,8 @@ static int make_or_start(struct pools *p, const struct pool_config *config, stru
 	struct pool *pool = find_adopted(p, config);
 	int r;
 
-	if (pool && is_same_device(pool, device) && is_same_node(pool, config, device)) {
-		pool->on_failed = on_pool_failed;
-		pool->failed_arg = p;
+	if (pool && is_same_device(pool, device) && is_same_node(pool, config, device))
 		return pool_start(pool, config, device, worker, why, on_pool_ready, p);
-	}
 	if (pool)
 		pool_retire(pool, *why ? why
 				  : is_same_device(pool, device)
@@ -115,8 +114,6 @@ static int make_or_start(struct pools *p, const struct pool_config *config, stru
 	if (r < 0)
 		return r;
 	pool->id = ++p->last_id;
-	pool->on_failed = on_pool_failed;
-	pool->failed_arg = p;
 	return insert(p, pool);
 }
 
@@ -401,8 +398,6 @@ static void on_renewed(struct pool *pool, void *arg)
 	pool->id = ++p->last_id;
 	if (insert(p, pool) < 0)
 		return;
-	pool->on_failed = on_pool_failed;
-	pool->failed_arg = p;
 	pool_retire(former, "it is empty, and a fresh one has taken its place");
 	log_info("pool \"%s\": up to %s went back to GPU %d", pool->config.name,
 		 size_format(former->peak).text, pool->device->ordinal);

@@ -210,7 +210,7 @@ static int write_buffer(struct serializer *s, const struct buffer *b, const stru
 	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, &m.base);
 }
 
-static int keep_and_write(struct serializer *s, struct buffer *b, const struct buffer *replaced)
+int serialize_buffer(struct serializer *s, struct buffer *b, const struct buffer *replaced)
 {
 	int r = keep_buffer(s, b);
 
@@ -218,11 +218,6 @@ static int keep_and_write(struct serializer *s, struct buffer *b, const struct b
 		return r;
 	s->live++;
 	return write_buffer(s, b, replaced);
-}
-
-int serialize_buffer(struct serializer *s, struct buffer *b)
-{
-	return keep_and_write(s, b, NULL);
 }
 
 /* ---- streams ---- */
@@ -388,7 +383,7 @@ int serialize_catalog(struct serializer *s, const struct catalog *c)
 	list_foreach (b, &c->buffers, all_link) {
 		if (r < 0 || b->state == BUFFER_FILLING)
 			continue;
-		r = serialize_buffer(s, b);
+		r = serialize_buffer(s, b, NULL);
 		list_foreach (l, &b->leases, buffer_link)
 			if (r == 0)
 				r = serialize_lease(s, l);
@@ -433,7 +428,7 @@ static void on_published(struct serializer *s, struct buffer *b, const struct bu
 	if (r == 0)
 		r = keep_stream(s, b);
 	if (r == 0)
-		r = keep_and_write(s, b, replaced);
+		r = serialize_buffer(s, b, replaced);
 	if (r == 0)
 		return;
 	discharge(&b->kept_charge);

@@ -39,9 +39,9 @@ int serialize_catalog(struct serializer *s, const struct catalog *c);
 int serialize_complete(struct serializer *s);
 
 /* When one of these returns 0, the object is in the journal, and systemd has its fds. Else -errno.
- */
+ * replaced: the buffer whose name it has taken, or NULL. */
 int serialize_pool(struct serializer *s, const struct pool *p);
-int serialize_buffer(struct serializer *s, struct buffer *b);
+int serialize_buffer(struct serializer *s, struct buffer *b, const struct buffer *replaced);
 int serialize_lease(struct serializer *s, const struct lease *l);
 
 /* 0 or -errno. */

@@ -133,7 +133,7 @@ static inline int write_all(struct ledger *l, struct serializer *s)
 
 	for (unsigned i = 0; i < BUFFERS && r == 0; i++)
 		if (l->buffers[i].id)
-			r = serialize_buffer(s, &l->buffers[i]);
+			r = serialize_buffer(s, &l->buffers[i], NULL);
 	for (unsigned i = 0; i < LEASES && r == 0; i++)
 		if (l->leases[i].id)
 			r = serialize_lease(s, &l->leases[i]);
@@ -231,7 +231,7 @@ static inline void publish(struct ledger *l, struct buffer *b)
 	ck_assert_int_eq(serialize_lease(&l->serializer, &made), 0);
 	l->states[l->n] = (struct state){ l->serializer.journal.used, l->states[l->n - 1].hash };
 	l->n++;
-	ck_assert_int_eq(serialize_buffer(&l->serializer, b), 0);
+	ck_assert_int_eq(serialize_buffer(&l->serializer, b, NULL), 0);
 	*lease = made;
 }
 

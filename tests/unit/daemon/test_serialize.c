@@ -252,7 +252,7 @@ START_TEST(a_journal_without_an_fd_store_comes_due_for_renewal)
 	while (l->serializer.dead < 10000) {
 		b.id = l->next_id++;
 		b.fd_index = BUFFER_NOT_KEPT;
-		ck_assert_int_lt(serialize_buffer(&l->serializer, &b), 0);
+		ck_assert_int_lt(serialize_buffer(&l->serializer, &b, NULL), 0);
 		record_buffer(l, &b, BUFFER_FREED);
 	}
 	ck_assert(serialize_is_stale(&l->serializer));
