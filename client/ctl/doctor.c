@@ -24,6 +24,7 @@
 #include <spawn.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -182,17 +183,6 @@ static bool test_daemon(struct doctor *d)
 
 /* ---- the pools ---- */
 
-/* Two trials have different bytes, so that the bytes of an earlier one do not pass for ours. */
-static void make_pattern(unsigned char *buf, uint64_t id)
-{
-	uint64_t x = id * 0x9e3779b97f4a7c15u + 1;
-
-	for (size_t i = 0; i < TRIAL_BYTES; i++) {
-		x = x * 6364136223846793005u + 1442695040888963407u;
-		buf[i] = (unsigned char)(x >> 56);
-	}
-}
-
 /* Starts `gpushmctl get --raw NAME -` with its output in a pipe. 0 or -errno. */
 static int spawn_reader(const struct doctor *d, const char *name, int *ret_fd, pid_t *ret_pid)
 {
@@ -258,7 +248,7 @@ static void read_back(struct doctor *d, const char *pool, const char *kind, cons
 }
 
 static int create_trial(struct doctor *d, const char *pool, const char *name,
-			unsigned char *pattern, struct gpushm_buffer **ret)
+			const unsigned char *pattern, struct gpushm_buffer **ret)
 {
 	struct gpushm_create_options o = {
 		.struct_size = sizeof(o), .pool = pool, .mode = 0600, .flags = GPUSHM_TRANSIENT
@@ -271,7 +261,6 @@ static int create_trial(struct doctor *d, const char *pool, const char *name,
 		r = gpushm_create_arrays(d->ctl->connection, name, &spec, 1, &o, ret);
 	if (r < 0)
 		return r;
-	make_pattern(pattern, gpushm_buffer_id(*ret));
 	r = gpushm_write(*ret, 0, pattern, TRIAL_BYTES);
 	return r < 0 ? r : gpushm_publish(*ret, GPUSHM_SEALED);
 }
@@ -283,6 +272,11 @@ static void test_pool(struct doctor *d, const struct gpushm_pool *p)
 	char name[64];
 	int r;
 
+	/* Two trials have different bytes, so that those of an earlier one do not pass for ours. */
+	if (getrandom(pattern, sizeof(pattern), 0) != sizeof(pattern)) {
+		doctor_fail(d, p->name, NULL, "getrandom: %s", strerror(errno));
+		return;
+	}
 	snprintf(name, sizeof(name), "~/gpushmctl-doctor-%d", getpid());
 	r = create_trial(d, p->name, name, pattern, &b);
 	if (r < 0)
@@ -325,8 +319,7 @@ static void test_models(struct doctor *d)
 	char why[512];
 
 	if (model_library_find(&library, why, sizeof(why)) == 0)
-		doctor_say(d, FINDING_OK, "models", NULL,
-			   "libgpushm-load is there: load, save and verify work");
+		doctor_ok(d, "models", "libgpushm-load is there: load, save and verify work");
 	else
 		doctor_warn(d, "models", MODEL_LIBRARY_TODO, "%s", why);
 }

@@ -11,6 +11,7 @@
  */
 #include "client/ctl/npy.h"
 
+#include "client/ctl/transfer.h"
 #include "proto/base/own.h"
 #include "proto/base/text.h"
 #include "proto/base/utf8.h"
@@ -499,18 +500,11 @@ int npy_parse(const void *header, size_t len, struct npy *ret, struct npy_error 
 
 static int read_exactly(int fd, char *buf, size_t size, struct npy_error *err)
 {
-	for (size_t done = 0; done < size;) {
-		ssize_t n = read(fd, buf + done, size - done);
+	ssize_t n = transfer_read(fd, buf, size);
 
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return refuse(err, errno, "%s", strerror(errno));
-		if (n == 0)
-			return refuse(err, EINVAL, NOT_NPY "it is too short");
-		done += (size_t)n;
-	}
-	return 0;
+	if (n < 0)
+		return refuse(err, (int)-n, "%s", strerror((int)-n));
+	return (size_t)n == size ? 0 : refuse(err, EINVAL, NOT_NPY "it is too short");
 }
 
 int npy_read(int fd, struct npy *ret, struct npy_error *err)

@@ -38,7 +38,7 @@ int main(int argc, char **argv)
 	const struct timespec second = { .tv_sec = 1 };
 	struct collector *collector = NULL;
 	sigset_t signals;
-	int socket, r;
+	int r;
 
 	process_options(&(struct args_program){ .name = "gpushm-exporter",
 						.about = "Serve what gpushmd counts to Prometheus, "
@@ -48,16 +48,13 @@ int main(int argc, char **argv)
 	/* A daemon that restarts is down for this scrape, and up for the next one. */
 	setenv("GPUSHM_RECONNECT_MS", "1000", 0);
 	process_prepare(false, &signals);
-	socket = server_listen(o.listen);
-	if (socket < 0)
-		return 1;
 	r = collector_start(o.socket,
 			    (o.by_owner ? SNAPSHOT_BY_OWNER : 0) |
 				    (o.by_stream ? SNAPSHOT_BY_STREAM : 0),
 			    &collector);
 	if (r < 0)
 		fprintf(stderr, "gpushm-exporter: no thread: %s\n", strerror(-r));
-	if (r < 0 || metrics_server_start(socket, collector) < 0)
+	if (r < 0 || metrics_server_start(o.listen, collector) < 0)
 		return 1;
 	systemd_notify("READY=1");
 	while (sigtimedwait(&signals, NULL, &second) < 0)

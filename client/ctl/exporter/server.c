@@ -20,24 +20,6 @@ static const char index_page[] =
 	"<!DOCTYPE html>\n<title>gpushm-exporter</title>\n"
 	"<h1>gpushm-exporter " GPUSHM_VERSION "</h1>\n<p><a href=\"/metrics\">Metrics</a></p>\n";
 
-/* ---- listening ---- */
-
-int server_listen(const char *address)
-{
-	struct listen_place at;
-	int fd = listen_open("gpushm-exporter", address, &at);
-
-	if (fd < 0)
-		return -1;
-	fprintf(stderr, "gpushm-exporter: serves http://%s/metrics\n", at.text);
-	if (!at.loopback)
-		fprintf(stderr, "gpushm-exporter: everybody who reaches this address may read the "
-				"metrics; it has no TLS and no password\n");
-	return fd;
-}
-
-/* ---- replying ---- */
-
 static enum MHD_Result reply(struct MHD_Connection *c, unsigned status, const char *type,
 			     struct MHD_Response *response)
 {
@@ -103,13 +85,21 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 	return reply_text(c, MHD_HTTP_NOT_FOUND, "text/plain", "there is only /metrics\n");
 }
 
-int metrics_server_start(int socket, struct collector *c)
+int metrics_server_start(const char *address, struct collector *c)
 {
 	const struct clients_limits limits = { .idle_s = CLIENTS_S,
 					       .request_s = CLIENTS_S,
 					       .reply_s = CLIENTS_S };
 	const struct MHD_Daemon *http;
+	struct listen_place at;
+	int socket = listen_open("gpushm-exporter", address, &at);
 
+	if (socket < 0)
+		return -1;
+	fprintf(stderr, "gpushm-exporter: serves http://%s/metrics\n", at.text);
+	if (!at.loopback)
+		fprintf(stderr, "gpushm-exporter: everybody who reaches this address may read the "
+				"metrics; it has no TLS and no password\n");
 	clients_limit(&limits);
 	http = MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL,
 				on_request, c, MHD_OPTION_EXTERNAL_LOGGER, clients_drop_line, NULL,

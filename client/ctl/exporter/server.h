@@ -6,10 +6,6 @@
 
 #include "client/ctl/exporter/collector.h"
 
-/* Listens at ADDRESS:PORT, as 127.0.0.1:9400, [::1]:9400, localhost:0 or :9400 (all addresses).
- * Returns the socket; or -1, with the reason on stderr. */
-int server_listen(const char *address);
-
-/* Serves the socket on a thread of its own, until the process ends. 0; or -1, with the reason on
- * stderr. */
-int metrics_server_start(int socket, struct collector *c);
+/* Serves at ADDRESS:PORT, as 127.0.0.1:9400, [::1]:9400, localhost:0 or :9400 (all addresses), on a
+ * thread of its own, until the process ends. 0; or -1, with the reason on stderr. */
+int metrics_server_start(const char *address, struct collector *c);
