@@ -115,38 +115,27 @@ static int wait_for_other(const struct copy *c)
 	return r < 0 ? r : map_wait(NULL);
 }
 
-/* The driver copies, from or to the other side on a GPU. */
-static int by_driver_on_device(const struct copy *c, const struct copy_plan *plan)
+static int by_driver(const struct copy *c, const struct copy_plan *plan)
 {
-	struct map *m = c->buffer->map;
+	const struct map *m = c->buffer->map;
 	char *mapped = (char *)(m->device_ptr ? m->device_ptr : m->host_ptr) + c->offset;
 	void *dst = c->to_host ? c->host : mapped, *src = c->to_host ? mapped : c->host;
-	bool is_other = c->device != device_of(c);
+	bool is_other = c->on_device && c->device != device_of(c);
 	int r;
 
 	/* A host pool's memory is the host's side. */
 	if (!m->device_ptr)
 		return transfer(plan, c->host, mapped, !c->to_host, c->stream);
+	/* Pinned memory has one address for both. */
 	if (copy_plan_overlaps(plan, dst, src))
 		return transfer_staged(plan, dst, src, c->stream);
+	if (!c->on_device)
+		return transfer(plan, mapped, c->host, c->to_host, c->stream);
 	r = is_other ? wait_for_other(c) : 0;
 	if (r < 0)
 		return r;
 	r = transfer_on_device(plan, dst, src, c->stream);
 	return r < 0 && is_other ? between_gpus(c, plan, mapped) : r;
-}
-
-static int by_driver(const struct copy *c, const struct copy_plan *plan)
-{
-	char *mapped = (char *)c->buffer->map->device_ptr + c->offset;
-	void *dst = c->to_host ? c->host : mapped, *src = c->to_host ? mapped : c->host;
-
-	if (c->on_device)
-		return by_driver_on_device(c, plan);
-	/* Pinned memory has one address for both. */
-	if (copy_plan_overlaps(plan, dst, src))
-		return transfer_staged(plan, dst, src, c->stream);
-	return transfer(plan, mapped, c->host, c->to_host, c->stream);
 }
 
 /* After map_enter(). */
@@ -238,16 +227,12 @@ static int copy_array(const struct gpushm_array *a, const int64_t *host_strides,
 
 int gpushm_copy_to_host(const struct gpushm_array *a, void *host, const int64_t *host_strides)
 {
-	struct copy c = { .host = host, .to_host = true };
-
-	return copy_array(a, host_strides, &c);
+	return copy_array(a, host_strides, &(struct copy){ .host = host, .to_host = true });
 }
 
 int gpushm_copy_from_host(struct gpushm_array *a, const void *host, const int64_t *host_strides)
 {
-	struct copy c = { .host = (void *)host };
-
-	return copy_array(a, host_strides, &c);
+	return copy_array(a, host_strides, &(struct copy){ .host = (void *)host });
 }
 
 int gpushm_copy_to_host_async(const struct gpushm_array *a, void *host, const int64_t *host_strides,

@@ -74,6 +74,7 @@ static void reverse(struct array_layout *l)
 	}
 }
 
+/* Changes *from, too. */
 static bool restride(struct array_layout *from, struct array_layout *to, char order)
 {
 	int64_t itemsize = array_itemsize(from);
@@ -84,10 +85,8 @@ static bool restride(struct array_layout *from, struct array_layout *to, char or
 		reverse(to);
 	}
 	possible = cut_runs(from, to, itemsize);
-	if (order == 'F') {
-		reverse(from);
+	if (order == 'F')
 		reverse(to);
-	}
 	return possible;
 }
 

@@ -27,21 +27,25 @@ int gpushm_clean(struct gpushm *c, const char *name)
 	return r < 0 ? r : request_ack(c, request_with(CLEAN, clean, &clean));
 }
 
-/* r: of a request, which the daemon may have refused since it knows of no source. 0: it has not, or
- * there is one, which the request can name: *ret. */
-static int find_source(struct gpushm *c, const char *name, int r, uint64_t *ret)
+/* Where the daemon refuses the request since it knows of no source, and there is one, the request
+ * is made again and names it: *source and *has_source are its fields. */
+static int ack_with_source(struct gpushm *c, const char *name,
+			   const Gpushm__Proto__Request *request, uint64_t *source,
+			   protobuf_c_boolean *has_source)
 {
 	struct error why;
-	int found;
+	int r = request_ack(c, request), found;
 
 	if (r != -EBUSY || strcmp(gpushm_error_code(), "NO_COPY") != 0)
 		return r;
 	error_keep(&why);
-	found = buffer_check_source(c, name, ret);
-	if (found != -ENOENT)
-		return found;
-	error_put_back(&why);
-	return r;
+	found = buffer_check_source(c, name, source);
+	if (found == -ENOENT) {
+		error_put_back(&why);
+		return r;
+	}
+	*has_source = found == 0;
+	return found < 0 ? found : request_ack(c, request);
 }
 
 int gpushm_evict(struct gpushm *c, const char *name)
@@ -49,11 +53,9 @@ int gpushm_evict(struct gpushm *c, const char *name)
 	Gpushm__Proto__Evict evict = GPUSHM__PROTO__EVICT__INIT;
 	int r = request_set_name(name, &evict.has_name, &evict.name);
 
-	if (r < 0)
-		return r;
-	r = find_source(c, name, request_ack(c, request_with(EVICT, evict, &evict)), &evict.source);
-	evict.has_source = evict.source != 0;
-	return r == 0 && evict.has_source ? request_ack(c, request_with(EVICT, evict, &evict)) : r;
+	return r < 0 ? r
+		     : ack_with_source(c, name, request_with(EVICT, evict, &evict), &evict.source,
+				       &evict.has_source);
 }
 
 int gpushm_set_keep(struct gpushm *c, const char *name, uint64_t keep_ms, int priority)
@@ -63,11 +65,9 @@ int gpushm_set_keep(struct gpushm *c, const char *name, uint64_t keep_ms, int pr
 
 	SET(&keep, keep_ms, keep_ms);
 	SET(&keep, priority, priority);
-	if (r < 0)
-		return r;
-	r = find_source(c, name, request_ack(c, request_with(KEEP, keep, &keep)), &keep.source);
-	keep.has_source = keep.source != 0;
-	return r == 0 && keep.has_source ? request_ack(c, request_with(KEEP, keep, &keep)) : r;
+	return r < 0 ? r
+		     : ack_with_source(c, name, request_with(KEEP, keep, &keep), &keep.source,
+				       &keep.has_source);
 }
 
 static int read_done(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to)
