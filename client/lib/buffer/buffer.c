@@ -17,7 +17,6 @@
 #include "client/gpushm_private.h"
 #include "client/lib/base/locks.h"
 #include "client/lib/link/hello.h"
-#include "client/lib/link/outage.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/base/userns.h"

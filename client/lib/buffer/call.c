@@ -15,7 +15,6 @@
 #include "client/lib/base/locks.h"
 #include "client/lib/buffer/buffer.h"
 #include "client/lib/link/hello.h"
-#include "client/lib/link/outage.h"
 #include "client/lib/link/request.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
@@ -41,7 +40,7 @@ struct gpushm_call {
 	uint64_t
 		wait_until; /* ns, CLOCK_MONOTONIC: when the time of a wait in the daemon is over */
 	uint64_t send_until;		    /* and that for sending it */
-	uint64_t outage;		    /* of the daemon, outage.h */
+	uint64_t outage;		    /* of the daemon, hello.h */
 	struct gpushm_open_options options; /* how the buffer is mapped */
 	struct creation *creation;	    /* owned; CREATE only */
 	struct gpushm_buffer *buffer; /* owned; NULL for STAT, after a failure, and once taken */

@@ -11,7 +11,6 @@
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
 #include "client/lib/link/hello.h"
-#include "client/lib/link/outage.h"
 #include "client/lib/link/request.h"
 #include "client/lib/stream/notify.h"
 #include "client/lib/stream/pages.h"

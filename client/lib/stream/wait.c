@@ -10,7 +10,6 @@
 #include "client/lib/base/locks.h"
 #include "client/lib/buffer/buffer.h"
 #include "client/lib/link/hello.h"
-#include "client/lib/link/outage.h"
 #include "proto/base/clock.h"
 
 #include <errno.h>
