@@ -9,7 +9,7 @@
  * A primary context that is retained here is kept until the process's last connection ends. If
  * nobody else has retained it, the last release destroys it, and a new one costs 0.3 s.
  */
-#include "client/lib/map/context.h"
+#include "client/lib/map/cuda.h"
 
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The driver calls that a client makes, found at run time in libcuda.so.1. Nothing else in the
- * library names a symbol of the driver.
+ * The driver calls that a client makes, found at run time in libcuda.so.1, and what the files that
+ * make them share. Nothing else in the library names a symbol of the driver.
  */
 #pragma once
 
+#include "client/lib/map/map.h"
 #include "proto/base/cuda_table.h"
 
 #include <stdbool.h>
@@ -65,3 +66,38 @@ int cuda_check(const char *call, CUresult result);
 
 /* cuda_try(cuMemMap, ptr, bytes, 0, handle, 0): calls it, and checks the result. */
 #define cuda_try(call, ...) cuda_check(#call, cuda.call(__VA_ARGS__))
+
+/* ---- context.c: devices by UUID and ordinal, and a thread's context; after cuda_start() ---- */
+
+/* The device of a pool, and the one that the request asks to map for, which must have peer access
+ * to it. 0, or -ENODEV, -EIO with gpushm_error() set. */
+int context_find_devices(const struct map_request *r, int *ret_owner, int *ret_device);
+
+/* Pins the process's memory for all GPUs, also while a stream captures a graph; size 0: unpins it.
+ * flags: of cuMemHostRegister(). ret_address: for GPUs; NULL: they don't use it. device: whose
+ * context the call is made in. 0, or -errno with gpushm_error() set. */
+int context_pin(int device, void *memory, size_t size, unsigned int flags, uint64_t *ret_address);
+
+/* The ordinal of the calling thread's context; 0 where it has none. */
+int context_current_device(void);
+
+/* ---- window.c ---- */
+
+/* A range of addresses that maps one allocation of the driver's, imported from its fd: what vmm and
+ * pinned memory share. After cuda_start(). All return 0, or -errno with gpushm_error() set. */
+
+static inline CUmemAccessDesc window_access(CUmemLocationType where, int id, bool write)
+{
+	return (CUmemAccessDesc){ .location = { .type = where, .id = id },
+				  .flags = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+						 : CU_MEM_ACCESS_FLAGS_PROT_READ };
+}
+
+/* Imports the fd, which stays the caller's, and maps all its bytes with that access: at *ptr, or,
+ * if that is 0, at addresses that it reserves and writes there. An error leaves all as it was.
+ * Needs no context. */
+int window_open(int fd, size_t bytes, const CUmemAccessDesc *access, size_t n_access,
+		CUdeviceptr *ptr);
+
+/* map_kind::unmap for both kinds: for both map.device_ptr is the window. */
+int window_unmap(struct map_private *p, bool keep);

@@ -14,8 +14,7 @@
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
 #include "client/lib/base/process.h"
-#include "client/lib/map/context.h"
-#include "client/lib/map/window.h"
+#include "client/lib/map/cuda.h"
 #include "proto/base/own.h"
 
 #include <stdint.h>

@@ -12,7 +12,7 @@
 #include "client/lib/map/order.h"
 
 #include "client/lib/base/error.h"
-#include "client/lib/map/context.h"
+#include "client/lib/map/cuda.h"
 #include "proto/base/own.h"
 
 #include <string.h>

@@ -10,8 +10,7 @@
  */
 #include "client/gpushm_handle.h"
 #include "client/lib/base/error.h"
-#include "client/lib/map/context.h"
-#include "client/lib/map/window.h"
+#include "client/lib/map/cuda.h"
 #include "proto/base/own.h"
 
 #include <errno.h>

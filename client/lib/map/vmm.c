@@ -4,8 +4,7 @@
  * or a peer of that. The GPU's page tables enforce read-only access: a kernel that writes there
  * ends its own process and no other. Only waiting needs a context.
  */
-#include "client/lib/map/context.h"
-#include "client/lib/map/window.h"
+#include "client/lib/map/cuda.h"
 
 #include <stdint.h>
 

@@ -5,7 +5,7 @@
  * space. The handle is released as soon as the window maps the memory, because the mapping keeps
  * it.
  */
-#include "client/lib/map/window.h"
+#include "client/lib/map/cuda.h"
 
 #include <stdint.h>
 

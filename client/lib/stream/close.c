@@ -12,7 +12,6 @@
 #include "client/lib/base/locks.h"
 #include "client/lib/link/hello.h"
 #include "client/lib/link/request.h"
-#include "client/lib/stream/notify.h"
 #include "client/lib/stream/pages.h"
 #include "client/lib/stream/stream.h"
 #include "proto/stream_atomic.h"

@@ -8,7 +8,6 @@
 #include "client/gpushm_query.h"
 #include "client/lib/base/error.h"
 #include "client/lib/link/request.h"
-#include "client/lib/stream/layout.h"
 #include "client/lib/stream/pages.h"
 #include "client/lib/stream/stream.h"
 #include "proto/base/clock.h"

@@ -8,7 +8,6 @@
  */
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
-#include "client/lib/stream/notify.h"
 #include "client/lib/stream/stream.h"
 #include "client/lib/stream/wait.h"
 #include "proto/base/clock.h"

@@ -3,7 +3,7 @@
  * A slot has the arrays of a frame one after the other, as gpushm_layout() lays them out, and is a
  * multiple of SLOT_ALIGN bytes, so that each slot's arrays are aligned as the first one's.
  */
-#include "client/lib/stream/layout.h"
+#include "client/lib/stream/stream.h"
 
 #include "client/lib/base/error.h"
 #include "client/lib/base/spec.h"

@@ -9,7 +9,6 @@
  */
 #include "client/lib/base/error.h"
 #include "client/lib/base/locks.h"
-#include "client/lib/stream/notify.h"
 #include "client/lib/stream/pages.h"
 #include "client/lib/stream/stream.h"
 #include "client/lib/stream/wait.h"

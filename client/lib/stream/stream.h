@@ -197,3 +197,34 @@ void follower_done(struct gpushm_stream *s);
  * it. 0 or -errno. */
 #define FRAME_END_OPS 2u
 int frame_end_ops(struct gpushm_frame *f, struct order_op *ops, size_t *ret_n);
+
+/* ---- layout.c ---- */
+
+/* The arrays of a stream's buffer: each array of a frame, with the slots as one more dimension
+ * before the others. */
+struct layout {
+	struct gpushm_array_spec *specs; /* owned; n of them, with offsets */
+	struct layout_numbers *numbers;	 /* owned; the specs' shapes and strides */
+	size_t n;
+	uint64_t slot_bytes, bytes; /* of a slot, and of all */
+};
+
+/* 0 or -errno with gpushm_error() set: as gpushm_layout(), and -ENOTSUP for elements narrower than
+ * a byte. */
+int layout_init(struct layout *l, const struct gpushm_array_spec *arrays, size_t n, uint32_t slots);
+void layout_done(struct layout *l);
+
+/* gpushm_buffer_digest() of a buffer with this layout. 0 or -errno. */
+int layout_digest(const struct layout *l, uint64_t *ret);
+
+/* ---- notify.c: gpushm_stream_fd(), an eventfd, and a thread that makes it readable ---- */
+
+/* Ends the thread and closes the fd. No-op without them. */
+void notify_stop(struct gpushm_stream *s);
+
+/* Before the last look of a call that returns -EAGAIN or -ETIMEDOUT: the fd is not readable any
+ * more. poll_ns: what the caller waits for changes without waking the thread, which then makes the
+ * fd readable at such intervals; 0: it wakes the thread. No-op without an fd. */
+#define NOTIFY_GPU_NS 1000000ull     /* for what a GPU writes */
+#define NOTIFY_DAEMON_NS 20000000ull /* for a daemon; each look at it may take some ms */
+void notify_clear(struct gpushm_stream *s, uint64_t poll_ns);
