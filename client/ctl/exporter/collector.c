@@ -3,7 +3,7 @@
  * Each scrape draws a number. The thread asks the daemon once for all numbers that were drawn
  * before it began, so a scrape never gets an answer from before it came.
  */
-#include "client/ctl/exporter/collector.h"
+#include "client/ctl/exporter/exporter.h"
 
 #include "client/ctl/snapshot.h"
 #include "proto/base/clock.h"

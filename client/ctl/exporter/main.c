@@ -5,7 +5,7 @@
  */
 #include "client/common/clients.h"
 #include "client/common/process.h"
-#include "client/ctl/exporter/server.h"
+#include "client/ctl/exporter/exporter.h"
 #include "client/ctl/snapshot.h"
 #include "client/gpushm.h"
 #include "proto/systemd/systemd.h"

@@ -3,7 +3,7 @@
  * One thread serves all clients, so a slow one delays nobody. Requests are bounded by
  * libmicrohttpd's memory for a connection: it refuses a longer URL or header itself.
  */
-#include "client/ctl/exporter/server.h"
+#include "client/ctl/exporter/exporter.h"
 
 #include "client/common/clients.h"
 #include "client/common/listen.h"

@@ -6,7 +6,7 @@
  * A daemon that restarted counts from 0 again. Its uptime is then shorter than before, and nothing
  * can be said about the time between.
  */
-#include "client/ctl/top/model.h"
+#include "client/ctl/top/top.h"
 
 #include "client/ctl/pattern.h"
 #include "proto/base/own.h"

@@ -3,7 +3,7 @@
  * A sample is STATUS, POOLS, one LIST for each 512 buffers or so, METRICS, and STREAMS if there are
  * any. They are not one moment: a buffer may be missing in the list that a pool still counts.
  */
-#include "client/ctl/top/sample.h"
+#include "client/ctl/top/top.h"
 
 #include "client/ctl/pattern.h"
 #include "client/gpushm_load_private.h"

@@ -3,8 +3,8 @@
  * `gpushmctl top`: pools, buffers, the processes that hold them, and users, and how fast they
  * change: as text or as a line of JSON for each sample, or once.
  */
+#include "client/ctl/top/top.h"
 #include "client/ctl/ctl.h"
-#include "client/ctl/top/view.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 

@@ -4,7 +4,7 @@
  * made of the rows that are shown only, so that 10,000 buffers cost no more than a terminal full of
  * them.
  */
-#include "client/ctl/top/view.h"
+#include "client/ctl/top/top.h"
 
 #include "client/ctl/ctl.h"
 #include "proto/base/own.h"

@@ -3,7 +3,7 @@
  * `gpushmctl top` without a terminal and without a daemon: rates, rows and their order, and pages.
  */
 #include "client/ctl/output.h"
-#include "client/ctl/top/view.h"
+#include "client/ctl/top/top.h"
 #include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"

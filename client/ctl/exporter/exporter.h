@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The collector asks the daemon on a thread of its own, so that a daemon that does not reply delays
- * a scrape by COLLECTOR_MS at most, and never the next one.
+ * The parts of gpushm-exporter: collector.c asks the daemon on a thread of its own, so that a
+ * daemon that does not reply delays a scrape by COLLECTOR_MS at most, and never the next one;
+ * server.c serves GET /metrics, and a page at / that links to it.
  */
 #pragma once
 
@@ -19,3 +20,7 @@ int collector_start(const char *socket, unsigned by, struct collector **ret);
 
 /* What the daemon says now, or that it is down; malloc'd. NULL without memory. Any thread. */
 char *collector_text(struct collector *c, enum exposition_format format, size_t *ret_len);
+
+/* Serves at ADDRESS:PORT, as 127.0.0.1:9400, [::1]:9400, localhost:0 or :9400 (all addresses), on a
+ * thread of its own, until the process ends. 0; or -1, with the reason on stderr. */
+int metrics_server_start(const char *address, struct collector *c);
