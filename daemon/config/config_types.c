@@ -9,7 +9,7 @@
  * Users and groups are looked up once, when the file is read; later decisions compare numbers. A
  * word of digits is always a number, as useradd(8) takes no such name.
  */
-#include "daemon/config/config_types.h"
+#include "daemon/config/config_table.h"
 
 #include "proto/base/grow.h"
 #include "proto/base/number.h"

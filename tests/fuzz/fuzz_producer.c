@@ -9,7 +9,6 @@
  * The first byte says what the stream is like. Then there are ops: a byte, and of some more.
  */
 #include "client/lib/link/request.h"
-#include "client/lib/stream/notify.h"
 #include "client/lib/stream/pages.h"
 #include "client/lib/stream/stream.h"
 #include "client/lib/stream/wait.h"
