@@ -101,22 +101,13 @@ static int notify_restarting(void)
 int server_load_config(const char *config_path, const char *socket_path, FILE *errors,
 		       struct config **ret)
 {
-	struct config *config = NULL;
-	char *copy = NULL;
-	int r = config_load(config_path, errors, &config);
+	_cleanup_(free_ptr) char *path = socket_path ? strdup(socket_path) : NULL;
+	int r = socket_path && !path ? -ENOMEM : config_load(config_path, errors, ret);
 
-	if (r < 0)
+	if (r < 0 || !path)
 		return r;
-	if (socket_path) {
-		copy = strdup(socket_path);
-		if (!copy) {
-			config_free(config);
-			return -ENOMEM;
-		}
-		free(config->socket_path);
-		config->socket_path = copy;
-	}
-	*ret = config;
+	free((*ret)->socket_path);
+	(*ret)->socket_path = take_ptr(path);
 	return 0;
 }
 

@@ -9,25 +9,21 @@
 
 #include <string.h>
 
-static bool has_stream(size_t n, char **sources)
-{
-	for (size_t i = 0; i < n; i++)
-		if (model_is_stream(sources[i]))
-			return true;
-	return false;
-}
-
 static bool is_url(const char *text)
 {
 	return !strncasecmp(text, "https://", 8) || !strncasecmp(text, "http://", 7);
 }
 
-static bool has_standard_input(size_t n, char **sources)
+static bool is_standard_input(const char *source)
 {
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(sources[i], "-"))
-			return true;
-	return false;
+	return !strcmp(source, "-");
+}
+
+static bool any(size_t n, char **sources, bool (*is)(const char *source))
+{
+	while (n > 0 && !is(sources[n - 1]))
+		n--;
+	return n > 0;
 }
 
 static uint32_t flags_of(const struct model_load *o)
@@ -60,14 +56,14 @@ int model_load(struct ctl *ctl, const struct model_load *o, size_t n, char **sou
 	uint64_t keep_ms = 0;
 	int r = o->keep ? ctl_keep_time("load", o->keep, &keep_ms) : CTL_OK;
 
-	if (r == CTL_OK && o->fetch.new_buffer.transient && has_standard_input(n, sources))
+	if (r == CTL_OK && o->fetch.new_buffer.transient && any(n, sources, is_standard_input))
 		r = ctl_error(CTL_USAGE, "--transient keeps the buffer until standard input ends, "
 					 "but standard input is the model");
 	if (r == CTL_OK)
 		r = model_fetch_begin(&f, ctl, &o->fetch, name);
 	if (r)
 		return r;
-	f.progress.stream = has_stream(n, sources);
+	f.progress.stream = any(n, sources, model_is_stream);
 	f.load.flags |= flags_of(o);
 	f.load.keep_ms = keep_ms;
 	f.load.only = o->only.v;
