@@ -123,7 +123,8 @@ static void take_config(struct server *s, struct config *fresh)
 {
 	char *names = s->service.needs_restart;
 
-	if (config_needs_restart(s->first, fresh, names, sizeof(s->service.needs_restart)))
+	config_needs_restart(s->first, fresh, names, sizeof(s->service.needs_restart));
+	if (*names)
 		log_warning_id(LOG_ID_CONFIG, "reloaded, but these need a restart: %s", names);
 	s->service.config = fresh;
 	s->service.catalog.accounts.config = fresh;

@@ -62,10 +62,10 @@ int config_load(const char *path, FILE *errors, struct config **ret);
 void config_dump(const struct config *c, FILE *out);
 
 /* Compares a reloaded configuration with the one in force. Writes the names of the keys that differ
- * and need a restart, separated by ", ", to names: pools that came or went; a pool's kind, device,
- * node or size; the socket, its mode or its group. Returns their number. */
-size_t config_needs_restart(const struct config *old, const struct config *fresh, char *names,
-			    size_t size);
+ * and need a restart, separated by ", ", to names, and cuts what does not fit: pools that came or
+ * went; a pool's kind, device, node or size; the socket, its mode or its group. */
+void config_needs_restart(const struct config *old, const struct config *fresh, char *names,
+			  size_t size);
 
 /* ---- config.c ---- */
 

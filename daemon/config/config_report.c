@@ -14,7 +14,6 @@
 #include "proto/base/text.h"
 
 #include <limits.h>
-#include <stdarg.h>
 #include <string.h>
 
 /* ---- --dump-config ---- */
@@ -107,60 +106,35 @@ void config_dump(const struct config *c, FILE *out)
 
 /* ---- a reload ---- */
 
-struct names {
-	char *text;
-	size_t size, used, n;
-};
-
-/* Adds ", " and a name; a name that does not fit is counted only. */
-__attribute__((format(printf, 2, 3))) static void names_add(struct names *names, const char *format,
-							    ...)
-{
-	char name[POOL_NAME_MAX + 64];
-	const char *comma = names->used > 0 ? ", " : "";
-	va_list args;
-	size_t len;
-
-	va_start(args, format);
-	vsnprintf(name, sizeof(name), format, args);
-	va_end(args);
-	names->n++;
-	len = strlen(comma) + strlen(name);
-	if (names->used + len >= names->size)
-		return;
-	sprintf(names->text + names->used, "%s%s", comma, name);
-	names->used += len;
-}
-
 static void compare_section(enum section section, const char *label, const void *old,
-			    const void *fresh, struct names *names)
+			    const void *fresh, char *names, size_t size)
 {
 	const struct keyfile_section *s = config_section(section);
 
 	for (size_t i = 0; i < s->n_keys; i++)
 		if (s->keys[i].restart && !keyfile_is_same(&s->keys[i], old, fresh))
-			names_add(names, "%s %s", label, s->keys[i].name);
+			text_append(names, size, "%s%s %s", *names ? ", " : "", label,
+				    s->keys[i].name);
 }
 
-size_t config_needs_restart(const struct config *old, const struct config *fresh, char *names,
-			    size_t size)
+void config_needs_restart(const struct config *old, const struct config *fresh, char *names,
+			  size_t size)
 {
-	struct names all = { .text = names, .size = size };
 	char label[POOL_NAME_MAX + 16];
 
 	names[0] = '\0';
-	compare_section(SECTION_DAEMON, "[daemon]", old, fresh, &all);
+	compare_section(SECTION_DAEMON, "[daemon]", old, fresh, names, size);
 	for (size_t i = 0; i < old->n_pools; i++) {
 		const struct pool_config *pool = config_pool(fresh, old->pools[i].name);
 
 		snprintf(label, sizeof(label), "[pool %s]", old->pools[i].name);
 		if (pool)
-			compare_section(SECTION_POOL, label, &old->pools[i], pool, &all);
+			compare_section(SECTION_POOL, label, &old->pools[i], pool, names, size);
 		else
-			names_add(&all, "%s", label);
+			text_append(names, size, "%s%s", *names ? ", " : "", label);
 	}
 	for (size_t i = 0; i < fresh->n_pools; i++)
 		if (!config_pool(old, fresh->pools[i].name))
-			names_add(&all, "[pool %s]", fresh->pools[i].name);
-	return all.n;
+			text_append(names, size, "%s[pool %s]", *names ? ", " : "",
+				    fresh->pools[i].name);
 }

@@ -37,6 +37,9 @@ _Static_assert(PATH_BYTES_MAX + 1 == sizeof((struct sockaddr_un){ 0 }.sun_path),
 static const char digits[] = "0123456789";
 static const char unlimited[] = "unlimited";
 
+/* Says what is wrong with a value. -EINVAL. */
+#define refuse(wrong, ...) (snprintf(wrong, KEYFILE_WRONG_MAX, __VA_ARGS__), -EINVAL)
+
 /* ---- numbers ---- */
 
 /* Reads "12", "12.5" or ".5", at most max, and then `suffix`. */
@@ -101,10 +104,8 @@ static int parse_size(const struct keyfile_type *type, const char *text, void *m
 
 	if (r < 0)
 		return r;
-	if (size.bytes == 0 && size.percent == 0) {
-		strcpy(wrong, "a pool of no size");
-		return -EINVAL;
-	}
+	if (size.bytes == 0 && size.percent == 0)
+		return refuse(wrong, "a pool of no size");
 	*(struct config_size *)member = size;
 	return 0;
 }
@@ -131,10 +132,8 @@ static int parse_path(const struct keyfile_type *type, const char *text, void *m
 	 * file only, and cannot be written. */
 	if (text[0] != '/' || text[len - 1] == '/' || text[len - 1] == '\\')
 		return -EINVAL;
-	if (len > PATH_BYTES_MAX) {
-		snprintf(wrong, KEYFILE_WRONG_MAX, "the path has %zu bytes", len);
-		return -EINVAL;
-	}
+	if (len > PATH_BYTES_MAX)
+		return refuse(wrong, "the path has %zu bytes", len);
 	return keyfile_parse_text(type, text, member, wrong);
 }
 
@@ -142,10 +141,8 @@ static int parse_pool(const struct keyfile_type *type, const char *text, void *m
 {
 	const char *fault = name_check_pool(text, strlen(text));
 
-	if (fault) {
-		snprintf(wrong, KEYFILE_WRONG_MAX, "%s", fault);
-		return -EINVAL;
-	}
+	if (fault)
+		return refuse(wrong, "%s", fault);
 	strcpy(member, text);
 	return 0;
 }
@@ -269,28 +266,20 @@ int config_parse_id(enum id_kind kind, const char *word, uint32_t *ret, char *wr
 
 	if (word[strspn(word, digits)] == '\0') {
 		/* The kernel takes (uid_t)-1 for "no change". */
-		if (number_read(word, UINT32_MAX - 1, &number)) {
-			*ret = (uint32_t)number;
-			return 0;
-		}
-		snprintf(wrong, KEYFILE_WRONG_MAX, "%.64s is no number of a %s", word,
-			 id_words[kind]);
-		return -EINVAL;
+		if (!number_read(word, UINT32_MAX - 1, &number))
+			return refuse(wrong, "%.64s is no number of a %s", word, id_words[kind]);
+		*ret = (uint32_t)number;
+		return 0;
 	}
 	r = look_up(kind, word, 0, &buf, &entry);
 	if (r == -ENOMEM)
 		return r;
-	if (r == -EIO || r == -EMFILE || r == -ENFILE) {
-		snprintf(wrong, KEYFILE_WRONG_MAX, "%s \"%.64s\" can't be looked up: %s",
-			 id_words[kind], word, strerror(-r));
-		return -EINVAL;
-	}
+	if (r == -EIO || r == -EMFILE || r == -ENFILE)
+		return refuse(wrong, "%s \"%.64s\" can't be looked up: %s", id_words[kind], word,
+			      strerror(-r));
 	/* getpwnam(3): "not found" is 0 or any of ENOENT, ESRCH, EBADF, EPERM, ... */
-	if (r < 0) {
-		snprintf(wrong, KEYFILE_WRONG_MAX, "there is no %s \"%.64s\"", id_words[kind],
-			 word);
-		return -EINVAL;
-	}
+	if (r < 0)
+		return refuse(wrong, "there is no %s \"%.64s\"", id_words[kind], word);
 	*ret = entry.id;
 	return 0;
 }
@@ -349,9 +338,7 @@ static int parse_ids(const struct keyfile_type *type, const char *text, void *me
 		list->n++;
 		text += len;
 	}
-	if (list->n == before)
-		snprintf(wrong, KEYFILE_WRONG_MAX, "it names nobody");
-	return list->n == before ? -EINVAL : 0;
+	return list->n > before ? 0 : refuse(wrong, "it names nobody");
 }
 
 static void format_ids(const struct keyfile_type *type, const void *member, FILE *out)

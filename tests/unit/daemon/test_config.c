@@ -208,7 +208,8 @@ START_TEST(a_dump_is_a_file_that_means_the_same)
 	char names[256];
 
 	again = load_good(first);
-	ck_assert_uint_eq(config_needs_restart(c, again, names, sizeof(names)), 0);
+	config_needs_restart(c, again, names, sizeof(names));
+	ck_assert_str_eq(names, "");
 	second = dump(again);
 	cut_comments(first);
 	cut_comments(second);
@@ -351,18 +352,6 @@ static const struct {
 	{ "[pool c]\nkind=host\n", "[pool c]" },
 };
 
-/* The number of names in a list that is separated by ", ". */
-static size_t count_names(const char *names)
-{
-	size_t n = names[0] != '\0';
-
-	while ((names = strstr(names, ", "))) {
-		names += 2;
-		n++;
-	}
-	return n;
-}
-
 START_TEST(what_a_reload_can_not_change_is_named)
 {
 	struct config *old = load_good(base), *fresh;
@@ -370,24 +359,23 @@ START_TEST(what_a_reload_can_not_change_is_named)
 
 	write_file("g.conf.d/1.conf", changes[_i].change);
 	fresh = load_good(base);
-	ck_assert_uint_eq(config_needs_restart(old, fresh, names, sizeof(names)),
-			  count_names(changes[_i].names));
+	config_needs_restart(old, fresh, names, sizeof(names));
 	ck_assert_str_eq(names, changes[_i].names);
 	config_free(fresh);
 	config_free(old);
 }
 END_TEST
 
-START_TEST(a_pool_that_went_needs_a_restart_and_names_are_cut_whole)
+START_TEST(a_pool_that_went_needs_a_restart_and_names_are_cut)
 {
 	struct config *old = load_good(base), *fresh = load_good("[daemon]\nsocket=/s\n");
 	char names[20];
 
-	ck_assert_uint_eq(config_needs_restart(old, fresh, names, sizeof(names)), 2);
+	config_needs_restart(old, fresh, names, sizeof(names));
 	ck_assert_str_eq(names, "[pool a], [pool b]");
-	ck_assert_uint_eq(config_needs_restart(old, fresh, names, 18), 2);
-	ck_assert_str_eq(names, "[pool a]");
-	ck_assert_uint_eq(config_needs_restart(old, fresh, names, 1), 2);
+	config_needs_restart(old, fresh, names, 18);
+	ck_assert_str_eq(names, "[pool a], [pool b");
+	config_needs_restart(old, fresh, names, 1);
 	ck_assert_str_eq(names, "");
 	config_free(fresh);
 	config_free(old);
@@ -458,7 +446,7 @@ int main(void)
 	tcase_add_test(tc, a_users_limits_are_the_general_ones_where_it_has_none);
 	tcase_add_loop_test(tc, a_create_without_a_pool_always_finds_one, 0, array_size(defaults));
 	tcase_add_loop_test(tc, what_a_reload_can_not_change_is_named, 0, array_size(changes));
-	tcase_add_test(tc, a_pool_that_went_needs_a_restart_and_names_are_cut_whole);
+	tcase_add_test(tc, a_pool_that_went_needs_a_restart_and_names_are_cut);
 	tcase_add_test(tc, a_users_daemon_listens_where_his_clients_look);
 	tcase_add_test(tc, roots_daemon_listens_where_clients_look_first);
 	suite_add_tcase(suite, tc);
