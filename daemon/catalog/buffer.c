@@ -370,18 +370,13 @@ static int seal_host(const struct buffer *b, enum buffer_state state, struct fau
 	return check_writable(b, state, f);
 }
 
-static int seal(struct buffer *b, enum buffer_state state, struct fault *f)
+int buffer_seal_memory(struct buffer *b, enum buffer_state state, struct fault *f)
 {
 	int r = seal_host(b, state, f);
 
 	if (r == 0 && state == BUFFER_SEALED)
 		pool_seal_block(&b->block);
 	return r;
-}
-
-int buffer_seal_memory(struct buffer *b, struct fault *f)
-{
-	return seal(b, BUFFER_SEALED, f);
 }
 
 int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f)
@@ -395,7 +390,7 @@ int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f)
 	if (r < 0)
 		return fault(f, r == -EMFILE || r == -ENFILE ? CODE_NO_FDS : CODE_NO_MEMORY,
 			     "the table of buffer \"%s\": %s", b->key ? b->key : "", strerror(-r));
-	r = seal(b, state, f);
+	r = buffer_seal_memory(b, state, f);
 	if (r < 0)
 		return r;
 	b->table_fd = take_fd(&fd);

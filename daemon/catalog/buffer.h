@@ -222,9 +222,9 @@ int buffer_change_attrs(struct buffer *b, const struct table_attr *attrs, size_t
  * only. -ERESTART: a part of a large table is written; call it again. */
 int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f);
 
-/* Of a buffer that is not published: nobody may write to its memory any more, where the kind can
- * see to that. */
-int buffer_seal_memory(struct buffer *b, struct fault *f);
+/* Of a buffer that is not published. BUFFER_SEALED: nobody may write to its memory any more, where
+ * the kind can see to that; BUFFER_SHARED: its creator can't forbid that. */
+int buffer_seal_memory(struct buffer *b, enum buffer_state state, struct fault *f);
 
 /* ---- leases ---- */
 

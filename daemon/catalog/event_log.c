@@ -155,24 +155,23 @@ static void log_by_process(const struct log_about *about, const struct happening
 			  : h->access == ACCESS_WRITE		     ? " for writing"
 			  : h->access == ACCESS_READ		     ? " for reading"
 								     : "";
+	char who[64];
 
+	snprintf(who, sizeof(who), "uid %u (process %d, %s)", p->uid, p->pid, p->command);
 	if (h->type == EVENT_REFUSED)
-		log_write(LOG_NOTICE, about, "uid %u (process %d, %s) may not %s: %s", p->uid,
-			  p->pid, p->command, h->verb, h->text);
+		log_write(LOG_NOTICE, about, "%s may not %s: %s", who, h->verb, h->text);
 	else if (h->type == EVENT_RENAMED)
-		log_write(LOG_INFO, about,
-			  "uid %u (process %d, %s) renamed buffer \"%s\" to \"%s\"", p->uid, p->pid,
-			  p->command, h->former, about->name);
+		log_write(LOG_INFO, about, "%s renamed buffer \"%s\" to \"%s\"", who, h->former,
+			  about->name);
 	else if (h->type == EVENT_DIED)
-		log_write(LOG_INFO, about,
-			  "uid %u (process %d, %s) died while it had buffer \"%s\" open%s", p->uid,
-			  p->pid, p->command, about->name, how);
+		log_write(LOG_INFO, about, "%s died while it had buffer \"%s\" open%s", who,
+			  about->name, how);
 	else if (h->text)
-		log_write(LOG_INFO, about, "buffer \"%s\" of uid %u (process %d, %s) is %s: %s",
-			  about->name, p->uid, p->pid, p->command, done[h->type], h->text);
+		log_write(LOG_INFO, about, "buffer \"%s\" of %s is %s: %s", about->name, who,
+			  done[h->type], h->text);
 	else
-		log_write(LOG_INFO, about, "uid %u (process %d, %s) %s%s buffer \"%s\"", p->uid,
-			  p->pid, p->command, done[h->type], how, about->name);
+		log_write(LOG_INFO, about, "%s %s%s buffer \"%s\"", who, done[h->type], how,
+			  about->name);
 }
 
 /* Other events have a line of their own, with or without the audit. */

@@ -318,7 +318,7 @@ int catalog_restore(struct catalog *c, struct lease *fresh, struct lease *l, str
 	int r = check_restore(from, b, f);
 
 	if (r == 0)
-		r = buffer_seal_memory(from, f);
+		r = buffer_seal_memory(from, BUFFER_SEALED, f);
 	if (r < 0)
 		return r;
 	buffer_move_block(from, b);

@@ -61,26 +61,23 @@ static int copy_ids(struct id_list *list)
 	return 0;
 }
 
-static int copy_config(const struct pool_config *from, struct pool_config *ret)
-{
-	struct pool_config copy = *from;
-
-	if (copy_ids(&copy.allow_users) < 0)
-		return -ENOMEM;
-
-	if (copy_ids(&copy.allow_groups) < 0) {
-		free(copy.allow_users.ids);
-		return -ENOMEM;
-	}
-
-	*ret = copy;
-	return 0;
-}
-
 static void free_ids(struct pool_config *config)
 {
 	free(config->allow_users.ids);
 	free(config->allow_groups.ids);
+}
+
+static int copy_config(const struct pool_config *from, struct pool_config *ret)
+{
+	struct pool_config copy = *from;
+	int users = copy_ids(&copy.allow_users), groups = copy_ids(&copy.allow_groups);
+
+	if (users < 0 || groups < 0) {
+		free_ids(&copy);
+		return -ENOMEM;
+	}
+	*ret = copy;
+	return 0;
 }
 
 /* A pool that can't be opened goes through the worker, too, so that on_ready never comes before
