@@ -65,17 +65,14 @@ void doctor_say(struct doctor *d, enum finding finding, const char *check, const
 		const char *format, ...)
 {
 	_cleanup_(free_ptr) char *escaped = NULL;
-	char text[1024];
 	va_list ap;
-	int n;
 
 	va_start(ap, format);
-	n = vsnprintf(text, sizeof(text), format, ap);
+	escaped = output_format(format, ap);
 	va_end(ap);
-	n = n < (int)sizeof(text) ? n : (int)sizeof(text) - 1;
 	d->counts[finding]++;
-	escaped = output_escape(text, n < 0 ? 0 : (size_t)n);
-	(d->as_json ? say_json : say_text)(d, finding, check, todo, escaped ? escaped : "");
+	(d->as_json ? say_json : say_text)(d, finding, check, todo,
+					   escaped ? escaped : "out of memory");
 }
 
 /* ---- the daemon ---- */
