@@ -8,7 +8,6 @@
  * call finds nothing, just before its last look. The thread has no signals, and does not exist in a
  * forked child.
  */
-
 #include "client/lib/base/locks.h"
 #include "client/lib/stream/stream.h"
 #include "client/lib/stream/wait.h"
