@@ -391,6 +391,7 @@ static void on_housekeeping(uv_timer_t *timer)
 	pools_look(&s->pools, s->config->driver_timeout);
 	reaper_tell_suspects(&s->service.reaper);
 	ratelimit_settle(&s->service.violation_lines, clock_monotonic_ns());
+	ratelimit_settle(&s->service.refusal_lines, clock_monotonic_ns());
 	ratelimit_settle(&s->service.catalog.death_lines, clock_monotonic_ns());
 	ratelimit_settle(&s->service.catalog.events.refusals, clock_monotonic_ns());
 	trim(s);
@@ -450,6 +451,7 @@ static int service_init(struct server *s)
 	service->config = s->config;
 	service->started_ns = clock_monotonic_ns();
 	service->kept = s->handover.store.systemd;
+	service->refusal_lines.hourly = true;
 	return r;
 }
 

@@ -26,11 +26,13 @@ static bool concerns_administrators(enum code code)
 
 static void log_refusal(const struct session *s, const struct fault *f)
 {
+	static const struct ratelimit_cause causes[CODE_COUNT];
 	const struct process *p = s->process;
 	struct log_about about = { LOG_ID_REFUSED, LOG_PROCESS(p) };
 
 	if (!concerns_administrators(f->code) ||
-	    !refusals_tell(&s->service->refusals, p->uid, f->code, clock_monotonic_ns()))
+	    !ratelimit_pass(&s->service->refusal_lines, &causes[f->code], p->uid,
+			    clock_monotonic_ns()))
 		return;
 	log_write(LOG_NOTICE, &about,
 		  "a CREATE of uid %u (process %d, %s) is refused with %s: %s; \"gpushmctl "

@@ -35,7 +35,8 @@ struct service {
 	uint64_t requests, refused, violations; /* since the start */
 	struct refusals refusals;		/* by cause, over restarts */
 	struct verb_counts verbs[VERBS_MAX];	/* by field number in Request, since the start */
-	struct ratelimit violation_lines;	/* limits the log's lines about violations */
+	struct ratelimit violation_lines;	/* limits the log's lines about violations, */
+	struct ratelimit refusal_lines;		/* and about CREATEs that are refused, by code */
 	struct arena unpack;			/* memory of the request that is being handled */
 	struct arena build;			/* memory of the reply that is being built */
 };

@@ -8,7 +8,12 @@
 
 #include "daemon/util/log.h"
 
-static void tell_left_out(const struct ratelimit_pair *it)
+static unsigned seconds_of(const struct ratelimit *t)
+{
+	return t->hourly ? RATELIMIT_HOUR : RATELIMIT_SECONDS;
+}
+
+static void tell_left_out(const struct ratelimit *t, const struct ratelimit_pair *it)
 {
 	struct log_about about = { .message_id = it->cause->message_id,
 				   .uid = it->uid,
@@ -16,30 +21,30 @@ static void tell_left_out(const struct ratelimit_pair *it)
 
 	if (it->left_out && it->cause->what)
 		log_write(LOG_WARNING, &about, "%u more %s of uid %u within %u s of the first one",
-			  it->left_out, it->cause->what, it->uid, RATELIMIT_SECONDS);
+			  it->left_out, it->cause->what, it->uid, seconds_of(t));
 }
 
-static bool is_over(const struct ratelimit_pair *it, uint64_t now_ns)
+static bool is_over(const struct ratelimit *t, const struct ratelimit_pair *it, uint64_t now_ns)
 {
-	return now_ns - it->since_ns >= RATELIMIT_SECONDS * 1000000000ull;
+	return now_ns - it->since_ns >= seconds_of(t) * 1000000000ull;
 }
 
 static void settle_others(struct ratelimit *t, uint64_t now_ns)
 {
-	if (!t->others.cause || !is_over(&t->others, now_ns))
+	if (!t->others.cause || !is_over(t, &t->others, now_ns))
 		return;
 	if (t->others.left_out)
 		log_warning("%u more lines about many users within %u s of the first one",
-			    t->others.left_out, RATELIMIT_SECONDS);
+			    t->others.left_out, seconds_of(t));
 	t->others = (struct ratelimit_pair){ 0 };
 }
 
 void ratelimit_settle(struct ratelimit *t, uint64_t now_ns)
 {
 	for (size_t i = t->n; i-- > 0;) {
-		if (!is_over(&t->pairs[i], now_ns))
+		if (!is_over(t, &t->pairs[i], now_ns))
 			continue;
-		tell_left_out(&t->pairs[i]);
+		tell_left_out(t, &t->pairs[i]);
 		t->pairs[i] = t->pairs[--t->n];
 	}
 	settle_others(t, now_ns);
@@ -66,7 +71,7 @@ bool ratelimit_pass(struct ratelimit *t, const struct ratelimit_cause *cause, ui
 
 	ratelimit_settle(t, now_ns);
 	it = find(t, cause, uid, now_ns);
-	if (it->written < RATELIMIT_LINES) {
+	if (it->written < (t->hourly ? 1 : RATELIMIT_LINES)) {
 		it->written++;
 		return true;
 	}

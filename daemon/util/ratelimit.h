@@ -12,7 +12,8 @@
 
 #define RATELIMIT_LINES 5u    /* for each user and cause ... */
 #define RATELIMIT_SECONDS 60u /* ... in this time, from the first of them */
-#define RATELIMIT_PAIRS 128u  /* of a user and a cause that are remembered at the same time */
+#define RATELIMIT_HOUR 3600u
+#define RATELIMIT_PAIRS 128u /* of a user and a cause that are remembered at the same time */
 
 /* Static. what: of the line that counts what was left out, "lines about ..."; NULL: there is no
  * such line. */
@@ -31,6 +32,7 @@ struct ratelimit {
 	struct ratelimit_pair pairs[RATELIMIT_PAIRS];
 	size_t n;
 	struct ratelimit_pair others; /* of all pairs for which there was no space, together */
+	bool hourly;		      /* a user and cause have one line in RATELIMIT_HOUR instead */
 };
 
 /* Counts a line of that user and says whether it may be written. now_ns: CLOCK_MONOTONIC. A zeroed

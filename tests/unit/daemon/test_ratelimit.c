@@ -117,6 +117,18 @@ START_TEST(users_beyond_the_table_share_one_limit)
 }
 END_TEST
 
+START_TEST(a_line_may_come_once_an_hour)
+{
+	t.hourly = true;
+	ck_assert_uint_eq(passed(7, 1, SECOND), 1);
+	ck_assert_uint_eq(passed(7, 10, RATELIMIT_HOUR * SECOND), 0);
+	ck_assert_uint_eq(passed(8, 2, RATELIMIT_HOUR * SECOND), 1);
+	ck_assert_uint_eq(passed_of(&deaths, 7, 2, RATELIMIT_HOUR * SECOND), 1);
+	ck_assert_uint_eq(passed(7, 2, (1 + RATELIMIT_HOUR) * SECOND), 1);
+	ck_assert_uint_eq(log_count("10 more connections of uid 7 within 3600 s"), 1);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("ratelimit");
@@ -127,5 +139,6 @@ int main(void)
 	tcase_add_test(tc, the_number_of_dropped_lines_is_logged_in_the_end);
 	tcase_add_test(tc, each_cause_has_a_limit_of_its_own);
 	tcase_add_test(tc, users_beyond_the_table_share_one_limit);
+	tcase_add_test(tc, a_line_may_come_once_an_hour);
 	return suite_run("ratelimit", tc, NULL);
 }
