@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Checks a header before anything believes it. A tensor that is written as all programs write it is
- * read here; what is written in another way, the metadata, and all that may be wrong goes to
- * jansson, one member of the header at a time. So its verdict and its errors are jansson's, and a
- * header takes about as much memory as its text, whatever it has: in jansson's objects 90,000
- * tensors would take 80 MB and five times as long.
+ * Checks a header before anything believes it. It is read in one go, without objects of jansson: of
+ * 90,000 tensors they would take 80 MB and several times as long. jansson reads the strings that
+ * are not plain ASCII. So a header takes about as much memory as its text, whatever it has.
  */
 #include "client/models/files/header.h"
 
 #include "client/models/fail.h"
-#include "client/models/web/json_text.h"
 #include "proto/base/hashtable.h"
 #include "proto/base/own.h"
 #include "proto/dtype.h"
@@ -19,21 +16,116 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define TENSOR_TEXT_MAX 65536u /* bytes: ten times what the longest name and shape take */
-
-/* ---- one tensor ---- */
-
 /* What is being parsed. */
 struct parse {
 	const char *path, *text;
-	struct json_scan s; /* what is left of the text */
+	const char *at, *end; /* what is left of the text */
 	struct header *h;
 	char *name_end;	   /* where the next name goes */
 	int64_t *dims_end; /* where the next shape goes */
+	unsigned seen;	   /* a bit for each member that the tensor has had */
 };
 
 #define bad_tensor(p, name, format, ...) \
 	load_fail(EBADMSG, "%s: tensor \"%.100s\"" format, (p)->path, name, ##__VA_ARGS__)
+
+/* ---- JSON ---- */
+
+static int fail_json(const struct parse *p, const char *why, size_t ahead)
+{
+	return load_fail(EBADMSG, "%s: its header is not valid JSON: %s (byte %zu of %zu)", p->path,
+			 why, (size_t)(p->at - p->text) + ahead, (size_t)(p->end - p->text));
+}
+
+static int fail_duplicate(const struct parse *p, const char *key)
+{
+	return load_fail(EBADMSG, "%s: its header has a duplicate object key \"%.100s\"", p->path,
+			 key);
+}
+
+static void skip_spaces(struct parse *p)
+{
+	while (p->at < p->end &&
+	       (*p->at == ' ' || *p->at == '\n' || *p->at == '\t' || *p->at == '\r'))
+		p->at++;
+}
+
+/* Whether that character is next, behind white space. */
+static bool is_next(struct parse *p, char c)
+{
+	skip_spaces(p);
+	return p->at < p->end && *p->at == c;
+}
+
+static bool take_char(struct parse *p, char c)
+{
+	bool is = is_next(p, c);
+
+	p->at += is;
+	return is;
+}
+
+/* With escapes, or other characters than those of ASCII. */
+static int decode_string(const struct parse *p, size_t n)
+{
+	json_error_t e;
+	_cleanup_(json_decrefp) json_t *string = json_loadb(p->at, n, JSON_DECODE_ANY, &e);
+
+	if (!string && json_error_code(&e) == json_error_out_of_memory)
+		return load_no_memory();
+	if (!string)
+		return fail_json(p, e.text, (size_t)e.position);
+	strcpy(p->name_end, json_string_value(string));
+	return 0;
+}
+
+/* Copies a string to where the next name goes: it is not longer than its text. */
+static int read_string(struct parse *p)
+{
+	bool plain = true;
+	const char *c;
+	int r = 0;
+
+	if (!is_next(p, '"'))
+		return fail_json(p, "a string is expected", 0);
+	for (c = p->at + 1; c < p->end && *c != '"'; c++) {
+		plain &= *c >= ' ' && *c <= '~' && *c != '\\';
+		c += *c == '\\';
+	}
+	if (c >= p->end)
+		return fail_json(p, "a string does not end", 0);
+	if (plain)
+		*(char *)mempcpy(p->name_end, p->at + 1, (size_t)(c - p->at) - 1) = '\0';
+	else
+		r = decode_string(p, (size_t)(c - p->at) + 1);
+	p->at = c + 1;
+	return r;
+}
+
+/* The members of an object, behind its '{'. A name lies behind the one that it is a part of while
+ * its value is read, and what the value has put behind it is dropped then. */
+static int read_members(struct parse *p, int (*read_value)(struct parse *p, const char *name))
+{
+	if (take_char(p, '}'))
+		return 0;
+	do {
+		char *name = p->name_end, *end;
+		int r = read_string(p);
+
+		if (r < 0)
+			return r;
+		p->name_end = end = name + strlen(name) + 1;
+		if (!take_char(p, ':'))
+			return fail_json(p, "':' is expected", 0);
+		r = read_value(p, name);
+		if (r < 0)
+			return r;
+		p->name_end = end;
+	} while (take_char(p, ','));
+	return take_char(p, '}') ? 0 : fail_json(p, "',' or '}' is expected", 0);
+}
+
+/* ---- one tensor ---- */
 
 static int check_name(const struct parse *p, const char *name)
 {
@@ -46,94 +138,110 @@ static int check_name(const struct parse *p, const char *name)
 			 wrong);
 }
 
-/* The three members of a tensor, and nothing else. */
-static int check_members(const struct parse *p, const char *name, json_t *info)
+static int read_dtype(struct parse *p, struct tensor *t)
 {
-	static const char *const members[] = { "dtype", "shape", "data_offsets" };
-	const char *key;
-	json_t *value;
+	int r;
 
-	if (!json_is_object(info))
-		return bad_tensor(p, name, " is not a JSON object");
-	for (size_t i = 0; i < array_size(members); i++)
-		if (!json_object_get(info, members[i]))
-			return bad_tensor(p, name, " has no \"%s\"", members[i]);
-	json_object_foreach(info, key, value)
-	{
-		bool known = false;
-
-		for (size_t i = 0; i < array_size(members); i++)
-			known = known || strcmp(key, members[i]) == 0;
-		if (!known)
-			return bad_tensor(
-				p, name, " has a member \"%.100s\", which the format does not know",
-				key);
-	}
-	return 0;
-}
-
-static int parse_dtype(const struct parse *p, json_t *info, struct tensor *t)
-{
-	const char *name = json_string_value(json_object_get(info, "dtype"));
-
-	if (!name)
+	if (!is_next(p, '"'))
 		return bad_tensor(p, t->name, ": its dtype is not a string");
-	if (tensor_dtype_parse(name, &t->dtype) < 0)
-		return bad_tensor(p, t->name, ": dtype \"%.40s\" is not known", name);
-	return 0;
+	r = read_string(p);
+	if (r == 0 && tensor_dtype_parse(p->name_end, &t->dtype) < 0)
+		r = bad_tensor(p, t->name, ": dtype \"%.40s\" is not known", p->name_end);
+	return r;
 }
 
-/* A number of elements or bytes: an integer that is not negative. */
-static int parse_number(const struct parse *p, const struct tensor *t, const char *what, json_t *n,
-			int64_t *ret)
+static int bad_numbers(const struct parse *p, const struct tensor *t, const char *what)
 {
-	if (!json_is_integer(n) || json_integer_value(n) < 0)
-		return bad_tensor(p, t->name,
-				  ": its %s has something else than whole numbers from 0", what);
-	*ret = json_integer_value(n);
-	return 0;
+	return bad_tensor(p, t->name, ": its %s has something else than whole numbers from 0",
+			  what);
 }
 
-static int parse_shape(struct parse *p, json_t *info, struct tensor *t)
+/* Digits: elements or bytes. There is no 0 before others. */
+static int read_number(struct parse *p, const struct tensor *t, const char *what, int64_t *ret)
 {
-	json_t *shape = json_object_get(info, "shape"), *n;
-	size_t i;
+	bool zero = take_char(p, '0');
+	const char *begin = p->at;
 
-	if (!json_is_array(shape))
+	for (*ret = 0; !zero && p->at < p->end && *p->at >= '0' && *p->at <= '9'; p->at++)
+		if (__builtin_mul_overflow(*ret, 10, ret) ||
+		    __builtin_add_overflow(*ret, *p->at - '0', ret))
+			return fail_json(p, "too big integer", 0);
+	return zero || p->at > begin ? 0 : bad_numbers(p, t, what);
+}
+
+/* What follows the '['. *ret_n is max + 1 if there are more than max. */
+static int read_numbers(struct parse *p, const struct tensor *t, const char *what, uint32_t max,
+			int64_t *ret, uint32_t *ret_n)
+{
+	*ret_n = 0;
+	if (take_char(p, ']'))
+		return 0;
+	do {
+		int r = *ret_n == max ? 1 : read_number(p, t, what, &ret[*ret_n]);
+
+		*ret_n += 1;
+		if (r != 0)
+			return r < 0 ? r : 0;
+	} while (take_char(p, ','));
+	return take_char(p, ']') ? 0 : bad_numbers(p, t, what);
+}
+
+static int read_shape(struct parse *p, struct tensor *t)
+{
+	int r;
+
+	if (!take_char(p, '['))
 		return bad_tensor(p, t->name, ": its shape is not an array");
-	if (json_array_size(shape) > GPUSHM_MAX_NDIM)
-		return load_fail(EINVAL,
-				 "%s: tensor \"%.100s\" has %zu dimensions; an array has at most "
-				 "%d",
-				 p->path, t->name, json_array_size(shape), GPUSHM_MAX_NDIM);
 	t->shape = p->dims_end;
-	t->ndim = (uint32_t)json_array_size(shape);
-	json_array_foreach(shape, i, n)
-	{
-		int r = parse_number(p, t, "shape", n, &p->dims_end[i]);
+	r = read_numbers(p, t, "shape", GPUSHM_MAX_NDIM, p->dims_end, &t->ndim);
+	if (r < 0 || t->ndim <= GPUSHM_MAX_NDIM)
+		return r;
+	return load_fail(EINVAL,
+			 "%s: tensor \"%.100s\" has too many dimensions; an array has at most %d",
+			 p->path, t->name, GPUSHM_MAX_NDIM);
+}
 
-		if (r < 0)
-			return r;
-	}
+static int read_offsets(struct parse *p, struct tensor *t)
+{
+	int64_t at[2];
+	uint32_t n = 0;
+	int r = take_char(p, '[') ? read_numbers(p, t, "data_offsets", 2, at, &n) : 0;
+
+	if (r < 0)
+		return r;
+	if (n != 2)
+		return bad_tensor(p, t->name, ": its data_offsets are not an array of two");
+	if (at[1] < at[0])
+		return bad_tensor(p, t->name, ": its data begin at %" PRId64 " and end at %" PRId64,
+				  at[0], at[1]);
+	t->begin = (uint64_t)at[0];
+	t->end = (uint64_t)at[1];
 	return 0;
 }
 
-static int parse_offsets(const struct parse *p, json_t *info, struct tensor *t)
-{
-	json_t *offsets = json_object_get(info, "data_offsets");
-	int64_t begin = 0, end = 0;
+static const struct {
+	const char *name;
+	int (*read)(struct parse *p, struct tensor *t);
+} members[] = {
+	{ "dtype", read_dtype },
+	{ "shape", read_shape },
+	{ "data_offsets", read_offsets },
+};
 
-	if (!json_is_array(offsets) || json_array_size(offsets) != 2)
-		return bad_tensor(p, t->name, ": its data_offsets are not an array of two");
-	if (parse_number(p, t, "data_offsets", json_array_get(offsets, 0), &begin) < 0 ||
-	    parse_number(p, t, "data_offsets", json_array_get(offsets, 1), &end) < 0)
-		return -EBADMSG;
-	if (end < begin)
-		return bad_tensor(p, t->name, ": its data begin at %" PRId64 " and end at %" PRId64,
-				  begin, end);
-	t->begin = (uint64_t)begin;
-	t->end = (uint64_t)end;
-	return 0;
+static int read_member(struct parse *p, const char *name)
+{
+	struct tensor *t = &p->h->tensors[p->h->n];
+	size_t i = 0;
+
+	while (i < array_size(members) && strcmp(name, members[i].name) != 0)
+		i++;
+	if (i == array_size(members))
+		return bad_tensor(p, t->name,
+				  " has a member \"%.100s\", which the format does not know", name);
+	if (p->seen & 1u << i)
+		return fail_duplicate(p, name);
+	p->seen |= 1u << i;
+	return members[i].read(p, t);
 }
 
 /* The product is taken in the order of the shape, as the format's own library does: a 0 behind an
@@ -159,69 +267,58 @@ static int check_size(const struct parse *p, const struct tensor *t)
 	return 0;
 }
 
-static int add_tensor(struct parse *p, const struct tensor *t)
-{
-	int r = check_size(p, t);
-
-	p->dims_end += t->ndim;
-	p->h->n++;
-	return r;
-}
-
-static void set_name(struct parse *p, struct tensor *t, const char *name, size_t n)
-{
-	t->name = p->name_end;
-	memcpy(p->name_end, name, n);
-	p->name_end[n] = '\0';
-	p->name_end += n + 1;
-}
-
-static int parse_tensor(struct parse *p, const char *name, json_t *info)
+static int read_tensor(struct parse *p, const char *name)
 {
 	struct tensor *t = &p->h->tensors[p->h->n];
 	int r = check_name(p, name);
 
-	if (r == 0)
-		r = check_members(p, name, info);
 	if (r < 0)
 		return r;
-	set_name(p, t, name, strlen(name));
-	r = parse_dtype(p, info, t);
-	if (r == 0)
-		r = parse_shape(p, info, t);
-	if (r == 0)
-		r = parse_offsets(p, info, t);
-	return r < 0 ? r : add_tensor(p, t);
+	t->name = name;
+	p->seen = 0;
+	if (!take_char(p, '{'))
+		return bad_tensor(p, name, " is not a JSON object");
+	r = read_members(p, read_member);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < array_size(members); i++)
+		if (!(p->seen & 1u << i))
+			return bad_tensor(p, name, " has no \"%s\"", members[i].name);
+	p->dims_end += t->ndim;
+	p->h->n++;
+	return check_size(p, t);
 }
 
-/* ---- one tensor as all programs write it ---- */
+/* ---- metadata ---- */
 
-static bool is_metadata(const char *name, size_t n)
+static int read_entry(struct parse *p, const char *key)
 {
-	return n == strlen(METADATA) && memcmp(name, METADATA, n) == 0;
-}
-
-/* Returns 1 if the next member is such a tensor, which the header has then; 0 if it is not; or an
- * error. */
-static int parse_plain(struct parse *p)
-{
-	struct json_scan s = p->s;
-	struct tensor *t = &p->h->tensors[p->h->n];
-	int64_t dims[GPUSHM_MAX_NDIM];
-	const char *name;
-	size_t n;
+	json_t *metadata = p->h->metadata;
 	int r;
 
-	if (!tensor_scan(&s, t, dims, &name, &n) || is_metadata(name, n))
-		return 0;
-	set_name(p, t, name, n);
-	r = check_name(p, t->name);
+	if (!is_next(p, '"'))
+		return load_fail(EBADMSG, "%s: " METADATA ": \"%.100s\" is not a string", p->path,
+				 key);
+	if (json_object_size(metadata) == HEADER_METADATA_VALUES_MAX)
+		return load_fail(EBADMSG, "%s: " METADATA " has more than %u values", p->path,
+				 HEADER_METADATA_VALUES_MAX);
+	if (json_object_get(metadata, key))
+		return fail_duplicate(p, key);
+	r = read_string(p);
 	if (r < 0)
 		return r;
-	t->shape = memcpy(p->dims_end, dims, t->ndim * sizeof(*dims));
-	p->s = s;
-	r = add_tensor(p, t);
-	return r < 0 ? r : 1;
+	return json_object_set_new(metadata, key, json_string(p->name_end)) < 0 ? load_no_memory()
+										: 0;
+}
+
+static int read_metadata(struct parse *p)
+{
+	if (!take_char(p, '{'))
+		return load_fail(EBADMSG, "%s: " METADATA " is not a JSON object", p->path);
+	if (p->h->metadata)
+		return fail_duplicate(p, METADATA);
+	p->h->metadata = json_object();
+	return p->h->metadata ? read_members(p, read_entry) : load_no_memory();
 }
 
 /* ---- all tensors ---- */
@@ -232,10 +329,10 @@ static int allocate(struct parse *p)
 {
 	size_t commas = 0;
 
-	for (const char *c = p->text; c < p->s.end; c++)
+	for (const char *c = p->text; c < p->end; c++)
 		commas += *c == ',';
 	p->h->tensors = calloc(commas / 3 + 2, sizeof(*p->h->tensors));
-	p->h->names = p->name_end = malloc((size_t)(p->s.end - p->text) + 1);
+	p->h->names = p->name_end = malloc((size_t)(p->end - p->text) + 1);
 	p->h->dims = p->dims_end = calloc(commas + 1, sizeof(*p->h->dims));
 	return p->h->tensors && p->h->names && p->h->dims ? 0 : load_no_memory();
 }
@@ -276,20 +373,6 @@ static int check_cover(const struct parse *p, uint64_t data_bytes)
 				 " bytes follow the header%s",
 				 p->path, end, data_bytes,
 				 end > data_bytes ? ": the file is truncated" : "");
-	return 0;
-}
-
-/* ---- metadata ---- */
-
-static int check_metadata(const struct parse *p, json_t *metadata)
-{
-	const char *key;
-	json_t *value;
-
-	if (!json_is_object(metadata))
-		return load_fail(EBADMSG, "%s: " METADATA " is not a JSON object", p->path);
-	json_object_foreach(metadata, key, value) if (!json_is_string(value)) return load_fail(
-		EBADMSG, "%s: " METADATA ": \"%.100s\" is not a string", p->path, key);
 	return 0;
 }
 
@@ -339,9 +422,7 @@ static int index_names(const struct parse *p, struct indexed *indexed, struct ha
 		const char *name = h->tensors[i].name;
 
 		if (find(h, names, name))
-			return load_fail(EBADMSG,
-					 "%s: its header has a duplicate object key \"%.100s\"",
-					 p->path, name);
+			return fail_duplicate(p, name);
 		indexed[i].tensor = i;
 		hashtable_insert(names, &indexed[i].link, hashtable_hash(name, strlen(name)));
 	}
@@ -365,136 +446,34 @@ static int parse_names(const struct parse *p)
 	return r;
 }
 
-/* ---- a member of the header ---- */
-
-/* jansson reads "-0" as the integer 0. No number of a header has a minus sign, once the numbers
- * that are negative have been refused. */
-static bool has_minus(const char *text, size_t length)
-{
-	bool in_string = false;
-
-	for (size_t i = 0; i < length; i++) {
-		if (text[i] == '\\' && in_string)
-			i++;
-		else if (text[i] == '"')
-			in_string = !in_string;
-		else if (text[i] == '-' && !in_string)
-			return true;
-	}
-	return false;
-}
-
-static int fail_json(const struct parse *p, const char *why, size_t ahead)
-{
-	return load_fail(EBADMSG, "%s: its header is not valid JSON: %s (byte %zu of %zu)", p->path,
-			 why, (size_t)(p->s.at - p->text) + ahead, (size_t)(p->s.end - p->text));
-}
-
-/* The size of a member before jansson makes objects of it. */
-static int check_member(const struct parse *p, const char *text, size_t n)
-{
-	static const char metadata[] = "\"" METADATA "\"";
-
-	if (n >= strlen(metadata) && memcmp(text, metadata, strlen(metadata)) == 0) {
-		if (json_text_values(text, n) <= HEADER_METADATA_VALUES_MAX)
-			return 0;
-		return load_fail(EBADMSG, "%s: " METADATA " has more than %u values", p->path,
-				 HEADER_METADATA_VALUES_MAX);
-	}
-	if (n <= TENSOR_TEXT_MAX)
-		return 0;
-	return load_fail(EBADMSG,
-			 "%s: the tensor at byte %zu of its header is described in %zu bytes; %u "
-			 "are allowed",
-			 p->path, (size_t)(text - p->text), n, TENSOR_TEXT_MAX);
-}
-
-static int parse_metadata(struct parse *p, json_t *metadata)
-{
-	int r = check_metadata(p, metadata);
-
-	if (r < 0)
-		return r;
-	if (p->h->metadata)
-		return load_fail(EBADMSG,
-				 "%s: its header has a duplicate object key \"" METADATA "\"",
-				 p->path);
-	p->h->metadata = json_incref(metadata);
-	return 0;
-}
-
-/* By jansson. */
-static int parse_member(struct parse *p)
-{
-	const char *text = p->s.at;
-	size_t n = json_text_member(text, (size_t)(p->s.end - text));
-	_cleanup_(json_decrefp) json_t *object = NULL;
-	const char *key;
-	json_error_t e;
-	json_t *value;
-	int r = check_member(p, text, n);
-
-	if (r < 0)
-		return r;
-	object = json_text_load_member(text, n, &e);
-	if (!object && json_error_code(&e) == json_error_out_of_memory)
-		return load_no_memory();
-	if (!object)
-		return fail_json(p, e.text, (size_t)e.position);
-	if (json_object_size(object) != 1)
-		return fail_json(p, "a name is expected", 0);
-	key = json_object_iter_key(json_object_iter(object));
-	value = json_object_get(object, key);
-	r = strcmp(key, METADATA) == 0 ? parse_metadata(p, value) : parse_tensor(p, key, value);
-	if (r == 0 && has_minus(text, n))
-		r = load_fail(EBADMSG, "%s: its header has a number \"-0\"", p->path);
-	p->s.at += n;
-	return r;
-}
-
 /* ---- the whole ---- */
 
-static int parse_members(struct parse *p)
+static int read_value(struct parse *p, const char *name)
 {
-	if (json_scan_char(&p->s, '}'))
-		return 0;
-	do {
-		int r;
-
-		json_scan_spaces(&p->s);
-		r = parse_plain(p);
-		if (r == 0)
-			r = parse_member(p);
-		if (r < 0)
-			return r;
-	} while (json_scan_char(&p->s, ','));
-	return json_scan_char(&p->s, '}') ? 0 : fail_json(p, "',' or '}' is expected", 0);
+	return strcmp(name, METADATA) == 0 ? read_metadata(p) : read_tensor(p, name);
 }
 
 static int parse_text(struct parse *p)
 {
 	int r;
 
-	if (p->s.at == p->s.end || *p->s.at != '{')
+	if (p->at == p->end || *p->at != '{')
 		return load_fail(EBADMSG, "%s: its header does not begin with '{'", p->path);
-	/* jansson 2.14 skips one that follows a number. */
-	if (memchr(p->text, '\0', (size_t)(p->s.end - p->text)))
-		return load_fail(EBADMSG, "%s: its header has a NUL byte", p->path);
-	p->s.at++;
+	p->at++;
 	r = allocate(p);
 	if (r == 0)
-		r = parse_members(p);
+		r = read_members(p, read_value);
 	if (r < 0)
 		return r;
-	json_scan_spaces(&p->s);
-	return p->s.at == p->s.end ? 0 : fail_json(p, "end of file expected", 0);
+	skip_spaces(p);
+	return p->at == p->end ? 0 : fail_json(p, "end of file expected", 0);
 }
 
 int header_parse(const char *path, const char *text, size_t length, uint64_t data_bytes,
 		 struct header *ret)
 {
 	_cleanup_(header_done) struct header h = { 0 };
-	struct parse p = { .path = path, .text = text, .s = { text, text + length }, .h = &h };
+	struct parse p = { .path = path, .text = text, .at = text, .end = text + length, .h = &h };
 	int covered, r = parse_text(&p);
 
 	if (r < 0)

@@ -5,10 +5,7 @@
 #pragma once
 
 #include "client/gpushm_array.h"
-#include "client/models/web/json_text.h"
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #define METADATA "__metadata__" /* a member of the header that is no tensor */
@@ -24,10 +21,3 @@ struct tensor {
 /* Between the format's names of types and ours. 0, or -EINVAL; *ret_name is static. */
 int tensor_dtype_parse(const char *name, struct gpushm_dtype *ret);
 int tensor_dtype_name(struct gpushm_dtype t, const char **ret_name);
-
-/* Reads "name": {"dtype": ..., "shape": [...], "data_offsets": [...]}, and moves s->at behind it.
- * Sets dtype, ndim, begin and end of *t, where begin <= end; dims, which has room for
- * GPUSHM_MAX_NDIM; and the name, which lies in the text. False: it is written in another way, or
- * wrong: ask jansson. s->at and what was set mean nothing then. */
-bool tensor_scan(struct json_scan *s, struct tensor *t, int64_t *dims, const char **ret_name,
-		 size_t *ret_n);
