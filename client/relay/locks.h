@@ -9,14 +9,12 @@
 #include "proto/base/lock.h"
 
 enum relay_lock {
-	LOCK_PULLS = LOCKS_RELAY, /* pulls::lock */
+	LOCK_PULLS = LOCKS_RELAY, /* pulls.c */
 	LOCK_NIXL_MAKING,	  /* nixl.c: making; held while NIXL learns of memory */
 	LOCK_NIXL,		  /* nixl.c */
 	LOCK_OFFERS,		  /* offers::lock */
 	LOCK_OFFER,		  /* offer::lock */
 	LOCK_LINK,		  /* daemon_link::lock */
-	LOCK_ROUTE,		  /* route.c */
-	LOCK_FANOUT,		  /* fanout::lock */
 	LOCK_TRANSFERS,		  /* transfers::lock */
 	LOCK_MIRRORS,		  /* mirrors::lock */
 	LOCK_WAITERS,		  /* manifests.c */

@@ -40,7 +40,6 @@ struct relay {
 	struct config *config;	/* the last one that was good */
 	struct offers *offers;
 	struct fanout *fanout;
-	struct pulls *pulls;
 	char base[NI_MAXHOST + NI_MAXSERV + 16]; /* where others reach it; "" */
 };
 
@@ -125,7 +124,7 @@ static void reload(struct relay *relay, const struct options *o)
 	relay->config = next;
 	config_use(next);
 	server_limit(next);
-	if (pulls_use(relay->pulls, next) < 0)
+	if (pulls_use(next) < 0)
 		fprintf(stderr, "gpushm-relay: no thread for a [pull] section\n");
 	offers_refresh(relay->offers, tell_reload);
 }
@@ -143,8 +142,7 @@ static int start(struct relay *relay)
 	if (r == 0 && serve_all(relay) < 0)
 		return -1;
 	if (r == 0)
-		r = pulls_start(relay->config, relay->offers, relay->fanout, relay->base,
-				&relay->pulls);
+		r = pulls_start(relay->config, relay->offers, relay->base);
 	if (r < 0)
 		fprintf(stderr, "gpushm-relay: no thread: %s\n", strerror(-r));
 	return r;

@@ -6,14 +6,12 @@
 #include "client/relay/fleet/fanout.h"
 
 #include "client/gpushm_load_private.h"
+#include "client/relay/fleet/pulls.h"
 #include "client/relay/fleet/transfers.h"
-#include "client/relay/locks.h"
 #include "client/relay/serve/range.h"
-#include "proto/base/list.h"
 #include "proto/base/own.h"
 
 #include <arpa/inet.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -21,17 +19,9 @@
 #define FREE_BYTES (256u << 10)
 #define PATIENCE_NS 10000000000ull
 
-struct own {
-	struct list link; /* fanout::own */
-	char *name;	  /* owned */
-	struct announcement says;
-};
-
 struct fanout {
 	struct mirrors *mirrors;
 	struct transfers *transfers;
-	pthread_mutex_t lock;
-	struct list own; /* under lock */
 };
 
 struct fanout *fanout_new(void)
@@ -48,73 +38,16 @@ struct fanout *fanout_new(void)
 		free(f);
 		return NULL;
 	}
-	pthread_mutex_init(&f->lock, NULL);
-	list_init(&f->own);
 	return f;
-}
-
-/* ---- this relay's own pulls ---- */
-
-/* Under the lock. */
-static struct own *find_own(struct fanout *f, const char *name)
-{
-	struct own *own;
-
-	list_foreach (own, &f->own, link)
-		if (strcmp(own->name, name) == 0)
-			return own;
-	return NULL;
-}
-
-static void add_own(struct fanout *f, const char *name, const struct announcement *says)
-{
-	struct own *own = calloc(1, sizeof(*own));
-
-	if (own)
-		own->name = strdup(name);
-	if (!own || !own->name) {
-		free(own);
-		return;
-	}
-	own->says = *says;
-	list_insert(&f->own, &own->link);
-}
-
-void fanout_set_own(struct fanout *f, const char *name, const struct announcement *says)
-{
-	struct own *own;
-
-	lock_guard(&f->lock, LOCK_FANOUT);
-	own = find_own(f, name);
-	if (own && says) {
-		own->says = *says;
-	} else if (own) {
-		list_drop(&own->link);
-		free(own->name);
-		free(own);
-	} else if (says) {
-		add_own(f, name, says);
-	}
-}
-
-bool fanout_own(struct fanout *f, const char *name, struct announcement *ret)
-{
-	const struct own *own;
-
-	lock_guard(&f->lock, LOCK_FANOUT);
-	own = find_own(f, name);
-	if (own)
-		*ret = own->says;
-	return own;
 }
 
 /* One that nobody waits for may wait for everybody. A pull that is not known to have an order lets
  * no other machine's pull wait. */
-static bool may_wait(struct fanout *f, const char *name, const struct announcement *asks)
+static bool may_wait(const char *name, const struct announcement *asks)
 {
 	struct announcement own;
 
-	return !asks || (fanout_own(f, name, &own) && announcement_before(&own, asks));
+	return !asks || (pulls_own(name, &own) && announcement_before(&own, asks));
 }
 
 /* ---- announcements ---- */
@@ -206,8 +139,7 @@ void fanout_cut(const struct exchange *x, struct offer *o, const struct offer_fa
 
 	if (facts->complete || begin_at >= facts->header || begin_at + *n <= facts->header)
 		return;
-	if (!offer_has(o, facts->header) &&
-	    !may_wait(x->fanout, facts->name, read_announcement(x, &says)))
+	if (!offer_has(o, facts->header) && !may_wait(facts->name, read_announcement(x, &says)))
 		*n = facts->header - begin_at;
 }
 
@@ -222,8 +154,7 @@ bool fanout_enter(const struct exchange *x, struct offer *o, const struct offer_
 	bool is_header = begin_at + n <= facts->header;
 	bool is_free = is_header || begin_at + n <= FREE_BYTES, is_served;
 
-	*ret = (struct fanout_pass){ .may_wait =
-					     facts->complete || may_wait(f, facts->name, asks) };
+	*ret = (struct fanout_pass){ .may_wait = facts->complete || may_wait(facts->name, asks) };
 	is_served = is_header || ret->may_wait || offer_has(o, data);
 	if (asks && !is_free)
 		mirrors_note(f->mirrors, facts->etag, asks);

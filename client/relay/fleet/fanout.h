@@ -44,8 +44,3 @@ void fanout_hear(const struct exchange *x, const struct offer_facts *facts);
 /* Mirrors of a file that `x` may read from: how many. */
 size_t fanout_mirrors(const struct exchange *x, const char *etag,
 		      struct announcement ret[MIRRORS_NAMED]);
-
-/* What this relay says of itself while it pulls a name; NULL: it does not pull it any more. */
-void fanout_set_own(struct fanout *f, const char *name, const struct announcement *own);
-/* False: it does not pull it. */
-bool fanout_own(struct fanout *f, const char *name, struct announcement *ret);

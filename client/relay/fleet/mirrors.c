@@ -34,6 +34,7 @@ struct mirror {
 	uint64_t heard_ns; /* CLOCK_MONOTONIC */
 	char etag[ETAG_MAX];
 	struct network network;
+	bool near; /* to the one that asks now */
 	struct announcement says;
 };
 
@@ -180,108 +181,77 @@ void mirrors_note(struct mirrors *m, const char *etag, const struct announcement
 	}
 }
 
-/* Who is looked for. */
-struct search {
-	const char *etag;
-	uint64_t hash; /* of the ETag */
-	const struct announcement *asks;
-	enum mirrors_age age;
-	struct network network; /* of `asks` */
-	bool near;		/* only those of this network */
-};
-
-static bool suits(const struct mirror *mirror, const struct search *s)
+static bool suits(const struct mirror *mirror, const char *etag, const struct announcement *asks,
+		  enum mirrors_age age)
 {
-	if (strcmp(mirror->etag, s->etag) != 0)
+	if (strcmp(mirror->etag, etag) != 0)
 		return false;
-	if (s->near && !is_same_network(&mirror->network, &s->network))
-		return false;
-	return !s->asks || (strcmp(mirror->says.url, s->asks->url) != 0 &&
-			    (s->age == MIRRORS_ANY || announcement_before(&mirror->says, s->asks)));
+	return !asks || (strcmp(mirror->says.url, asks->url) != 0 &&
+			 (age == MIRRORS_ANY || announcement_before(&mirror->says, asks)));
 }
 
-/* Keeps the array sorted: those that began last come first. */
-static void add_young(const struct mirror **young, size_t *n, const struct mirror *mirror)
+/* Those of the same network come first, and of them those that began last. */
+static int by_nearness(const void *x, const void *y)
 {
-	size_t at = *n < BY_AGE ? (*n)++ : BY_AGE;
+	const struct mirror *a = *(struct mirror *const *)x, *b = *(struct mirror *const *)y;
 
-	for (; at > 0 && announcement_before(&young[at - 1]->says, &mirror->says); at--)
-		if (at < BY_AGE)
-			young[at] = young[at - 1];
-	if (at < BY_AGE)
-		young[at] = mirror;
+	if (a->near != b->near)
+		return a->near ? -1 : 1;
+	if (a->says.since != b->says.since)
+		return a->says.since > b->says.since ? -1 : 1;
+	return strcmp(b->says.url, a->says.url);
 }
 
-static bool is_among(const struct mirror *const *all, size_t n, const struct mirror *mirror)
+/* Brings those that are named to the front, and returns how many they are. Behind the first ones
+ * each of the others has the same chance. */
+static size_t choose(struct mirrors *m, struct mirror **all, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		if (all[i] == mirror)
-			return true;
-	return false;
-}
+	size_t near = 0, sorted, from, named;
 
-static size_t choose_young(struct mirrors *m, const struct search *s, const struct mirror **ret)
-{
-	struct mirror *mirror;
-	size_t n = 0;
+	qsort(all, n, sizeof(struct mirror *), by_nearness);
+	while (near < n && all[near]->near)
+		near++;
+	sorted = near > 0 ? near : n;
+	from = near < BY_AGE ? n : near;
+	named = from < MIRRORS_NAMED ? from : MIRRORS_NAMED;
+	for (size_t i = sorted < BY_AGE ? sorted : BY_AGE; i < named; i++) {
+		size_t k = i + (size_t)rand_r(&m->chance) % (from - i);
+		struct mirror *chosen = all[k];
 
-	hashtable_foreach (mirror, &m->by_etag, s->hash, by_etag)
-		if (suits(mirror, s))
-			add_young(ret, &n, mirror);
-	return n;
-}
-
-/* Each of the others has the same chance. */
-static size_t choose_by_chance(struct mirrors *m, const struct search *s,
-			       const struct mirror **chosen, size_t young)
-{
-	size_t n = young, seen = 0;
-	struct mirror *mirror;
-
-	hashtable_foreach (mirror, &m->by_etag, s->hash, by_etag) {
-		size_t at;
-
-		if (!suits(mirror, s) || is_among(chosen, young, mirror))
-			continue;
-		at = n < MIRRORS_NAMED ? n++ : young + (size_t)rand_r(&m->chance) % (seen + 1);
-		if (at < MIRRORS_NAMED)
-			chosen[at] = mirror;
-		seen++;
+		all[k] = all[i];
+		all[i] = chosen;
 	}
-	return n;
+	return named;
 }
 
 size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announcement *asks,
 		      enum mirrors_age age, struct announcement ret[MIRRORS_NAMED])
 {
-	struct search s = { etag, hash_of(etag), asks, age, network_of(asks ? asks->address : ""),
-			    true };
-	const struct mirror *chosen[MIRRORS_NAMED];
-	size_t n;
+	const struct network network = network_of(asks ? asks->address : "");
+	struct mirror *mirror, *found[MIRRORS_MAX];
+	size_t n = 0;
 
 	lock_guard(&m->lock, LOCK_MIRRORS);
 	forget_old(m, clock_monotonic_ns());
-	n = choose_young(m, &s, chosen);
-	n = choose_by_chance(m, &s, chosen, n);
-	s.near = false;
-	if (n == 0)
-		n = choose_by_chance(m, &s, chosen, choose_young(m, &s, chosen));
-	else if (n < BY_AGE)
-		n = choose_by_chance(m, &s, chosen, n);
+	hashtable_foreach (mirror, &m->by_etag, hash_of(etag), by_etag)
+		if (suits(mirror, etag, asks, age)) {
+			mirror->near = is_same_network(&mirror->network, &network);
+			found[n++] = mirror;
+		}
+	n = choose(m, found, n);
 	for (size_t i = 0; i < n; i++)
-		ret[i] = chosen[i]->says;
+		ret[i] = found[i]->says;
 	return n;
 }
 
 bool mirrors_has_older(struct mirrors *m, const char *etag, const struct announcement *asks)
 {
-	const struct search s = { etag, hash_of(etag), asks, .age = MIRRORS_OLDER };
 	struct mirror *mirror;
 
 	lock_guard(&m->lock, LOCK_MIRRORS);
 	forget_old(m, clock_monotonic_ns());
-	hashtable_foreach (mirror, &m->by_etag, s.hash, by_etag)
-		if (suits(mirror, &s))
+	hashtable_foreach (mirror, &m->by_etag, hash_of(etag), by_etag)
+		if (suits(mirror, etag, asks, MIRRORS_OLDER))
 			return true;
 	return false;
 }

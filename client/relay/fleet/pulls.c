@@ -33,20 +33,19 @@
 #define ANNOUNCE_S 30u
 #define ANNOUNCE_PATIENCE_S 5u
 
-struct pulls;
-
 struct pull {
-	struct list link; /* pulls::list */
-	struct pulls *of;
-	char *name; /* owned */
+	struct list link; /* pulls.list */
+	char *name;	  /* owned */
 
 	/* Under the lock; the thread reads them without it. */
 	struct config *config; /* owned: a reference; of the section */
 	const struct config_pull *section;
-	bool runs;	   /* a thread */
-	bool done;	   /* the section wants no more */
-	atomic_bool stop;  /* the section is another one now */
-	atomic_bool renew; /* the certificates are in other files now: a wait begins again */
+	bool runs;		 /* a thread */
+	bool done;		 /* the section wants no more */
+	atomic_bool stop;	 /* the section is another one now */
+	atomic_bool renew;	 /* the certificates are in other files now: a wait begins again */
+	struct announcement own; /* while it pulls; url "": none */
+	char via[PULL_VIA_MAX];	 /* what its source has said */
 
 	/* The thread's. */
 	struct offer *offer;		     /* while it runs; NULL: not offered */
@@ -59,9 +58,8 @@ struct pull {
 	bool circles;  /* the source gets it from this relay */
 };
 
-struct pulls {
+static struct {
 	struct offers *offers;
-	struct fanout *fanout;
 	const char *base;
 	const char *socket;
 	pthread_mutex_t lock; /* of all that follows */
@@ -69,7 +67,7 @@ struct pulls {
 	struct config *config; /* owned: a reference; the last one */
 	struct list list;
 	bool announces; /* there is the thread for that */
-};
+} pulls = { .lock = PTHREAD_MUTEX_INITIALIZER, .list = { &pulls.list, &pulls.list } };
 
 static struct {
 	atomic_uint_least64_t failed[PULLS_CAUSES], last_s, away;
@@ -83,34 +81,62 @@ static struct gpushm_remote_options remote_of(const struct config *c)
 					       .key = c->key };
 }
 
+/* Under the lock. */
+static struct pull *find_pull(const char *name)
+{
+	struct pull *p;
+
+	list_foreach (p, &pulls.list, link)
+		if (strcmp(p->name, name) == 0)
+			return p;
+	return NULL;
+}
+
 /* ---- the announcement ---- */
 
 static void set_own(struct pull *p)
 {
-	struct announcement own;
+	struct announcement own = { .url = "" };
 
-	if (*p->of->base && config_offers(p->config, p->name) &&
-	    announcement_format(p->of->base, p->name, clock_realtime_ns() / 1000000u,
-				p->announcement) == 0 &&
-	    announcement_parse(p->announcement, &own) == 0)
-		fanout_set_own(p->of->fanout, p->name, &own);
-	else
-		p->announcement[0] = '\0';
+	if (!*pulls.base || !config_offers(p->config, p->name) ||
+	    announcement_format(pulls.base, p->name, clock_realtime_ns() / 1000000u,
+				p->announcement) < 0 ||
+	    announcement_parse(p->announcement, &own) < 0)
+		p->announcement[0] = own.url[0] = '\0';
+	lock_guard(&pulls.lock, LOCK_PULLS);
+	p->own = own;
+}
+
+static void drop_own(struct pull *p)
+{
+	lock_guard(&pulls.lock, LOCK_PULLS);
+	p->own.url[0] = '\0';
+}
+
+bool pulls_own(const char *name, struct announcement *ret)
+{
+	const struct pull *p;
+
+	lock_guard(&pulls.lock, LOCK_PULLS);
+	p = find_pull(name);
+	if (!p || !p->own.url[0])
+		return false;
+	*ret = p->own;
+	return true;
 }
 
 /* What this relay offers under the name now; "": nothing that others could get. */
-static void describe(const struct pulls *all, const char *name, char etag[64],
-		     char relay[ANNOUNCEMENT_MAX])
+static void describe(const char *name, char etag[64], char relay[ANNOUNCEMENT_MAX])
 {
-	struct offer *o = offers_find(all->offers, name, NULL);
+	struct offer *o = offers_find(pulls.offers, name, NULL);
 	struct announcement own = { .since = 0 };
 	struct offer_facts facts = { .complete = false };
 
 	etag[0] = '\0';
 	if (o && offer_know(o, NULL) == 0)
 		offer_facts(o, &facts);
-	if (facts.etag[0] && (facts.complete || fanout_own(all->fanout, name, &own)) &&
-	    announcement_format(all->base, name, own.since, relay) == 0)
+	if (facts.etag[0] && (facts.complete || pulls_own(name, &own)) &&
+	    announcement_format(pulls.base, name, own.since, relay) == 0)
 		memcpy(etag, facts.etag, sizeof(facts.etag));
 	offer_release(o);
 }
@@ -133,7 +159,7 @@ static bool is_silent(char *const *silent, size_t n, const char *source)
 
 /* A host that says nothing takes some seconds. It is asked once, not for each name that comes from
  * it: other sources must hear of this machine in time. */
-static void announce(const struct pulls *all, const struct config *c)
+static void announce(const struct config *c)
 {
 	_cleanup_(free_ptr) char **silent = calloc(c->n_pulls + 1, sizeof(*silent));
 	struct gpushm_remote_options remote = remote_of(c);
@@ -147,7 +173,7 @@ static void announce(const struct pulls *all, const struct config *c)
 
 		if (!config_offers(c, p->name) || is_silent(silent, n, p->source))
 			continue;
-		describe(all, p->name, etag, relay);
+		describe(p->name, etag, relay);
 		/* A source that is away is the other thread's to complain about. */
 		r = etag[0] ? gpushm_private_pull_announce(p->source, etag, relay, &remote) : 0;
 		if (r == -ETIMEDOUT || r == -EBUSY)
@@ -155,12 +181,12 @@ static void announce(const struct pulls *all, const struct config *c)
 	}
 }
 
-static void *repeat_announcements(void *arg)
+static void *repeat_announcements(void *unused)
 {
 	for (;;) {
 		struct config *c = config_current();
 
-		announce(arg, c);
+		announce(c);
 		config_release(c);
 		sleep(ANNOUNCE_S);
 	}
@@ -174,7 +200,7 @@ static void on_begun(void *user, const struct manifest *m, const char *header,
 {
 	struct pull *p = user;
 
-	p->offer = offers_pull_begin(p->of->offers, p->name, m, header, b);
+	p->offer = offers_pull_begin(pulls.offers, p->name, m, header, b);
 }
 
 static void on_block(void *user, uint64_t block)
@@ -190,15 +216,18 @@ static void on_ended(void *user, int result)
 	struct pull *p = user;
 
 	if (p->offer)
-		offers_pull_end(p->of->offers, p->offer, result);
+		offers_pull_end(pulls.offers, p->offer, result);
 	p->offer = NULL;
 }
 
 static void on_via(void *user, const char *via)
 {
 	struct pull *p = user;
-	bool circles = route_hear(p->name, via);
+	bool circles;
 
+	lock_take(&pulls.lock, LOCK_PULLS);
+	circles = p->section->follow && route_hear(via, p->via);
+	lock_drop(&pulls.lock);
 	if (circles && !p->circles)
 		fprintf(stderr,
 			"gpushm-relay: [pull %s]: a circle: %s itself gets it from this relay, "
@@ -206,6 +235,17 @@ static void on_via(void *user, const char *via)
 			"again and again\n",
 			p->name, p->section->source);
 	p->circles = circles;
+}
+
+void pulls_via(const char *name, char ret[PULL_VIA_MAX])
+{
+	const struct pull *p;
+
+	ret[0] = '\0';
+	lock_guard(&pulls.lock, LOCK_PULLS);
+	p = find_pull(name);
+	if (p && p->section->follow)
+		route_append(p->via, ret);
 }
 
 /* ---- one pull ---- */
@@ -287,14 +327,14 @@ static int pull_once(struct pull *p)
 	int r;
 
 	lock_assert_none_from(LOCKS_RELAY);
-	r = gpushm_connect(p->of->socket, &c);
+	r = gpushm_connect(pulls.socket, &c);
 
 	/* -ENOENT is a source that does not have the buffer yet. */
 	if (r < 0)
 		return r == -ENOENT ? -ECONNREFUSED : r;
 	set_own(p);
 	r = pull_now(p, c);
-	fanout_set_own(p->of->fanout, p->name, NULL);
+	drop_own(p);
 	gpushm_disconnect(c);
 	return r;
 }
@@ -391,22 +431,17 @@ static void sleep_before_retry(struct pull *p, enum pulls_cause cause)
 	uint64_t until = clock_monotonic_ns() + ms * 1000000u;
 	bool in_time = true;
 
-	lock_guard(&p->of->lock, LOCK_PULLS);
+	lock_guard(&pulls.lock, LOCK_PULLS);
 	while (!is_woken(p) && in_time)
-		in_time = thread_cond_wait(&p->of->changed, &p->of->lock, until);
+		in_time = thread_cond_wait(&pulls.changed, &pulls.lock, until);
 	p->retry_ms = 2 * pause < max ? 2 * pause : max;
 }
 
 /* A pull, and the wait for a reason to pull again. */
 static void work(struct pull *p)
 {
-	int r;
+	int r = pull_once(p);
 
-	if (p->section->follow)
-		route_begin(p->name);
-	else
-		route_end(p->name);
-	r = pull_once(p);
 	count(p, r);
 	if (r == 0) {
 		p->retry_ms = RETRY_MIN_MS;
@@ -459,8 +494,6 @@ static bool has_same_files(const struct config *a, const struct config *b)
 /* Under the lock. It has no thread. */
 static void free_pull(struct pull *p)
 {
-	if (p->name)
-		route_end(p->name);
 	list_drop(&p->link);
 	config_release(p->config);
 	free(p->name);
@@ -470,15 +503,15 @@ static void free_pull(struct pull *p)
 /* Under the lock: gives the pull the section of the last configuration, which has one. */
 static void take_section(struct pull *p)
 {
-	const struct config_pull *section = find_section(p->of->config, p->name);
+	const struct config_pull *section = find_section(pulls.config, p->name);
 
 	if (!p->section || !is_same(p->section, section)) {
-		p->content[0] = p->complaint[0] = '\0';
+		p->content[0] = p->complaint[0] = p->via[0] = '\0';
 		p->retry_ms = RETRY_MIN_MS;
 		p->is_there = p->done = p->circles = false;
 	}
 	config_release(p->config);
-	p->config = config_ref(p->of->config);
+	p->config = config_ref(pulls.config);
 	p->section = section;
 	p->stop = p->renew = false;
 }
@@ -486,8 +519,8 @@ static void take_section(struct pull *p)
 /* False: there is nothing more to do, and the pull is another thread's or gone. */
 static bool has_work(struct pull *p)
 {
-	lock_guard(&p->of->lock, LOCK_PULLS);
-	if (!find_section(p->of->config, p->name)) {
+	lock_guard(&pulls.lock, LOCK_PULLS);
+	if (!find_section(pulls.config, p->name)) {
 		free_pull(p);
 		return false;
 	}
@@ -503,20 +536,10 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static struct pull *find_pull(struct pulls *all, const char *name)
-{
-	struct pull *p;
-
-	list_foreach (p, &all->list, link)
-		if (strcmp(p->name, name) == 0)
-			return p;
-	return NULL;
-}
-
 /* Under the lock: a section that has no pull yet, or one that has come to its end. */
-static int begin(struct pulls *all, const char *name)
+static int begin(const char *name)
 {
-	struct pull *p = find_pull(all, name);
+	struct pull *p = find_pull(name);
 	int r;
 
 	if (p && p->runs)
@@ -525,8 +548,7 @@ static int begin(struct pulls *all, const char *name)
 		p = calloc(1, sizeof(*p));
 		if (!p)
 			return -ENOMEM;
-		p->of = all;
-		list_insert(&all->list, &p->link);
+		list_insert(&pulls.list, &p->link);
 		p->name = strdup(name);
 		if (!p->name)
 			return free_pull(p), -ENOMEM;
@@ -542,54 +564,45 @@ static int begin(struct pulls *all, const char *name)
 }
 
 /* Under the lock: ends what the last configuration does not want any more. */
-static void end_others(struct pulls *all)
+static void end_others(void)
 {
 	struct pull *p;
 
-	list_foreach (p, &all->list, link) {
-		const struct config_pull *section = find_section(all->config, p->name);
+	list_foreach (p, &pulls.list, link) {
+		const struct config_pull *section = find_section(pulls.config, p->name);
 
 		if (!section && !p->runs)
 			free_pull(p);
 		else if (p->runs && (!section || !is_same(p->section, section)))
 			p->stop = true;
-		else if (!has_same_files(p->config, all->config))
+		else if (!has_same_files(p->config, pulls.config))
 			p->renew = true;
 	}
-	pthread_cond_broadcast(&all->changed);
+	pthread_cond_broadcast(&pulls.changed);
 }
 
-int pulls_use(struct pulls *all, struct config *config)
+int pulls_use(struct config *config)
 {
 	int r = 0;
 
-	lock_guard(&all->lock, LOCK_PULLS);
-	config_release(all->config);
-	all->config = config_ref(config);
-	end_others(all);
+	lock_guard(&pulls.lock, LOCK_PULLS);
+	config_release(pulls.config);
+	pulls.config = config_ref(config);
+	end_others();
 	for (size_t i = 0; r == 0 && i < config->n_pulls; i++)
-		r = begin(all, config->pulls[i].name);
-	if (r == 0 && config->n_pulls > 0 && *all->base && !all->announces) {
-		r = thread_start_detached(repeat_announcements, all);
-		all->announces = r == 0;
+		r = begin(config->pulls[i].name);
+	if (r == 0 && config->n_pulls > 0 && *pulls.base && !pulls.announces) {
+		r = thread_start_detached(repeat_announcements, NULL);
+		pulls.announces = r == 0;
 	}
 	return r;
 }
 
-int pulls_start(struct config *config, struct offers *offers, struct fanout *fanout,
-		const char *base, struct pulls **ret)
+int pulls_start(struct config *config, struct offers *offers, const char *base)
 {
-	struct pulls *all = calloc(1, sizeof(*all));
-
-	if (!all)
-		return -ENOMEM;
-	all->offers = offers;
-	all->fanout = fanout;
-	all->base = base;
-	all->socket = config->socket;
-	pthread_mutex_init(&all->lock, NULL);
-	thread_cond_init(&all->changed);
-	list_init(&all->list);
-	*ret = all;
-	return pulls_use(all, config);
+	pulls.offers = offers;
+	pulls.base = base;
+	pulls.socket = config->socket;
+	thread_cond_init(&pulls.changed);
+	return pulls_use(config);
 }

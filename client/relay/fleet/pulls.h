@@ -6,11 +6,10 @@
  */
 #pragma once
 
+#include "client/gpushm_load_private.h"
 #include "client/relay/config.h"
-#include "client/relay/fleet/fanout.h"
+#include "client/relay/fleet/announcement.h"
 #include "client/relay/offer/offers.h"
-
-struct pulls;
 
 enum pulls_cause {
 	PULLS_DAEMON,  /* of this machine: away */
@@ -32,12 +31,17 @@ struct pulls_counts {
 /* Of the process; from any thread. */
 void pulls_count(struct pulls_counts *ret);
 
+/* What this relay says of itself while it pulls a name. False: it does not pull it. */
+bool pulls_own(const char *name, struct announcement *ret);
+
+/* The value of Via in replies about a name; "": this relay does not follow it. */
+void pulls_via(const char *name, char ret[PULL_VIA_MAX]);
+
 /* Starts the threads, which run until the process ends. config: the first one, whose socket= is the
  * daemon's from now on. base: where this relay is reached, "https://HOST:PORT"; "" if other
  * machines can't reach it. All but the config is borrowed. 0, or -errno. */
-int pulls_start(struct config *config, struct offers *offers, struct fanout *fanout,
-		const char *base, struct pulls **ret);
+int pulls_start(struct config *config, struct offers *offers, const char *base);
 
 /* Another configuration: sections that are as they were go on, others end or begin. 0, or -errno:
  * some have no thread. */
-int pulls_use(struct pulls *all, struct config *config);
+int pulls_use(struct config *config);

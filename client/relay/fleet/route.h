@@ -15,13 +15,9 @@
 
 #include <stdbool.h>
 
-/* The value of Via in replies about a name; "": this relay does not follow it. */
-void route_get(const char *name, char ret[PULL_VIA_MAX]);
+/* What this relay says of a name whose source has said `via`; "": so many are no chain any more. */
+void route_append(const char *via, char ret[PULL_VIA_MAX]);
 
-/* This relay follows the name, until route_end(). May be called twice. */
-void route_begin(const char *name);
-void route_end(const char *name);
-
-/* What the source of a name has said in Via. Returns whether this relay is among them; then those
- * before it are left out, so that the list does not grow in each round. */
-bool route_hear(const char *name, const char *via);
+/* Whether this relay is among those that a source has said; then those before it are left out of
+ * what is kept in *ret, so that the list does not grow in each round. */
+bool route_hear(const char *via, char ret[PULL_VIA_MAX]);

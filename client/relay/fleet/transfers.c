@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A list of transfers is searched: there are no more than connections, and mostly a few. Those that
- * are turned away may be thousands.
+ * Those that are let in are no more than connections, and mostly a few. Those that are turned away
+ * may be thousands.
  */
 #include "client/relay/fleet/transfers.h"
 
@@ -25,26 +25,23 @@ struct key {
 	char address[64], etag[64];
 };
 
+/* One that was let in, or turned away. */
 struct transfer {
-	struct list link; /* transfers::list */
-	struct key key;
-	unsigned requests;
-	uint64_t ended_ns; /* CLOCK_MONOTONIC: its last request, if it has none now */
-};
-
-/* One that was turned away. */
-struct refusal {
-	struct list link; /* transfers::refusals; the last one at the end */
+	struct list link; /* transfers::list, or transfers::refused */
 	struct hashtable_link by_key;
 	struct key key;
-	uint64_t first_ns, last_ns; /* CLOCK_MONOTONIC */
+	unsigned requests;
+	/* CLOCK_MONOTONIC. refused_ns: when it was turned away for the first time; 0: it was let
+	 * in. last_ns: for the last time, or when its last request ended. */
+	uint64_t refused_ns, last_ns;
 };
 
 struct transfers {
 	pthread_mutex_t lock;
-	struct list list, refusals;
-	struct hashtable by_key; /* of refusals */
-	size_t n;
+	struct list list;    /* that were let in */
+	struct list refused; /* the last one at the end */
+	struct hashtable by_key;
+	size_t n; /* of the list */
 };
 
 struct transfers *transfers_new(void)
@@ -55,43 +52,31 @@ struct transfers *transfers_new(void)
 		return free(t), NULL;
 	pthread_mutex_init(&t->lock, NULL);
 	list_init(&t->list);
-	list_init(&t->refusals);
+	list_init(&t->refused);
 	return t;
 }
 
-static void drop(struct transfers *t, struct transfer *transfer)
+static void drop(struct transfers *t, struct transfer *it)
 {
-	list_drop(&transfer->link);
-	free(transfer);
-	t->n--;
-}
-
-static void drop_refusal(struct transfers *t, struct refusal *refusal)
-{
-	list_drop(&refusal->link);
-	hashtable_drop(&t->by_key, &refusal->by_key);
-	free(refusal);
+	list_drop(&it->link);
+	hashtable_drop(&t->by_key, &it->by_key);
+	t->n -= !it->refused_ns;
+	free(it);
 }
 
 struct transfers *transfers_free(struct transfers *t)
 {
-	struct transfer *transfer;
+	struct transfer *it;
 
 	if (!t)
 		return NULL;
-	list_foreach (transfer, &t->list, link)
-		drop(t, transfer);
-	while (!list_empty(&t->refusals))
-		drop_refusal(t, list_first(&t->refusals, struct refusal, link));
+	list_move(&t->refused, &t->list);
+	list_foreach (it, &t->list, link)
+		drop(t, it);
 	hashtable_done(&t->by_key);
 	pthread_mutex_destroy(&t->lock);
 	free(t);
 	return NULL;
-}
-
-static bool is_same(const struct key *a, const struct key *b)
-{
-	return strcmp(a->address, b->address) == 0 && strcmp(a->etag, b->etag) == 0;
 }
 
 static struct key key_of(const char *address, const char *etag)
@@ -106,126 +91,100 @@ static struct key key_of(const char *address, const char *etag)
 static void drop_ended(struct transfers *t)
 {
 	uint64_t now = clock_monotonic_ns();
-	struct transfer *transfer;
+	struct transfer *it;
 
-	list_foreach (transfer, &t->list, link)
-		if (transfer->requests == 0 && now - transfer->ended_ns > LINGER_NS)
-			drop(t, transfer);
+	list_foreach (it, &t->list, link)
+		if (it->requests == 0 && now - it->last_ns > LINGER_NS)
+			drop(t, it);
+}
+
+static void forgive(struct transfers *t, uint64_t now)
+{
+	struct transfer *it;
+
+	list_foreach (it, &t->refused, link) {
+		if (now - it->last_ns < FORGIVEN_NS && t->by_key.n - t->n < REFUSALS_MAX)
+			return;
+		drop(t, it);
+	}
 }
 
 static struct transfer *find(struct transfers *t, const struct key *key)
 {
-	struct transfer *transfer;
+	struct transfer *it;
 
-	list_foreach (transfer, &t->list, link)
-		if (is_same(&transfer->key, key))
-			return transfer;
+	hashtable_foreach (it, &t->by_key, hashtable_hash(key, sizeof(*key)), by_key)
+		if (memcmp(&it->key, key, sizeof(*key)) == 0)
+			return it;
 	return NULL;
 }
 
-/* ---- refusals ---- */
-
-static void drop_old_refusals(struct transfers *t, uint64_t now)
+/* Not let in yet. */
+static struct transfer *add(struct transfers *t, const struct key *key, uint64_t now)
 {
-	while (!list_empty(&t->refusals)) {
-		struct refusal *oldest = list_first(&t->refusals, struct refusal, link);
+	struct transfer *it = calloc(1, sizeof(*it));
 
-		if (now - oldest->last_ns < FORGIVEN_NS && t->by_key.n < REFUSALS_MAX)
-			return;
-		drop_refusal(t, oldest);
-	}
+	if (!it)
+		return NULL;
+	it->key = *key;
+	it->refused_ns = now;
+	list_insert(&t->refused, &it->link);
+	hashtable_insert(&t->by_key, &it->by_key, hashtable_hash(key, sizeof(*key)));
+	return it;
 }
 
-static struct refusal *find_refusal(struct transfers *t, const struct key *key)
+static void let_in(struct transfers *t, struct transfer *it)
 {
-	struct refusal *refusal;
-
-	hashtable_foreach (refusal, &t->by_key, hashtable_hash(key, sizeof(*key)), by_key)
-		if (is_same(&refusal->key, key))
-			return refusal;
-	return NULL;
+	it->refused_ns = 0;
+	list_drop(&it->link);
+	list_insert(&t->list, &it->link);
+	t->n++;
 }
 
-static void note_refusal(struct transfers *t, const struct key *key)
+unsigned transfers_begin(struct transfers *t, const char *address, const char *etag, size_t max)
 {
+	const struct key key = key_of(address, etag);
 	uint64_t now = clock_monotonic_ns();
-	struct refusal *refusal;
+	struct transfer *it;
 
-	drop_old_refusals(t, now);
-	refusal = find_refusal(t, key);
-	if (refusal) {
-		list_drop(&refusal->link);
-	} else {
-		refusal = calloc(1, sizeof(*refusal));
-		if (!refusal)
-			return;
-		refusal->key = *key;
-		refusal->first_ns = now;
-		hashtable_insert(&t->by_key, &refusal->by_key, hashtable_hash(key, sizeof(*key)));
-	}
-	refusal->last_ns = now;
-	list_insert(&t->refusals, &refusal->link);
+	lock_guard(&t->lock, LOCK_TRANSFERS);
+	forgive(t, now);
+	it = find(t, &key);
+	if (!it)
+		it = add(t, &key, now);
+	if (!it)
+		return 0;
+	if (it->refused_ns)
+		drop_ended(t);
+	if (it->refused_ns && (max == 0 || t->n < max))
+		let_in(t, it);
+	if (!it->refused_ns)
+		return ++it->requests;
+	it->last_ns = now;
+	list_drop(&it->link);
+	list_insert(&t->refused, &it->link);
+	return 0;
 }
 
 uint64_t transfers_refused_ns(struct transfers *t, const char *address, const char *etag)
 {
 	const struct key key = key_of(address, etag);
 	uint64_t now = clock_monotonic_ns();
-	const struct refusal *refusal;
+	const struct transfer *it;
 
 	lock_guard(&t->lock, LOCK_TRANSFERS);
-	drop_old_refusals(t, now);
-	refusal = find_refusal(t, &key);
-	return refusal ? now - refusal->first_ns : 0;
-}
-
-/* ---- transfers ---- */
-
-static struct transfer *add(struct transfers *t, const struct key *key, size_t max)
-{
-	struct transfer *transfer;
-
-	drop_ended(t);
-	if (max > 0 && t->n >= max)
-		return NULL;
-	transfer = calloc(1, sizeof(*transfer));
-	if (!transfer)
-		return NULL;
-	transfer->key = *key;
-	list_insert(&t->list, &transfer->link);
-	t->n++;
-	return transfer;
-}
-
-unsigned transfers_begin(struct transfers *t, const char *address, const char *etag, size_t max)
-{
-	const struct key key = key_of(address, etag);
-	struct transfer *transfer;
-
-	lock_guard(&t->lock, LOCK_TRANSFERS);
-	transfer = find(t, &key);
-	if (!transfer)
-		transfer = add(t, &key, max);
-	if (transfer)
-		return ++transfer->requests;
-	note_refusal(t, &key);
-	return 0;
+	forgive(t, now);
+	it = find(t, &key);
+	return it && it->refused_ns ? now - it->refused_ns : 0;
 }
 
 void transfers_end(struct transfers *t, const char *address, const char *etag)
 {
 	const struct key key = key_of(address, etag);
-	struct transfer *transfer;
+	struct transfer *it;
 
 	lock_guard(&t->lock, LOCK_TRANSFERS);
-	transfer = find(t, &key);
-	if (transfer && transfer->requests > 0 && --transfer->requests == 0)
-		transfer->ended_ns = clock_monotonic_ns();
-}
-
-size_t transfers_count(struct transfers *t)
-{
-	lock_guard(&t->lock, LOCK_TRANSFERS);
-	drop_ended(t);
-	return t->n;
+	it = find(t, &key);
+	if (it && it->requests > 0 && --it->requests == 0)
+		it->last_ns = clock_monotonic_ns();
 }

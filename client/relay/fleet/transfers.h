@@ -27,6 +27,3 @@ uint64_t transfers_refused_ns(struct transfers *t, const char *address, const ch
 
 /* The end of a request that was let in. */
 void transfers_end(struct transfers *t, const char *address, const char *etag);
-
-/* Transfers that are under way. */
-size_t transfers_count(struct transfers *t);

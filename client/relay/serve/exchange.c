@@ -4,7 +4,7 @@
  */
 #include "client/relay/serve/exchange.h"
 
-#include "client/relay/fleet/route.h"
+#include "client/relay/fleet/pulls.h"
 #include "client/relay/serve/allow.h"
 #include "proto/base/own.h"
 
@@ -46,7 +46,7 @@ static void add_via(const struct exchange *x, struct MHD_Response *r)
 {
 	char via[PULL_VIA_MAX];
 
-	route_get(x->name, via);
+	pulls_via(x->name, via);
 	if (via[0] && config_offers(x->config, x->name) && allow_read(x->config, x->peer, x->name))
 		MHD_add_response_header(r, MHD_HTTP_HEADER_VIA, via);
 }
