@@ -10,7 +10,6 @@
 #include "client/models/copy/engine.h"
 #include "client/models/copy/readback.h"
 #include "client/models/fail.h"
-#include "client/models/files/arrays.h"
 #include "client/models/files/checkpoint.h"
 #include "client/models/files/model.h"
 #include "client/models/load.h"
@@ -30,38 +29,20 @@ struct comparison {
 	struct gpushm_private_error why;
 };
 
-static int digest_twin(const struct comparison *k, char ret[DIGEST_TEXT])
-{
-	const struct readback back = { .buffer = k->twin };
-	struct digest digest = { 0 };
-	struct arrays arrays = { 0 };
-	struct plan plan = { 0 };
-	uint64_t elapsed;
-	int r = arrays_list(k->b, &arrays);
-
-	if (r == 0)
-		r = arrays_plan(&arrays, &plan);
-	if (r == 0)
-		r = readback_digest_plan(&back, &plan, -1, &digest, &elapsed);
-	if (r == 0)
-		digest_format(&digest, ret);
-	digest_clear(&digest);
-	free(plan.runs);
-	arrays_clear(&arrays);
-	return r;
-}
-
 static void *compare(void *arg)
 {
-	char wanted[DIGEST_TEXT], found[DIGEST_TEXT];
 	struct comparison *k = arg;
+	const struct readback back = { .buffer = k->twin };
+	struct gpushm_load_report found = { 0 };
+	char wanted[DIGEST_TEXT];
+	bool has = digest_of(k->b, wanted);
 
-	k->result = digest_of(k->b, wanted) ? digest_twin(k, found) : 0;
-	if (k->result == 0 && digest_of(k->b, wanted) && strcmp(found, wanted) != 0)
+	k->result = has ? load_digest(k->b, &back, &found) : 0;
+	if (k->result == 0 && has && strcmp(found.content, wanted) != 0)
 		k->result = load_fail(EBADMSG,
 				      "buffer \"%s\": it is evicted, and its twin is damaged: its "
 				      "digest is %s, not %s",
-				      gpushm_buffer_name(k->b), found, wanted);
+				      gpushm_buffer_name(k->b), found.content, wanted);
 	gpushm_private_keep(&k->why);
 	return NULL;
 }

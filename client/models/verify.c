@@ -8,6 +8,7 @@
 #include "client/models/caller.h"
 #include "client/models/copy/readback.h"
 #include "client/models/files/arrays.h"
+#include "client/models/load.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +24,9 @@ static int compare(const struct gpushm_buffer *b, const char *found, const void 
 				   gpushm_buffer_name(b), found, (int)size, (const char *)content);
 }
 
-static int digest_buffer(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, void *user,
-			 struct gpushm_load_report *ret)
+int load_digest(struct gpushm_buffer *b, const struct readback *back,
+		struct gpushm_load_report *ret)
 {
-	const struct readback back = { .buffer = b, .progress = progress, .progress_user = user };
 	struct digest digest = { 0 };
 	struct arrays arrays = { 0 };
 	struct plan plan = { 0 };
@@ -35,8 +35,9 @@ static int digest_buffer(struct gpushm_buffer *b, gpushm_load_progress_fn *progr
 	if (r == 0)
 		r = arrays_plan(&arrays, &plan);
 	if (r == 0)
-		r = readback_digest_plan(&back, &plan, arrays_device(&arrays, b), &digest,
-					 &ret->elapsed_ns);
+		r = readback_digest_plan(back, &plan,
+					 back->buffer == b ? arrays_device(&arrays, b) : -1,
+					 &digest, &ret->elapsed_ns);
 	if (r == 0)
 		digest_format(&digest, ret->content);
 	ret->bytes = plan.bytes;
@@ -59,6 +60,7 @@ static int set_content(struct gpushm_buffer *b, const char *content)
 int gpushm_digest(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, void *user,
 		  struct gpushm_load_report *ret)
 {
+	const struct readback back = { .buffer = b, .progress = progress, .progress_user = user };
 	struct gpushm_load_report report = { 0 };
 	int r = caller_check_report(ret);
 
@@ -66,7 +68,7 @@ int gpushm_digest(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, vo
 	if (r == 0)
 		r = set_content(b, "");
 	if (r == 0)
-		r = digest_buffer(b, progress, user, &report);
+		r = load_digest(b, &back, &report);
 	if (r == 0)
 		r = set_content(b, report.content);
 	if (r == 0)
@@ -77,6 +79,7 @@ int gpushm_digest(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, vo
 int gpushm_verify(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, void *user,
 		  struct gpushm_load_report *ret)
 {
+	const struct readback back = { .buffer = b, .progress = progress, .progress_user = user };
 	struct gpushm_load_report report = { 0 };
 	const void *content;
 	size_t size;
@@ -91,7 +94,7 @@ int gpushm_verify(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, vo
 			"gpushm_load() makes one, and gpushm_digest()",
 			gpushm_buffer_name(b));
 	if (r == 0)
-		r = digest_buffer(b, progress, user, &report);
+		r = load_digest(b, &back, &report);
 	if (r == 0)
 		r = compare(b, report.content, content, size);
 	if (r == 0)
