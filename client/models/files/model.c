@@ -136,12 +136,12 @@ struct build {
 	struct origin {
 		uint32_t file;
 		const struct tensor *tensor;
-	} * origins; /* owned; of the first n_placed specs */
+	} * origins; /* owned; of the placed specs */
 	struct tied {
 		struct gpushm_array_spec spec;
 		size_t to; /* spec that has the bytes */
 	} * tied;	   /* owned; they follow the others when all are known */
-	size_t n_placed, n_tied;
+	size_t n_tied;
 };
 
 static int make_spec(const struct build *b, const char *path, const struct tensor *t,
@@ -175,12 +175,12 @@ static int add_name(struct build *b, const struct checkpoint *cp, uint32_t file,
 	if (r < 0)
 		return r;
 	if (*placed) {
-		b->tied[b->n_tied++] = (struct tied){ .spec = spec, .to = b->n_placed - 1 };
+		b->tied[b->n_tied++] = (struct tied){ .spec = spec, .to = b->m->n_placed - 1 };
 		return 0;
 	}
 	*placed = true;
-	b->origins[b->n_placed] = (struct origin){ .file = file, .tensor = t };
-	b->m->specs[b->n_placed++] = spec;
+	b->origins[b->m->n_placed] = (struct origin){ .file = file, .tensor = t };
+	b->m->specs[b->m->n_placed++] = spec;
 	return 0;
 }
 
@@ -232,7 +232,7 @@ static int add_tensors(struct build *b, const struct checkpoint *cp)
 
 	for (size_t i = 0; i < cp->files.n && r == 0; i++)
 		r = add_file(b, cp, (uint32_t)i);
-	if (r == 0 && b->n_placed == 0)
+	if (r == 0 && b->m->n_placed == 0)
 		r = load_fail(ENODATA,
 			      b->load && b->load->n_only
 				      ? "no tensor has a name that matches \"%.100s\"%s"
@@ -275,9 +275,9 @@ static int add_metadata(struct build *b, struct checkpoint *cp)
 		return r;
 	m->has_metadata_array = true;
 	m->metadata_shape = (int64_t)m->metadata_len;
-	b->origins[b->n_placed] =
+	b->origins[m->n_placed] =
 		(struct origin){ .file = (uint32_t)cp->files.n - 1, .tensor = &bytes };
-	m->specs[b->n_placed++] = (struct gpushm_array_spec){
+	m->specs[m->n_placed++] = (struct gpushm_array_spec){
 		.struct_size = sizeof(*m->specs),
 		.name = METADATA,
 		.dtype = { .code = DTYPE_UINT, .bits = 8, .lanes = 1 },
@@ -330,7 +330,7 @@ static void append_tied(struct build *b)
 {
 	struct model *m = b->m;
 
-	m->n = b->n_placed;
+	m->n = m->n_placed;
 	for (size_t i = 0; i < b->n_tied; i++) {
 		m->specs[m->n] = b->tied[i].spec;
 		m->specs[m->n++].offset = m->specs[b->tied[i].to].offset;
@@ -356,10 +356,10 @@ static int make_plan(struct build *b, const struct checkpoint *cp)
 {
 	struct plan *plan = &b->m->plan;
 
-	plan->runs = calloc(b->n_placed + 1, sizeof(*plan->runs));
+	plan->runs = calloc(b->m->n_placed + 1, sizeof(*plan->runs));
 	if (!plan->runs)
 		return load_no_memory();
-	for (size_t i = 0; i < b->n_placed; i++) {
+	for (size_t i = 0; i < b->m->n_placed; i++) {
 		const struct origin *o = &b->origins[i];
 		const struct load_file *f = &cp->files.files[o->file];
 		struct run run = { .file = o->file,
@@ -375,7 +375,7 @@ static int make_plan(struct build *b, const struct checkpoint *cp)
 
 static int place(struct build *b, const struct checkpoint *cp)
 {
-	int r = gpushm_layout(b->m->specs, b->n_placed, &b->m->bytes);
+	int r = gpushm_layout(b->m->specs, b->m->n_placed, &b->m->bytes);
 
 	if (r < 0)
 		return r;
@@ -420,12 +420,6 @@ void model_clear(struct model *m)
 
 /* ---- types ---- */
 
-/* Where a tensor lies: tied tensors lie at one offset. */
-struct extent {
-	uint64_t offset, bytes;
-	struct gpushm_dtype dtype;
-};
-
 struct type_count {
 	struct gpushm_dtype dtype;
 	uint64_t tensors, bytes;
@@ -435,15 +429,6 @@ struct counts {
 	struct type_count *v; /* owned */
 	size_t n;
 };
-
-static int by_place(const void *a, const void *b)
-{
-	const struct extent *x = a, *y = b;
-
-	if (x->offset != y->offset)
-		return x->offset < y->offset ? -1 : 1;
-	return (x->bytes < y->bytes) - (x->bytes > y->bytes);
-}
 
 static int by_bytes(const void *a, const void *b)
 {
@@ -467,41 +452,21 @@ static bool same_dtype(struct gpushm_dtype a, struct gpushm_dtype b)
 	return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
-static int count_one(struct counts *c, const struct extent *e, bool tied)
+static int count_one(struct counts *c, const struct gpushm_array_spec *s, bool tied)
 {
 	struct type_count *t = c->v;
 
-	while (t < c->v + c->n && !same_dtype(t->dtype, e->dtype))
+	while (t < c->v + c->n && !same_dtype(t->dtype, s->dtype))
 		t++;
 	if (t == c->v + c->n) {
-		t = grow(c->v, c->n, sizeof(*t));
+		t = grow_append(&c->v, &c->n, sizeof(*t));
 		if (!t)
 			return load_no_memory();
-		c->v = t;
-		t += c->n++;
-		*t = (struct type_count){ .dtype = e->dtype };
+		t->dtype = s->dtype;
 	}
 	t->tensors++;
-	t->bytes += tied ? 0 : e->bytes;
+	t->bytes += tied ? 0 : bytes_of(s);
 	return 0;
-}
-
-static int count_types(const struct model *m, struct counts *ret)
-{
-	_cleanup_(free_ptr) struct extent *extents = calloc(m->n + 1, sizeof(*extents));
-	size_t n = 0;
-	int r = extents ? 0 : load_no_memory();
-
-	for (size_t i = 0; i < m->n && r == 0; i++)
-		if (m->specs[i].shape != &m->metadata_shape)
-			extents[n++] = (struct extent){ m->specs[i].offset, bytes_of(&m->specs[i]),
-							m->specs[i].dtype };
-	if (r == 0)
-		qsort(extents, n, sizeof(*extents), by_place);
-	for (size_t i = 0; i < n && r == 0; i++)
-		r = count_one(ret, &extents[i],
-			      i > 0 && extents[i].offset == extents[i - 1].offset);
-	return r;
 }
 
 static void write_text(const struct counts *c, char *ret, size_t size)
@@ -522,9 +487,12 @@ static void write_text(const struct counts *c, char *ret, size_t size)
 int model_types(const struct model *m, char *ret, size_t size)
 {
 	struct counts c = { 0 };
-	int r = count_types(m, &c);
+	int r = 0;
 
 	*ret = '\0';
+	for (size_t i = 0; i < m->n && r == 0; i++)
+		if (m->specs[i].shape != &m->metadata_shape)
+			r = count_one(&c, &m->specs[i], i >= m->n_placed);
 	if (r == 0 && c.n > 0) {
 		qsort(c.v, c.n, sizeof(*c.v), by_bytes);
 		write_text(&c, ret, size);

@@ -17,7 +17,7 @@
 /* It must not be moved: a spec points to metadata_shape. */
 struct model {
 	struct gpushm_array_spec *specs; /* owned; the names are the checkpoint's */
-	size_t n;
+	size_t n, n_placed;  /* those behind the placed ones are tied: other names of their bytes */
 	uint64_t bytes;	     /* of a buffer for them */
 	struct plan plan;    /* its runs are owned */
 	char *metadata;	     /* owned: the files' __metadata__, merged, as JSON; or NULL */
