@@ -5,8 +5,8 @@
 #include "client/models/checksum.h"
 
 #include "client/gpushm_private.h"
+#include "client/models/crew.h"
 #include "client/models/fail.h"
-#include "client/models/locks.h"
 #include "client/models/web/url.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
@@ -18,11 +18,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/sysinfo.h>
 
 #define READ_BYTES (1u << 20)
-#define THREADS_MAX 8u
-#define PROGRESS_MS 100u
+#define PROGRESS_NS 100000000u
 
 /* ---- a file of checksums ---- */
 
@@ -180,83 +178,77 @@ int checksum_read(const char *path, struct load_files *files)
 
 struct checksums {
 	struct load_files *files;
-	atomic_size_t next; /* file that no thread has taken yet */
+	pthread_t thread; /* runs the crew */
+	bool joined;
 	atomic_bool stop;
-	pthread_mutex_t lock;
-	pthread_cond_t ended;
-	unsigned running; /* under lock, as what follows */
-	int error;	  /* the first one; 0: none */
-	struct gpushm_private_error text;
-	pthread_t threads[THREADS_MAX];
-	unsigned n_threads;
+	int result;
+	struct gpushm_private_error why;
 };
 
-static int hash_file(struct checksums *s, struct load_file *f, char *room)
+static int hash_file(struct crew *crew, struct load_file *f, char *room)
 {
 	uint8_t digest[SHA256_DIGEST_SIZE];
 	struct sha256_ctx hash;
 	int r = 0;
 
 	sha256_init(&hash);
-	for (uint64_t done = 0; done < f->size && r == 0 && !s->stop;) {
+	for (uint64_t done = 0; done < f->size && r == 0; done += READ_BYTES) {
 		size_t n = f->size - done < READ_BYTES ? f->size - done : READ_BYTES;
 
+		if (crew_stopped(crew))
+			return 0;
 		r = load_file_read(f, room, n, done);
 		if (r == 0)
 			sha256_update(&hash, n, (const uint8_t *)room);
-		done += n;
 	}
 	sha256_digest(&hash, sizeof(digest), digest);
-	if (r == 0 && !s->stop && memcmp(digest, f->sha256, sizeof(digest)) != 0)
+	if (r == 0 && memcmp(digest, f->sha256, sizeof(digest)) != 0)
 		r = load_fail(EBADMSG, "%s: its SHA-256 is not that of the checksum file", f->path);
 	return r;
 }
 
-static int hash_files(struct checksums *s)
+static int hash_files(struct crew *crew, unsigned thread, void *user)
 {
 	_cleanup_(free_ptr) char *room = malloc(READ_BYTES);
+	const struct checksums *s = user;
 	int r = room ? 0 : load_no_memory();
-	size_t i;
+	uint64_t i;
 
-	while (r == 0 && !s->stop && (i = s->next++) < s->files->n) {
+	while (r == 0 && crew_next(crew, &i)) {
 		struct load_file *f = &s->files->files[i];
 
 		if (f->has_sha256 && !f->stream)
-			r = hash_file(s, f, room);
+			r = hash_file(crew, f, room);
 	}
 	return r;
+}
+
+static int is_stopped(void *user, const struct gpushm_load_progress *p)
+{
+	return ((const struct checksums *)user)->stop;
 }
 
 static void *run(void *user)
 {
 	struct checksums *s = user;
-	int r = hash_files(s);
+	const size_t n = s->files->n, most = crew_threads();
+	const struct crew_work work = { .threads = (unsigned)(n < most ? n : most),
+					.blocks = n,
+					.run = hash_files,
+					.user = s,
+					.progress = is_stopped,
+					.progress_user = s };
+	uint64_t elapsed_ns;
 
-	lock_guard(&s->lock, LOCK_CHECKSUMS);
-	if (r < 0 && s->error == 0) {
-		s->error = r;
-		gpushm_private_keep(&s->text);
-		s->stop = true;
-	}
-	s->running--;
-	pthread_cond_signal(&s->ended);
+	s->result = crew_run(&work, &elapsed_ns);
+	gpushm_private_keep(&s->why);
 	return NULL;
-}
-
-static void start_threads(struct checksums *s, size_t n)
-{
-	lock_guard(&s->lock, LOCK_CHECKSUMS);
-	for (; s->n_threads < n; s->n_threads++)
-		if (thread_start(&s->threads[s->n_threads], run, s) < 0)
-			break;
-	s->running = s->n_threads;
 }
 
 int checksums_begin(struct load_files *files, struct checksums **ret)
 {
-	size_t n = 0,
-	       most = (size_t)get_nprocs() < THREADS_MAX ? (size_t)get_nprocs() : THREADS_MAX;
 	struct checksums *s;
+	size_t n = 0;
 
 	*ret = NULL;
 	for (size_t i = 0; i < files->n; i++)
@@ -267,11 +259,8 @@ int checksums_begin(struct load_files *files, struct checksums **ret)
 	if (!s)
 		return load_no_memory();
 	s->files = files;
-	pthread_mutex_init(&s->lock, NULL);
-	thread_cond_init(&s->ended);
-	start_threads(s, n < most ? n : most);
-	if (s->n_threads == 0) {
-		checksums_free(s);
+	if (thread_start(&s->thread, run, s) < 0) {
+		free(s);
 		return load_fail(EAGAIN, "no thread could be started for the checksums");
 	}
 	*ret = s;
@@ -281,25 +270,19 @@ int checksums_begin(struct load_files *files, struct checksums **ret)
 int checksums_wait(struct checksums *s, const struct gpushm_load_options *load,
 		   const struct gpushm_load_progress *all)
 {
-	bool canceled = false;
-	int r;
+	struct timespec until;
 
 	if (!s)
 		return 0;
-	lock_take(&s->lock, LOCK_CHECKSUMS);
-	while (s->running > 0 && !canceled) {
-		thread_cond_wait(&s->ended, &s->lock, clock_deadline(PROGRESS_MS));
-		lock_drop(&s->lock);
-		canceled = load && load->progress && load->progress(load->user, all) != 0;
-		lock_take(&s->lock, LOCK_CHECKSUMS);
-	}
-	r = s->error;
-	lock_drop(&s->lock);
-	if (canceled)
-		return gpushm_private_fail(ECANCELED, "the load was stopped");
-	if (r < 0)
-		gpushm_private_put_back(&s->text);
-	return r;
+	do {
+		if (load->progress && load->progress(load->user, all) != 0)
+			return gpushm_private_fail(ECANCELED, "the load was stopped");
+		until = clock_timespec(clock_realtime_ns() + PROGRESS_NS);
+	} while (pthread_timedjoin_np(s->thread, NULL, &until) != 0);
+	s->joined = true;
+	if (s->result < 0)
+		gpushm_private_put_back(&s->why);
+	return s->result;
 }
 
 struct checksums *checksums_free(struct checksums *s)
@@ -307,10 +290,8 @@ struct checksums *checksums_free(struct checksums *s)
 	if (!s)
 		return NULL;
 	s->stop = true;
-	for (unsigned i = 0; i < s->n_threads; i++)
-		pthread_join(s->threads[i], NULL);
-	pthread_cond_destroy(&s->ended);
-	pthread_mutex_destroy(&s->lock);
+	if (!s->joined)
+		pthread_join(s->thread, NULL);
 	free(s);
 	return NULL;
 }

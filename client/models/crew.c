@@ -110,22 +110,14 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
+/* Returns how many run: the first ones wait for the lock until then. */
 static unsigned start(struct crew *crew, pthread_t *threads)
 {
-	unsigned n = 0;
-
-	for (; n < crew->work->threads; n++) {
-		lock_take(&crew->lock, LOCK_CREW);
+	lock_guard(&crew->lock, LOCK_CREW);
+	while (crew->running < crew->work->threads &&
+	       thread_start(&threads[crew->running], thread_main, crew) == 0)
 		crew->running++;
-		lock_drop(&crew->lock);
-		if (thread_start(&threads[n], thread_main, crew) == 0)
-			continue;
-		lock_take(&crew->lock, LOCK_CREW);
-		crew->running--;
-		lock_drop(&crew->lock);
-		break;
-	}
-	return n;
+	return crew->running;
 }
 
 static void report(struct crew *crew)

@@ -428,7 +428,7 @@ static int fill(struct loading *l)
 		engine_set_check(l->engine, &l->pulled->check);
 	if (r == 0)
 		r = engine_load(l->engine, &l->cp.files, &l->m.plan, l->b, &l->result);
-	if (r == 0 && l->checksums)
+	if (r == 0)
 		r = wait_for_checksums(l);
 	return r < 0 ? r : checkpoint_finish(&l->cp);
 }
@@ -626,8 +626,7 @@ static void finish(struct loading *l, bool close_buffer, int result)
 	if (l->pulled)
 		pulled_end(l->pulled, result);
 	free(l->attrs);
-	if (l->checksums)
-		l->checksums = checksums_free(l->checksums);
+	l->checksums = checksums_free(l->checksums);
 	l->engine = engine_free(l->engine);
 	if (l->created)
 		gpushm_discard(l->b);

@@ -13,7 +13,6 @@ enum models_lock {
 	LOCK_WRITING,		    /* job::writing; held over write(2) */
 	LOCK_RING,		    /* ring::lock */
 	LOCK_CREW,		    /* crew::lock */
-	LOCK_CHECKSUMS,		    /* checksums::lock */
 	LOCK_PLACES,		    /* places::lock */
 	LOCK_NIXL_FILE,		    /* nixl_file::lock */
 	LOCK_NIXL_AGENT,	    /* nixl_agent::lock; held over each call of NIXL */
