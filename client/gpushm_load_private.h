@@ -206,8 +206,8 @@ int gpushm_private_nixl_new(struct nixl_agent **ret);
  * given up. All memory that it knows must live until now. NULL is allowed. Returns NULL. */
 struct nixl_agent *gpushm_private_nixl_free(struct nixl_agent *a);
 
-/* Lets peers read this memory, and reads write into it. Once for the same memory. nixl_free() ends
- * it. -EIO, -ENOMEM. */
+/* Lets peers read this memory, and reads write into it. Once for an agent. nixl_free() ends it.
+ * -EIO. */
 int gpushm_private_nixl_register(struct nixl_agent *a, const struct nixl_memory *m);
 
 /* What a peer needs to know, after all is registered; free() releases it. -EIO. */

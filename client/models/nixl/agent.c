@@ -5,7 +5,7 @@
  */
 #include "client/models/nixl/agent.h"
 
-#include "client/gpushm_private.h"
+#include "client/models/fail.h"
 #include "client/models/locks.h"
 #include "client/models/nixl/library.h"
 #include "proto/base/own.h"
@@ -27,9 +27,8 @@ struct nixl_agent {
 	pthread_mutex_t lock; /* held for each call */
 	struct nixl_capi_agent_s *agent;
 	struct nixl_capi_backend_s *backend;
-	struct nixl_capi_reg_dlist_s **registered; /* owned */
-	size_t n_registered;
-	char *peer; /* owned: its name; NULL: not met yet */
+	struct nixl_capi_reg_dlist_s *registered; /* owned; NULL: nothing yet */
+	char *peer;				  /* owned: its name; NULL: not met yet */
 };
 
 struct nixl_read {
@@ -39,13 +38,7 @@ struct nixl_read {
 
 static int fail(const char *function, int status)
 {
-	return gpushm_private_fail(EIO, "NIXL: nixl_capi_%s: %s", function,
-				   nixl_status_word(status));
-}
-
-static int no_memory(void)
-{
-	return gpushm_private_fail(ENOMEM, "out of memory for NIXL");
+	return load_fail(EIO, "NIXL: nixl_capi_%s: %s", function, nixl_status_word(status));
 }
 
 /* ---- birth and death ---- */
@@ -58,10 +51,10 @@ static int create_backend(struct nixl_agent *a)
 	int status = l->get_plugin_params(a->agent, BACKEND, &memories, &params);
 
 	if (status < 0)
-		return gpushm_private_fail(EIO,
-					   "NIXL: its plug-in " BACKEND " can't be loaded (%s; "
-					   "NIXL_PLUGIN_DIR says where it is)",
-					   nixl_status_word(status));
+		return load_fail(EIO,
+				 "NIXL: its plug-in " BACKEND " can't be loaded (%s; "
+				 "NIXL_PLUGIN_DIR says where it is)",
+				 nixl_status_word(status));
 	status = l->params_add(params, "engine_config", ENGINE);
 	if (status >= 0)
 		status = l->create_backend(a->agent, BACKEND, params, &a->backend);
@@ -77,7 +70,7 @@ static int create_agent(struct nixl_agent *a)
 	int status;
 
 	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-		return gpushm_private_fail(EIO, "NIXL: getrandom: %s", strerror(errno));
+		return load_fail(EIO, "NIXL: getrandom: %s", strerror(errno));
 	snprintf(name, sizeof(name), "gpushm-%016" PRIx64, number);
 	status = a->library->create_agent(name, &a->agent);
 	return status < 0 ? fail("create_agent", status) : create_backend(a);
@@ -93,7 +86,7 @@ int gpushm_private_nixl_new(struct nixl_agent **ret)
 		return r;
 	a = calloc(1, sizeof(*a));
 	if (!a)
-		return no_memory();
+		return load_no_memory();
 	a->library = library;
 	pthread_mutex_init(&a->lock, NULL);
 	r = create_agent(a);
@@ -104,24 +97,16 @@ int gpushm_private_nixl_new(struct nixl_agent **ret)
 	return r;
 }
 
-static void deregister_all(struct nixl_agent *a)
-{
-	while (a->n_registered > 0) {
-		struct nixl_capi_reg_dlist_s *list = a->registered[--a->n_registered];
-
-		a->library->deregister_mem(a->agent, list, NULL);
-		a->library->destroy_reg_dlist(list);
-	}
-	free(a->registered);
-}
-
 struct nixl_agent *gpushm_private_nixl_free(struct nixl_agent *a)
 {
 	if (!a)
 		return NULL;
 	if (a->peer)
 		a->library->invalidate_remote_md(a->agent, a->peer);
-	deregister_all(a);
+	if (a->registered) {
+		a->library->deregister_mem(a->agent, a->registered, NULL);
+		a->library->destroy_reg_dlist(a->registered);
+	}
 	if (a->backend)
 		a->library->destroy_backend(a->backend);
 	if (a->agent)
@@ -156,15 +141,12 @@ static int register_list(struct nixl_agent *a, const struct nixl_memory *m,
 	return status < 0 ? fail("register_mem", status) : 0;
 }
 
-static int register_locked(struct nixl_agent *a, const struct nixl_memory *m)
+int gpushm_private_nixl_register(struct nixl_agent *a, const struct nixl_memory *m)
 {
-	struct nixl_capi_reg_dlist_s *list,
-		**grown = reallocarray(a->registered, a->n_registered + 1, sizeof(*grown));
+	struct nixl_capi_reg_dlist_s *list;
 	int r;
 
-	if (!grown)
-		return no_memory();
-	a->registered = grown;
+	lock_guard(&a->lock, LOCK_NIXL_AGENT);
 	r = a->library->create_reg_dlist(memory_type(m), &list);
 	if (r < 0)
 		return fail("create_reg_dlist", r);
@@ -172,14 +154,8 @@ static int register_locked(struct nixl_agent *a, const struct nixl_memory *m)
 	if (r < 0)
 		a->library->destroy_reg_dlist(list);
 	else
-		a->registered[a->n_registered++] = list;
+		a->registered = list;
 	return r;
-}
-
-int gpushm_private_nixl_register(struct nixl_agent *a, const struct nixl_memory *m)
-{
-	lock_guard(&a->lock, LOCK_NIXL_AGENT);
-	return register_locked(a, m);
 }
 
 /* ---- peers ---- */
@@ -202,10 +178,10 @@ int nixl_agent_meet(struct nixl_agent *a, const void *metadata, size_t n)
 	if (status >= 0)
 		return 0;
 	a->peer = NULL;
-	return gpushm_private_fail(EIO,
-				   "NIXL: the relay's metadata can't be loaded (%s); are both "
-				   "sides' versions the same?",
-				   nixl_status_word(status));
+	return load_fail(EIO,
+			 "NIXL: the relay's metadata can't be loaded (%s); are both "
+			 "sides' versions the same?",
+			 nixl_status_word(status));
 }
 
 /* ---- reads ---- */
@@ -281,7 +257,7 @@ int nixl_read_begin(struct nixl_agent *a, const struct nixl_memory *local,
 	int result;
 
 	if (!r)
-		return no_memory();
+		return load_no_memory();
 	r->agent = a;
 	lock_guard(&a->lock, LOCK_NIXL_AGENT);
 	result = begin_locked(r, local, remote, parts, n);
@@ -298,8 +274,8 @@ int nixl_read_poll(struct nixl_read *r)
 	lock_guard(&a->lock, LOCK_NIXL_AGENT);
 	status = a->library->get_xfer_status(a->agent, r->request);
 	if (status < 0)
-		return gpushm_private_fail(EIO, "NIXL: the connection to the relay broke (%s)",
-					   nixl_status_word(status));
+		return load_fail(EIO, "NIXL: the connection to the relay broke (%s)",
+				 nixl_status_word(status));
 	return status == NIXL_CAPI_SUCCESS;
 }
 

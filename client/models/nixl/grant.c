@@ -4,7 +4,7 @@
  */
 #include "client/models/nixl/grant.h"
 
-#include "client/gpushm_private.h"
+#include "client/models/fail.h"
 #include "client/models/web/json_text.h"
 #include "proto/base/own.h"
 
@@ -15,13 +15,8 @@
 
 static int broken(const char *source, const char *what)
 {
-	return gpushm_private_fail(EBADMSG, "%.200s: the relay's reply about NIXL is broken: %s",
-				   source, what);
-}
-
-static int no_memory(void)
-{
-	return gpushm_private_fail(ENOMEM, "out of memory for NIXL");
+	return load_fail(EBADMSG, "%.200s: the relay's reply about NIXL is broken: %s", source,
+			 what);
 }
 
 /* ---- reading ---- */
@@ -127,20 +122,20 @@ static int take(const char *source, const json_t *object, struct grant *g)
 	r = json_text_decode(json_object_get(object, "metadata"), GRANT_BYTES_MAX, &g->metadata,
 			     &g->n_metadata);
 	if (r == -ENOMEM)
-		return no_memory();
+		return load_no_memory();
 	if (r < 0 || g->n_metadata == 0)
 		return broken(source, "the metadata");
 	if (!get_memory(object, g))
 		return broken(source, "the memory");
 	if (!get_layout(object, g))
 		return !g->pieces && json_object_get(object, "pieces")
-			       ? no_memory()
+			       ? load_no_memory()
 			       : broken(source,
 					"the pieces do not cover the file, or leave the memory");
 	g->expires_s = expires ? (unsigned)expires : 1;
 	snprintf(g->nixl, sizeof(g->nixl), "%s", get_string(object, "nixl"));
 	g->etag = strdup(get_string(object, "etag"));
-	return g->etag ? 0 : no_memory();
+	return g->etag ? 0 : load_no_memory();
 }
 
 int grant_parse(const char *source, const char *text, size_t n, struct grant *ret)
@@ -150,7 +145,7 @@ int grant_parse(const char *source, const char *text, size_t n, struct grant *re
 
 	*ret = (struct grant){ 0 };
 	if (!object)
-		return json_error_code(&e) == json_error_out_of_memory ? no_memory()
+		return json_error_code(&e) == json_error_out_of_memory ? load_no_memory()
 								       : broken(source, e.text);
 	return take(source, object, ret);
 }
@@ -192,7 +187,7 @@ int gpushm_private_grant_format(const struct grant *g, char **ret)
 		r = json_object_set_new(object, "pieces", format_pieces(g));
 	}
 	*ret = r == 0 ? json_dumps(object, JSON_COMPACT) : NULL;
-	return *ret ? 0 : no_memory();
+	return *ret ? 0 : load_no_memory();
 }
 
 void grant_clear(struct grant *g)
@@ -229,7 +224,7 @@ int grant_parts(const struct grant *g, uint64_t offset, uint64_t n, uint64_t loc
 	struct nixl_part *parts = calloc(end - first, sizeof(*parts));
 
 	if (!parts)
-		return no_memory();
+		return load_no_memory();
 	for (size_t i = first; i < end; i++) {
 		const struct grant_piece *p = &g->pieces[i];
 		uint64_t skip = offset - p->begin, left = p->bytes - skip;

@@ -5,7 +5,7 @@
  */
 #include "client/models/web/manifest.h"
 
-#include "client/gpushm_private.h"
+#include "client/models/fail.h"
 #include "client/models/web/json_text.h"
 #include "proto/base/own.h"
 
@@ -27,14 +27,8 @@ struct parser {
 	struct manifest *m;
 };
 
-#define wrong(p, format, ...)                                                           \
-	gpushm_private_fail(EBADMSG, "%s: the manifest is wrong: " format, (p)->source, \
-			    ##__VA_ARGS__)
-
-static int no_memory(void)
-{
-	return gpushm_private_fail(ENOMEM, "out of memory for a manifest");
-}
+#define wrong(p, format, ...) \
+	load_fail(EBADMSG, "%s: the manifest is wrong: " format, (p)->source, ##__VA_ARGS__)
 
 /* ---- values ---- */
 
@@ -65,7 +59,7 @@ static int get_text(const struct parser *p, const char *key, char **ret)
 	if (!is_text(value))
 		return wrong(p, "\"%s\" is no text, or too long", key);
 	*ret = strdup(json_string_value(value));
-	return *ret ? 0 : no_memory();
+	return *ret ? 0 : load_no_memory();
 }
 
 /* ---- members ---- */
@@ -128,7 +122,7 @@ static int parse_blocks(struct parser *p)
 	r = json_text_decode(value, m->n_blocks * sizeof(*m->blocks), &bytes, &n);
 	m->blocks = bytes;
 	if (r == -ENOMEM)
-		return no_memory();
+		return load_no_memory();
 	if (r < 0 || n != m->n_blocks * sizeof(*m->blocks))
 		return wrong(p, "\"blocks\" has not one digest for each block of \"data\"");
 	format_content(m, m->content);
@@ -149,7 +143,7 @@ static int parse_attr(struct parser *p, const char *key, json_t *value, size_t *
 	if (r == -EBADMSG)
 		return wrong(p, "an attribute is no base64 text, or too long");
 	*left -= a->size;
-	return r < 0 ? no_memory() : 0;
+	return r < 0 ? load_no_memory() : 0;
 }
 
 static int parse_attrs(struct parser *p)
@@ -165,7 +159,7 @@ static int parse_attrs(struct parser *p)
 		return wrong(p, "\"attributes\" is no object, or has too many members");
 	p->m->attrs = calloc(json_object_size(attrs) + 1, sizeof(*p->m->attrs));
 	if (!p->m->attrs)
-		return no_memory();
+		return load_no_memory();
 	json_object_foreach(attrs, key, value)
 	{
 		if (r == 0)
@@ -186,14 +180,14 @@ static int parse_mirrors(struct parser *p)
 		return wrong(p, "\"mirrors\" is no array, or too long");
 	m->mirrors = calloc(json_array_size(mirrors) + 1, sizeof(*m->mirrors));
 	if (!m->mirrors)
-		return no_memory();
+		return load_no_memory();
 	json_array_foreach(mirrors, i, value)
 	{
 		if (!is_text(value))
 			return wrong(p, "\"mirrors\" has something that is no URL");
 		m->mirrors[m->n_mirrors] = strdup(json_string_value(value));
 		if (!m->mirrors[m->n_mirrors])
-			return no_memory();
+			return load_no_memory();
 		m->n_mirrors++;
 	}
 	return 0;
@@ -234,7 +228,7 @@ int manifest_parse(const char *source, const char *text, size_t n, struct manife
 		return wrong(&p, "it is too long");
 	p.object = object = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
 	if (!object && json_error_code(&error) == json_error_out_of_memory)
-		return no_memory();
+		return load_no_memory();
 	if (!json_is_object(object))
 		return wrong(&p, "it is no JSON object%s",
 			     object ? "" : ": its text breaks the rules of JSON");
