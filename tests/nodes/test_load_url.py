@@ -16,9 +16,11 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -501,8 +503,9 @@ def test_a_busy_server_is_asked_later(here: Machine, web: Any, data: bytes, dige
 
     w = web(files={NAME: File(data)}, faults=[fault])
     assert here.load(w.url + NAME, "m")["digest"] == digest
-    w.faults[:] = [lambda r: r.reply(503, Retry_After="3600")]
-    assert "busy" in here.fails("--patience=1s", w.url + NAME, "n")
+    for later in ("3600", formatdate(time.time() + 3600, usegmt=True)):
+        w.faults[:] = [lambda r, later=later: r.reply(503, Retry_After=later)]
+        assert "busy" in here.fails("--patience=1s", w.url + NAME, "n")
     w.faults[:] = [lambda r: r.reply(500)]
     w.seen.clear()
     assert "500 (Internal Server Error)" in here.fails("--patience=5s", w.url + NAME, "n")

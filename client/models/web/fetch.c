@@ -25,6 +25,7 @@
 #define BUFFER_BYTES (256L << 10) /* of libcurl, for each connection */
 #define CONNECT_MAX_MS 20000u
 #define HOPS_MAX 10u
+#define RETRY_AFTER_MAX_S 86400
 /* A machine that is off says nothing, and neither does a relay that waits for a block. Only the
  * relay's kernel answers probes: so the other one is given up long before a connection stalls. */
 #define PROBE_IDLE_S 3L
@@ -41,7 +42,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *user)
 	struct fetch *f = user;
 
 	f->last_ns = clock_monotonic_ns();
-	if (head_line(&f->head, line, n, (time_t)(clock_realtime_ns() / 1000000000u)) == 0)
+	if (head_line(&f->head, line, n) == 0)
 		return n;
 	f->refused = true;
 	return 0;
@@ -601,6 +602,14 @@ static int follow(struct fetch *f, struct load_stop stop, enum fate *ret)
 	return 0;
 }
 
+static uint64_t retry_after_ms(struct fetch *f)
+{
+	curl_off_t s = 0;
+
+	f->curl->easy_getinfo(f->easy, CURLINFO_RETRY_AFTER, &s);
+	return s < 0 ? 0 : (s < RETRY_AFTER_MAX_S ? (uint64_t)s : RETRY_AFTER_MAX_S) * 1000u;
+}
+
 static int set_target(struct fetch *f, const struct url *u)
 {
 	url_clear(&f->at);
@@ -625,6 +634,7 @@ int fetch_begin(struct fetch *f, const struct ask *a, const struct url *u, struc
 			r = load_fail(EREMOTEIO, "%s: the reply is not HTTP", f->at.name);
 			break;
 		}
+		f->retry_after_ms = retry_after_ms(f);
 		if (!is_redirect(f->head.status))
 			return 0;
 		r = follow(f, stop, ret);

@@ -28,6 +28,7 @@ struct fetch {
 	struct curl_slist *headers; /* owned; of the request */
 	char why[256];		    /* libcurl's text of an error */
 	struct head head;	    /* of the reply */
+	uint64_t retry_after_ms;    /* that it asks for; 0: nothing */
 	bool active;		    /* there is a reply, or one is waited for */
 	bool ended;		    /* all of it has come, or it broke: result */
 	bool certified;		    /* with a certificate of ours, if the server wants one */

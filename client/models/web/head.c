@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RETRY_AFTER_MAX_S 86400u
-
 /* What is left of a value. */
 struct text {
 	const char *at, *end;
@@ -170,43 +168,6 @@ static void read_type(struct head *h, struct text t)
 		h->encoded = true;
 }
 
-/* "Sun, 06 Nov 1994 08:49:37 GMT", whatever the locale. */
-static bool parse_date(struct text t, time_t *ret)
-{
-	static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-	char text[40], month[4];
-	struct tm tm = { 0 };
-	const char *at;
-
-	snprintf(text, sizeof(text), "%.*s", (int)(t.end - t.at), t.at);
-	if (sscanf(text, "%*3[A-Za-z], %2d %3[A-Za-z] %4d %2d:%2d:%2d GMT", &tm.tm_mday, month,
-		   &tm.tm_year, &tm.tm_hour, &tm.tm_min, &tm.tm_sec) != 6)
-		return false;
-	at = strstr(months, month);
-	if (!at || (at - months) % 3 != 0 || strlen(month) != 3)
-		return false;
-	tm.tm_mon = (int)(at - months) / 3;
-	tm.tm_year -= 1900;
-	*ret = timegm(&tm);
-	return true;
-}
-
-static void read_retry_after(struct head *h, struct text t, time_t now)
-{
-	uint64_t seconds;
-	struct text number = t;
-	time_t date;
-
-	if (take_number(&number, &seconds) && is_at_end(&number))
-		;
-	else if (parse_date(t, &date))
-		seconds = date > now ? (uint64_t)(date - now) : 0;
-	else
-		return;
-	h->has_retry_after = true;
-	h->retry_after_ms = (seconds < RETRY_AFTER_MAX_S ? seconds : RETRY_AFTER_MAX_S) * 1000u;
-}
-
 /* ---- links ---- */
 
 /* A value of a parameter: a word, or "...". */
@@ -299,7 +260,7 @@ static int read_links(struct head *h, struct text t)
 
 /* ---- lines ---- */
 
-static int read_field(struct head *h, struct text line, time_t now)
+static int read_field(struct head *h, struct text line)
 {
 	struct text value = line;
 	const char *colon = memchr(line.at, ':', (size_t)(line.end - line.at));
@@ -323,8 +284,6 @@ static int read_field(struct head *h, struct text line, time_t now)
 		read_encoding(h, value);
 	else if (IS("content-type"))
 		read_type(h, value);
-	else if (IS("retry-after"))
-		read_retry_after(h, value, now);
 	else if (IS("via"))
 		read_via(h, value);
 	else if (IS("link"))
@@ -350,7 +309,7 @@ static bool read_status(struct head *h, struct text t)
 	return true;
 }
 
-int head_line(struct head *h, const char *line, size_t n, time_t now)
+int head_line(struct head *h, const char *line, size_t n)
 {
 	struct text t = { line, line + n };
 
@@ -365,7 +324,7 @@ int head_line(struct head *h, const char *line, size_t n, time_t now)
 		return 0;
 	}
 	/* What comes after the empty line is a trailer. */
-	return h->complete || h->status == 0 ? 0 : read_field(h, t, now);
+	return h->complete || h->status == 0 ? 0 : read_field(h, t);
 }
 
 void head_clear(struct head *h)

@@ -219,7 +219,7 @@ static int check_reply(struct remote_reader *rr, struct remote *r, uint64_t firs
 	if (h->status < 400)
 		return broken(rr->fetch, t, "its status is for other requests");
 	add_duplicates(r, h);
-	t->nap_ms = h->has_retry_after ? h->retry_after_ms : 0;
+	t->nap_ms = rr->fetch->retry_after_ms;
 	error = status_error(rr->fetch, &r->credentials, t->stop, &t->fate);
 	if (load_stopped(t->stop)) {
 		t->fate = FATE_NEVER;

@@ -48,7 +48,7 @@ static int check_head(struct fetch *f, struct remote *r, struct remote_reply *re
 	const struct head *h = &f->head;
 
 	if (h->status >= 400) {
-		t->nap_ms = h->has_retry_after ? h->retry_after_ms : 0;
+		t->nap_ms = f->retry_after_ms;
 		return status_error(f, &r->credentials, t->stop, &t->fate);
 	}
 	t->fate = FATE_NEVER;
