@@ -214,53 +214,6 @@ static const struct piece *mapping_find(const struct mapping *m, uint64_t offset
 	return bsearch(&offset, m->pieces, m->n, sizeof(*m->pieces), compare_byte);
 }
 
-static int gather(const struct gpushm_array *a, uint64_t skip, char *to, size_t n);
-
-/* Of one row, which is an array without the first axis. */
-static int gather_row(const struct gpushm_array *a, uint64_t row, uint64_t skip, char *to, size_t n)
-{
-	_cleanup_(free_array) struct gpushm_array *part = NULL;
-	int r = gpushm_array_index(a, 0, (int64_t)row, &part);
-
-	return r < 0 ? r : gather(part, skip, to, n);
-}
-
-static int gather_rows(const struct gpushm_array *a, uint64_t row, uint64_t skip, char *to,
-		       size_t n)
-{
-	uint64_t first = skip / row, last = (skip + n - 1) / row;
-	_cleanup_(free_ptr) char *rows = malloc((last - first + 1) * row);
-	_cleanup_(free_array) struct gpushm_array *part = NULL;
-	int r;
-
-	if (!rows)
-		return load_no_memory();
-	r = gpushm_array_slice(a, 0, (int64_t)first, (int64_t)last + 1, 1, &part);
-	if (r == 0)
-		r = gpushm_copy_to_host(part, rows, NULL);
-	if (r == 0)
-		memcpy(to, rows + (skip - first * row), n);
-	return r;
-}
-
-/* Some of the bytes that an array has in C order. Whole rows of the first axis are copied at once;
- * a row that is longer than what is asked for is taken apart along the next axis. */
-static int gather(const struct gpushm_array *a, uint64_t skip, char *to, size_t n)
-{
-	uint64_t row = gpushm_array_nbytes(a) / (uint64_t)gpushm_array_dim(a, 0);
-	int r = 0;
-
-	if (row <= n || gpushm_array_ndim(a) == 1)
-		return gather_rows(a, row, skip, to, n);
-	for (size_t some; r == 0 && n > 0; to += some, skip += some, n -= some) {
-		uint64_t left = row - skip % row;
-
-		some = left < n ? (size_t)left : n;
-		r = gather_row(a, skip / row, skip % row, to, some);
-	}
-	return r;
-}
-
 int gpushm_private_mapping_read(const struct mapping *m, uint64_t offset, void *to, size_t n)
 {
 	char *at = to;
@@ -274,7 +227,7 @@ int gpushm_private_mapping_read(const struct mapping *m, uint64_t offset, void *
 		if (!p)
 			memcpy(at, m->header + offset, some);
 		else if (p->strided)
-			r = gather(p->strided, offset - p->begin, at, some);
+			r = arrays_gather(p->strided, offset - p->begin, at, some);
 		else if (m->host)
 			memcpy(at, m->host + p->buffer_offset + (offset - p->begin), some);
 		else

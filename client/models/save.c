@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define GATHER_BYTES (64u << 20) /* of an array with strides at once */
+#define GATHER_BYTES (32u << 20) /* of an array with strides at once */
 
 struct save {
 	struct gpushm_buffer *buffer;
@@ -114,41 +114,23 @@ static int write_plan(struct save *s, const struct plan *plan)
 
 /* ---- arrays with strides ---- */
 
-static int write_gathered(struct save *s, const struct gpushm_array *part, void *memory,
-			  uint64_t offset)
-{
-	uint64_t n = gpushm_array_nbytes(part);
-	int r = gpushm_copy_to_host(part, memory, NULL);
-
-	if (r == 0)
-		r = save_file_write(s->file, memory, n, offset);
-	s->done += n;
-	if (r == 0 && report(s, 0) != 0)
-		r = load_fail(ECANCELED, "canceled after %" PRIu64 " of %" PRIu64 " bytes", s->done,
-			      s->layout.bytes);
-	return r;
-}
-
-/* Some rows of the first axis at a time. An array with strides has at least one axis. */
 static int gather(struct save *s, const struct saved *it)
 {
-	const struct gpushm_array *a = it->array->array;
-	int64_t rows = gpushm_array_dim(a, 0), each;
-	uint64_t row = it->bytes / (uint64_t)(rows > 0 ? rows : 1);
 	uint64_t offset = s->shard->n_header + it->begin;
-	_cleanup_(free_ptr) void *memory = NULL;
-	int r = 0;
+	size_t piece = it->bytes < GATHER_BYTES ? (size_t)it->bytes : GATHER_BYTES;
+	_cleanup_(free_ptr) char *memory = malloc(piece);
+	int r = memory ? 0 : load_no_memory();
 
-	each = row > 0 && row < GATHER_BYTES ? (int64_t)(GATHER_BYTES / row) : 1;
-	memory = malloc((size_t)each * row + 1);
-	if (!memory)
-		return load_no_memory();
-	for (int64_t i = 0; r == 0 && i < rows; i += each) {
-		_cleanup_(free_array) struct gpushm_array *part = NULL;
+	for (uint64_t at = 0; r == 0 && at < it->bytes; at += piece) {
+		size_t n = it->bytes - at < piece ? (size_t)(it->bytes - at) : piece;
 
-		r = gpushm_array_slice(a, 0, i, i + each, 1, &part);
+		r = arrays_gather(it->array->array, at, memory, n);
 		if (r == 0)
-			r = write_gathered(s, part, memory, offset + (uint64_t)i * row);
+			r = save_file_write(s->file, memory, n, offset + at);
+		s->done += n;
+		if (r == 0 && report(s, 0) != 0)
+			r = load_fail(ECANCELED, "canceled after %" PRIu64 " of %" PRIu64 " bytes",
+				      s->done, s->layout.bytes);
 	}
 	return r;
 }

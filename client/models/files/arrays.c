@@ -4,11 +4,14 @@
  */
 #include "client/models/files/arrays.h"
 
-#include "client/gpushm_array.h"
+#include "client/gpushm_load_private.h"
 #include "client/gpushm_private.h"
+#include "client/models/fail.h"
+#include "proto/base/own.h"
 #include "proto/kind.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void find_bytes(struct covered *c)
 {
@@ -46,7 +49,7 @@ int arrays_list(struct gpushm_buffer *b, struct arrays *ret)
 
 	*ret = (struct arrays){ .items = calloc(n + 1, sizeof(*ret->items)) };
 	if (!ret->items)
-		return gpushm_private_fail(ENOMEM, "out of memory for %zu arrays", n);
+		return load_no_memory();
 	for (; ret->n < n; ret->n++) {
 		int r = gpushm_array_at(b, ret->n, &ret->items[ret->n].array);
 
@@ -73,7 +76,7 @@ int arrays_plan(const struct arrays *a, struct plan *ret)
 
 	*ret = (struct plan){ .runs = calloc(a->n + 1, sizeof(*ret->runs)) };
 	if (!ret->runs)
-		return gpushm_private_fail(ENOMEM, "out of memory for %zu arrays", a->n);
+		return load_no_memory();
 	for (size_t i = 0; i < a->n; i++) {
 		const struct covered *c = &a->items[i];
 		uint64_t begin = c->begin, covered = run ? run->buffer_offset + run->bytes : 0;
@@ -103,4 +106,49 @@ int arrays_device(const struct arrays *a, const struct gpushm_buffer *b)
 	/* The GPU that it is mapped for, which may be another one than the memory's. */
 	gpushm_array_dlpack_device(a->items[0].array, &type, &id);
 	return id;
+}
+
+/* Of one row, which is an array without the first axis. */
+static int gather_row(const struct gpushm_array *a, uint64_t row, uint64_t skip, char *to, size_t n)
+{
+	_cleanup_(free_array) struct gpushm_array *part = NULL;
+	int r = gpushm_array_index(a, 0, (int64_t)row, &part);
+
+	return r < 0 ? r : arrays_gather(part, skip, to, n);
+}
+
+static int gather_rows(const struct gpushm_array *a, uint64_t row, uint64_t skip, char *to,
+		       size_t n)
+{
+	uint64_t first = skip / row, last = (skip + n - 1) / row;
+	_cleanup_(free_ptr) char *rows = malloc((last - first + 1) * row);
+	_cleanup_(free_array) struct gpushm_array *part = NULL;
+	int r;
+
+	if (!rows)
+		return load_no_memory();
+	r = gpushm_array_slice(a, 0, (int64_t)first, (int64_t)last + 1, 1, &part);
+	if (r == 0)
+		r = gpushm_copy_to_host(part, rows, NULL);
+	if (r == 0)
+		memcpy(to, rows + (skip - first * row), n);
+	return r;
+}
+
+/* Whole rows of the first axis are copied at once; a row that is longer than what is asked for is
+ * taken apart along the next axis. */
+int arrays_gather(const struct gpushm_array *a, uint64_t skip, char *to, size_t n)
+{
+	uint64_t row = gpushm_array_nbytes(a) / (uint64_t)gpushm_array_dim(a, 0);
+	int r = 0;
+
+	if (row <= n || gpushm_array_ndim(a) == 1)
+		return gather_rows(a, row, skip, to, n);
+	for (size_t some; r == 0 && n > 0; to += some, skip += some, n -= some) {
+		uint64_t left = row - skip % row;
+
+		some = left < n ? (size_t)left : n;
+		r = gather_row(a, skip / row, skip % row, to, some);
+	}
+	return r;
 }

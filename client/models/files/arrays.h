@@ -29,3 +29,7 @@ int arrays_plan(const struct arrays *a, struct plan *ret);
 
 /* The CUDA ordinal of the GPU that this process uses the buffer from; -1: the processor does. */
 int arrays_device(const struct arrays *a, const struct gpushm_buffer *b);
+
+/* Copies n of the bytes that an array with strides has in C order, behind the first `skip`. Errors
+ * of gpushm_copy_to_host(). */
+int arrays_gather(const struct gpushm_array *a, uint64_t skip, char *to, size_t n);
