@@ -6,44 +6,15 @@
 #include "client/models/files/index.h"
 
 #include "client/models/fail.h"
+#include "client/models/files/file.h"
 #include "client/models/web/json_text.h"
 #include "proto/base/own.h"
 #include "proto/limits.h"
 
-#include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define INDEX_VALUES_MAX (2 * ARRAYS_MAX) /* a shard for each tensor, and what "metadata" has */
-
-static int read_whole(const char *path, char **ret, size_t *ret_n)
-{
-	_cleanup_(close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	_cleanup_(free_ptr) char *text = NULL;
-	size_t got = 0;
-	ssize_t r = 1;
-	struct stat st;
-
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return load_fail(errno, "%s: %s", path, strerror(errno));
-	if (!S_ISREG(st.st_mode) || st.st_size > INDEX_BYTES_MAX)
-		return load_fail(EBADMSG,
-				 "%s is not an index: it is not a file of at most %u bytes", path,
-				 INDEX_BYTES_MAX);
-	text = malloc((size_t)st.st_size + 1);
-	if (!text)
-		return load_no_memory();
-	while (r > 0 && got < (size_t)st.st_size) {
-		r = read(fd, text + got, (size_t)st.st_size - got);
-		got += r > 0 ? (size_t)r : 0;
-	}
-	if (r < 0)
-		return load_fail(errno, "%s: %s", path, strerror(errno));
-	*ret = take_ptr(text);
-	*ret_n = got;
-	return 0;
-}
 
 /* A relative path without "..", so that a stranger's index opens nothing outside its folder. */
 static bool stays_inside(const char *shard)
@@ -142,11 +113,22 @@ static int parse(struct index *index, const char *text, size_t n)
 
 int index_open(const char *path, struct index *ret)
 {
+	_cleanup_(load_files_done) struct load_files files = { 0 };
 	_cleanup_(free_ptr) char *text = NULL;
-	size_t n = 0;
-	int r = read_whole(path, &text, &n);
+	int r = load_files_add(&files, path);
+	struct load_file *f = files.files;
 
-	return r < 0 ? r : index_parse(path, text, n, ret);
+	if (r < 0)
+		return r;
+	if (f->stream || f->size > INDEX_BYTES_MAX)
+		return load_fail(EBADMSG,
+				 "%s is not an index: it is not a file of at most %u bytes", path,
+				 INDEX_BYTES_MAX);
+	text = malloc(f->size + 1);
+	if (!text)
+		return load_no_memory();
+	r = load_file_read(f, text, f->size, 0);
+	return r < 0 ? r : index_parse(path, text, f->size, ret);
 }
 
 int index_parse(const char *path, const char *text, size_t n, struct index *ret)
