@@ -62,11 +62,7 @@ static bool is_trusted(uid_t uid)
 
 static bool has_attr(const struct gpushm_buffer *b, const char *key, const char *value)
 {
-	const void *at;
-	size_t size;
-
-	return gpushm_buffer_attr(b, key, &at, &size) == 0 && size == strlen(value) &&
-	       memcmp(at, value, size) == 0;
+	return pulled_has_attr(b, key, value, strlen(value));
 }
 
 static void drop_engine(struct engine **e)

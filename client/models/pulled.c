@@ -131,7 +131,7 @@ static bool is_made(const char *key)
 	       strcmp(key, "gpushm.path") == 0 || strcmp(key, PULLED_ETAG) == 0;
 }
 
-static bool has_attr(const struct gpushm_buffer *b, const char *key, const void *value, size_t size)
+bool pulled_has_attr(const struct gpushm_buffer *b, const char *key, const void *value, size_t size)
 {
 	const void *at;
 	size_t n;
@@ -148,7 +148,7 @@ static bool has_attrs(const struct manifest *m, const struct gpushm_buffer *b)
 		const struct manifest_attr *a = &m->attrs[i];
 
 		if (is_ours(a->key) && !is_made(a->key) && strcmp(a->key, "gpushm.source") != 0)
-			all = has_attr(b, a->key, a->value, a->size);
+			all = pulled_has_attr(b, a->key, a->value, a->size);
 	}
 	return all;
 }
@@ -161,8 +161,8 @@ bool pulled_matches(const struct pulled *p, const struct model *m, struct gpushm
 	size_t n;
 	/* Metadata that are an array count for a buffer's digest, and not for its file's. */
 	bool same = gpushm_buffer_attr(b, PULLED_ETAG, &at, &n) == 0
-			    ? has_attr(b, PULLED_ETAG, p->m->etag, strlen(p->m->etag))
-			    : has_attr(b, "gpushm.content", content, strlen(content));
+			    ? pulled_has_attr(b, PULLED_ETAG, p->m->etag, strlen(p->m->etag))
+			    : pulled_has_attr(b, "gpushm.content", content, strlen(content));
 
 	if (same && has_arrays(m, b) && has_attrs(p->m, b))
 		return true;

@@ -29,6 +29,10 @@ struct pulled {
  * relay contradicts itself; with gpushm_error() set. */
 int pulled_check(struct pulled *p, struct checkpoint *cp);
 
+/* Whether a buffer has an attribute of that value. */
+bool pulled_has_attr(const struct gpushm_buffer *b, const char *key, const void *value,
+		     size_t size);
+
 /* Whether an open buffer has the manifest's contents: the arrays of the model, the digest, and the
  * attributes of ours that say how to use it. If not, gpushm_error() says why. */
 bool pulled_matches(const struct pulled *p, const struct model *m, struct gpushm_buffer *b);
