@@ -149,35 +149,26 @@ static bool has_same_host(const char *a, const char *b)
 	return strncmp(a, b, n) == 0;
 }
 
-static bool is_silent(char *const *silent, size_t n, const char *source)
-{
-	for (size_t i = 0; i < n; i++)
-		if (has_same_host(silent[i], source))
-			return true;
-	return false;
-}
-
-/* A host that says nothing takes some seconds. It is asked once, not for each name that comes from
- * it: other sources must hear of this machine in time. */
+/* A host that says nothing takes some seconds, and others must hear of this machine in time. The
+ * names of a source mostly stand together in the configuration: it is asked for the first one. */
 static void announce(const struct config *c)
 {
-	_cleanup_(free_ptr) char **silent = calloc(c->n_pulls + 1, sizeof(*silent));
 	struct gpushm_remote_options remote = remote_of(c);
 	char etag[64], relay[ANNOUNCEMENT_MAX];
-	size_t n = 0;
+	const char *silent = NULL;
 	int r;
 
 	remote.patience_s = ANNOUNCE_PATIENCE_S;
-	for (size_t i = 0; silent && i < c->n_pulls; i++) {
+	for (size_t i = 0; i < c->n_pulls; i++) {
 		const struct config_pull *p = &c->pulls[i];
 
-		if (!config_offers(c, p->name) || is_silent(silent, n, p->source))
+		if (!config_offers(c, p->name) || (silent && has_same_host(silent, p->source)))
 			continue;
 		describe(p->name, etag, relay);
 		/* A source that is away is the other thread's to complain about. */
 		r = etag[0] ? gpushm_private_pull_announce(p->source, etag, relay, &remote) : 0;
 		if (r == -ETIMEDOUT || r == -EBUSY)
-			silent[n++] = p->source;
+			silent = p->source;
 	}
 }
 
