@@ -7,6 +7,7 @@
 #include "client/common/listen.h"
 #include "client/common/process.h"
 #include "client/gpushm_load_private.h"
+#include "client/relay/fleet/fanout.h"
 #include "client/relay/fleet/pulls.h"
 #include "client/relay/serve/nixl.h"
 #include "client/relay/serve/server.h"
@@ -39,7 +40,6 @@ struct relay {
 	struct config *started; /* what it was started with */
 	struct config *config;	/* the last one that was good */
 	struct offers *offers;
-	struct fanout *fanout;
 	char base[NI_MAXHOST + NI_MAXSERV + 16]; /* where others reach it; "" */
 };
 
@@ -64,7 +64,7 @@ static int serve(int fd, const struct listen_place *at, struct relay *relay)
 {
 	const struct config *c = relay->config;
 
-	if (fd < 0 || server_start(fd, at->loopback, c, relay->offers, relay->fanout) < 0)
+	if (fd < 0 || server_start(fd, at->loopback, c, relay->offers) < 0)
 		return -1;
 	set_base(relay, at);
 	fprintf(stderr, "gpushm-relay: serves http%s://%s/\n", c->cert ? "s" : "", at->text);
@@ -137,8 +137,9 @@ static int start(struct relay *relay)
 	config_use(relay->config);
 	gpushm_private_mapping_limit(relay->config->gpu_memory);
 	nixl_prepare(relay->config);
-	relay->fanout = fanout_new();
-	r = relay->fanout ? offers_start(relay->config, &relay->offers) : -ENOMEM;
+	r = fanout_start();
+	if (r == 0)
+		r = offers_start(relay->config, &relay->offers);
 	if (r == 0 && serve_all(relay) < 0)
 		return -1;
 	if (r == 0)

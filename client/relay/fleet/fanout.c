@@ -12,6 +12,7 @@
 #include "proto/base/own.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -19,26 +20,14 @@
 #define FREE_BYTES (256u << 10)
 #define PATIENCE_NS 10000000000ull
 
-struct fanout {
-	struct mirrors *mirrors;
-	struct transfers *transfers;
-};
+static struct mirrors *mirrors;
+static struct transfers *transfers;
 
-struct fanout *fanout_new(void)
+int fanout_start(void)
 {
-	struct fanout *f = calloc(1, sizeof(*f));
-
-	if (!f)
-		return NULL;
-	f->mirrors = mirrors_new();
-	f->transfers = transfers_new();
-	if (!f->mirrors || !f->transfers) {
-		mirrors_free(f->mirrors);
-		transfers_free(f->transfers);
-		free(f);
-		return NULL;
-	}
-	return f;
+	mirrors = mirrors_new();
+	transfers = transfers_new();
+	return mirrors && transfers ? 0 : -ENOMEM;
 }
 
 /* One that nobody waits for may wait for everybody. A pull that is not known to have an order lets
@@ -54,15 +43,11 @@ static bool may_wait(const char *name, const struct announcement *asks)
 
 static bool is_same_address(const char *a, const char *b)
 {
-	struct in6_addr x, y;
+	int family = strchr(a, ':') ? AF_INET6 : AF_INET;
+	unsigned char x[sizeof(struct in6_addr)] = { 0 }, y[sizeof(x)] = { 0 };
 
-	for (int family = AF_INET;; family = AF_INET6) {
-		if (inet_pton(family, a, &x) == 1)
-			return inet_pton(family, b, &y) == 1 &&
-			       memcmp(&x, &y, family == AF_INET ? 4 : 16) == 0;
-		if (family == AF_INET6)
-			return false;
-	}
+	return inet_pton(family, a, x) == 1 && inet_pton(family, b, y) == 1 &&
+	       memcmp(x, y, sizeof(x)) == 0;
 }
 
 /* RFC 6125: in a certificate "*.example.com" stands for names with one label more. */
@@ -107,7 +92,7 @@ static enum MHD_Result reply_busy(const struct exchange *x, const struct offer_f
 	char *text =
 		strdup("{\"error\":\"this relay is busy; Link names others that have the file or "
 		       "are getting it\"}");
-	_cleanup_(free_ptr) char *link = mirrors_link(x->fanout->mirrors, facts->etag, asks);
+	_cleanup_(free_ptr) char *link = mirrors_link(mirrors, facts->etag, asks);
 	struct MHD_Response *r = exchange_text("application/json", "no-store", text);
 
 	exchange_add(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
@@ -125,11 +110,10 @@ static unsigned begin(const struct exchange *x, const struct offer_facts *facts,
 	uint32_t max = c->max_transfers;
 
 	if (asks && c->fan_out > 0 && (max == 0 || c->fan_out < max) &&
-	    transfers_refused_ns(x->fanout->transfers, x->peer->address, facts->etag) <
-		    PATIENCE_NS &&
-	    mirrors_has_older(x->fanout->mirrors, facts->etag, asks))
+	    transfers_refused_ns(transfers, x->peer->address, facts->etag) < PATIENCE_NS &&
+	    mirrors_has_older(mirrors, facts->etag, asks))
 		max = c->fan_out;
-	return transfers_begin(x->fanout->transfers, x->peer->address, facts->etag, max);
+	return transfers_begin(transfers, x->peer->address, facts->etag, max);
 }
 
 void fanout_cut(const struct exchange *x, struct offer *o, const struct offer_facts *facts,
@@ -147,7 +131,6 @@ bool fanout_enter(const struct exchange *x, struct offer *o, const struct offer_
 		  uint64_t begin_at, uint64_t n, struct fanout_pass *ret,
 		  enum MHD_Result *ret_reply)
 {
-	struct fanout *f = x->fanout;
 	struct announcement says;
 	const struct announcement *asks = read_announcement(x, &says);
 	uint64_t data = begin_at < facts->header ? facts->header : begin_at;
@@ -157,7 +140,7 @@ bool fanout_enter(const struct exchange *x, struct offer *o, const struct offer_
 	*ret = (struct fanout_pass){ .may_wait = facts->complete || may_wait(facts->name, asks) };
 	is_served = is_header || ret->may_wait || offer_has(o, data);
 	if (asks && !is_free)
-		mirrors_note(f->mirrors, facts->etag, asks);
+		mirrors_note(mirrors, facts->etag, asks);
 	if (x->head || (is_free && is_served))
 		return true;
 	if (is_served)
@@ -166,7 +149,6 @@ bool fanout_enter(const struct exchange *x, struct offer *o, const struct offer_
 		*ret_reply = reply_busy(x, facts, asks);
 		return false;
 	}
-	ret->of = f;
 	memcpy(ret->address, x->peer->address, sizeof(ret->address));
 	memcpy(ret->etag, facts->etag, sizeof(ret->etag));
 	return true;
@@ -174,9 +156,9 @@ bool fanout_enter(const struct exchange *x, struct offer *o, const struct offer_
 
 void fanout_leave(struct fanout_pass *p)
 {
-	if (p->of)
-		transfers_end(p->of->transfers, p->address, p->etag);
-	p->of = NULL;
+	if (p->requests)
+		transfers_end(transfers, p->address, p->etag);
+	p->requests = 0;
 }
 
 size_t fanout_mirrors(const struct exchange *x, const char *etag,
@@ -184,8 +166,7 @@ size_t fanout_mirrors(const struct exchange *x, const char *etag,
 {
 	struct announcement says;
 
-	return mirrors_choose(x->fanout->mirrors, etag, read_announcement(x, &says), MIRRORS_OLDER,
-			      ret);
+	return mirrors_choose(mirrors, etag, read_announcement(x, &says), MIRRORS_OLDER, ret);
 }
 
 /* It has, or is getting, just the file that is here now, if it says so. */
@@ -195,5 +176,5 @@ void fanout_hear(const struct exchange *x, const struct offer_facts *facts)
 	struct announcement says;
 
 	if (has && range_has_etag(has, facts->etag, false) && read_announcement(x, &says))
-		mirrors_note(x->fanout->mirrors, facts->etag, &says);
+		mirrors_note(mirrors, facts->etag, &says);
 }

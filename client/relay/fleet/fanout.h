@@ -13,14 +13,11 @@
 #include "client/relay/fleet/mirrors.h"
 #include "client/relay/serve/exchange.h"
 
-struct fanout;
-
-/* NULL: out of memory. Lives until the process ends. */
-struct fanout *fanout_new(void);
+/* Before the first request. 0 or -ENOMEM. */
+int fanout_start(void);
 
 /* What a request was let in with; all zero: nothing. */
 struct fanout_pass {
-	struct fanout *of;
 	char address[64], etag[64];
 	unsigned requests; /* of the transfer, with this one; 0: it does not count */
 	bool may_wait;	   /* for blocks that are not here yet */

@@ -13,13 +13,10 @@
 
 #define EXCHANGE_BODY_MAX (64u << 10) /* bytes of a request's body */
 
-struct fanout;
-
 struct exchange {
 	struct MHD_Connection *http;
 	const struct config *config;
 	struct offers *offers;
-	struct fanout *fanout;
 	const struct peer *peer;
 	const char *name; /* of the buffer, without percent signs; "" without one */
 	const char *body; /* of a POST; with a NUL behind it */

@@ -29,11 +29,6 @@
 #define MIN_RATE (16u << 10)	  /* bytes a second that a client must read */
 #define RECHECK_NS 60000000000ull /* a certificate may expire while its connection lasts */
 
-struct server {
-	struct offers *offers;
-	struct fanout *fanout;
-};
-
 /* Who a connection's client is. */
 struct session {
 	struct peer peer;
@@ -236,11 +231,9 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 				  const char *method, const char *version, const char *upload,
 				  size_t *upload_size, void **context)
 {
-	const struct server *s = arg;
 	struct request *q = *context;
 	struct exchange x = { .http = c,
-			      .offers = s->offers,
-			      .fanout = s->fanout,
+			      .offers = arg,
 			      .name = "",
 			      .head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0 };
 	struct config *config;
@@ -288,7 +281,7 @@ void server_limit(const struct config *c)
 	clients_limit(&limits);
 }
 
-static const struct MHD_Daemon *start(struct server *s, int socket, const struct config *c)
+static const struct MHD_Daemon *start(struct offers *offers, int socket, const struct config *c)
 {
 	const struct MHD_OptionItem plain[] = { { MHD_OPTION_END, 0, NULL } };
 	const struct MHD_OptionItem secure[] = {
@@ -301,7 +294,7 @@ static const struct MHD_Daemon *start(struct server *s, int socket, const struct
 	return MHD_start_daemon(MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
 					MHD_USE_POLL | MHD_USE_ERROR_LOG |
 					(c->cert ? MHD_USE_TLS : 0u),
-				0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER,
+				0, NULL, NULL, on_request, offers, MHD_OPTION_EXTERNAL_LOGGER,
 				clients_drop_line, NULL, MHD_OPTION_LISTEN_SOCKET, socket,
 				MHD_OPTION_CONNECTION_LIMIT, c->max_connections,
 				MHD_OPTION_PER_IP_CONNECTION_LIMIT, c->max_connections_per_address,
@@ -313,18 +306,13 @@ static const struct MHD_Daemon *start(struct server *s, int socket, const struct
 				c->cert ? secure : plain, MHD_OPTION_END);
 }
 
-int server_start(int socket, bool loopback, const struct config *config, struct offers *offers,
-		 struct fanout *fanout)
+int server_start(int socket, bool loopback, const struct config *config, struct offers *offers)
 {
-	struct server *s = server_is_safe(config, loopback) ? calloc(1, sizeof(*s)) : NULL;
-
-	if (!s)
+	if (!server_is_safe(config, loopback))
 		return -1;
-	*s = (struct server){ .offers = offers, .fanout = fanout };
 	server_limit(config);
-	if (start(s, socket, config))
+	if (start(offers, socket, config))
 		return 0;
 	fprintf(stderr, "gpushm-relay: the HTTP server can't be started: %s\n", strerror(errno));
-	free(s);
 	return -1;
 }
