@@ -9,6 +9,7 @@
 #include "client/relay/serve/tls.h"
 
 #include "proto/base/clock.h"
+#include "proto/base/fnv.h"
 #include "proto/base/own.h"
 
 #include <errno.h>
@@ -25,13 +26,6 @@
 #define CHAIN_MAX 16u
 #define RECHECK_NS 5000000000ull /* between two looks at the files */
 
-/* What tells one version of a file from another. */
-struct version {
-	struct timespec changed;
-	ino_t inode;
-	off_t size;
-};
-
 struct identity {
 	gnutls_pcert_st chain[CHAIN_MAX];
 	unsigned n;
@@ -45,8 +39,8 @@ static struct {
 	char *ca;		     /* the first one that was read */
 	uint64_t cert_ends, ca_ends; /* seconds since 1970 */
 	uint64_t told[2];	     /* of the main thread: those ends that the log has */
-	struct version versions[3];  /* of the main thread, as looked_ns */
-	uint64_t looked_ns;
+	uint64_t version;   /* of the files, as look_at_files() has it; of the main thread */
+	uint64_t looked_ns; /* of the main thread */
 } tls = { .lock = PTHREAD_RWLOCK_INITIALIZER };
 
 static atomic_uint generation;
@@ -72,29 +66,22 @@ static int load_file(const char *file, gnutls_datum_t *ret)
 
 /* ---- files ---- */
 
-static struct version version_of(const char *file)
+/* A number that tells one version of the files from another. */
+static uint64_t look_at_files(const struct config *c)
 {
-	struct version v = { 0 };
+	const char *const files[] = { c->cert, c->key, c->ca };
+	uint64_t hash = FNV1A_BASIS;
 	struct stat st;
 
-	if (file && stat(file, &st) == 0)
-		v = (struct version){ .changed = st.st_ctim,
-				      .inode = st.st_ino,
-				      .size = st.st_size };
-	return v;
-}
+	for (size_t i = 0; i < array_size(files); i++)
+		if (files[i] && stat(files[i], &st) == 0) {
+			const uint64_t what[] = { (uint64_t)st.st_ctim.tv_sec,
+						  (uint64_t)st.st_ctim.tv_nsec, st.st_ino,
+						  (uint64_t)st.st_size, i };
 
-static bool is_same(const struct version *a, const struct version *b)
-{
-	return a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec &&
-	       a->inode == b->inode && a->size == b->size;
-}
-
-static void look_at_files(const struct config *c, struct version ret[3])
-{
-	ret[0] = version_of(c->cert);
-	ret[1] = version_of(c->key);
-	ret[2] = version_of(c->ca);
+			hash = fnv1a(hash, what, sizeof(what));
+		}
+	return hash;
 }
 
 /* ---- reading ---- */
@@ -230,13 +217,11 @@ int tls_read(const struct config *c)
 {
 	gnutls_x509_trust_list_t trust = NULL, old = NULL;
 	_cleanup_(free_ptr) char *ca = NULL;
-	uint64_t cert_ends = 0, ca_ends = 0;
+	uint64_t cert_ends = 0, ca_ends = 0, version = look_at_files(c);
 	struct identity *id = NULL;
-	struct version versions[3];
 
 	if (!c->cert)
 		return 0;
-	look_at_files(c, versions);
 	if (c->ca && read_trust(c->ca, &trust, &ca, &ca_ends) < 0)
 		return -1;
 	if (read_identity(c, &id, &cert_ends) < 0) {
@@ -252,7 +237,7 @@ int tls_read(const struct config *c)
 		tls.ca = take_ptr(ca);
 	tls.cert_ends = cert_ends;
 	tls.ca_ends = ca_ends;
-	memcpy(tls.versions, versions, sizeof(versions));
+	tls.version = version;
 	generation++;
 	pthread_rwlock_unlock(&tls.lock);
 	if (old)
@@ -271,21 +256,18 @@ static void tell_end(const char *file, uint64_t ends, uint64_t *told)
 
 void tls_refresh(const struct config *c)
 {
-	uint64_t now = clock_monotonic_ns();
-	struct version versions[3];
-	bool same = true;
+	uint64_t now = clock_monotonic_ns(), version;
 
 	if (!c->cert || now - tls.looked_ns < RECHECK_NS)
 		return;
 	tls.looked_ns = now;
-	look_at_files(c, versions);
-	for (int i = 0; i < 3; i++)
-		same &= is_same(&versions[i], &tls.versions[i]);
-	/* One that is wrong is told once, not every few seconds. */
-	if (!same && tls_read(c) == 0)
-		fprintf(stderr, "gpushm-relay: the certificates were read again\n");
-	else if (!same)
-		memcpy(tls.versions, versions, sizeof(versions));
+	version = look_at_files(c);
+	if (version != tls.version) {
+		/* One that is wrong is told once, not every few seconds. */
+		tls.version = version;
+		if (tls_read(c) == 0)
+			fprintf(stderr, "gpushm-relay: the certificates were read again\n");
+	}
 	tell_end(c->cert, tls.cert_ends, &tls.told[0]);
 	tell_end(c->ca, tls.ca_ends, &tls.told[1]);
 }
