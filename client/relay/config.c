@@ -147,33 +147,26 @@ struct reader {
 	void *members; /* of the section that is being read */
 };
 
-static void *begin_allow(struct config *c, const char *certificate)
+/* Another one in an array of structs whose first member is their name. */
+static void *begin(void *array, size_t *n, size_t size, const char *name)
 {
-	struct config_allow *a = grow_append(&c->allows, &c->n_allows, sizeof(*a));
+	char **item = grow_append(array, n, size);
 
-	if (a)
-		a->certificate = strdup(certificate);
-	return a && a->certificate ? a : NULL;
-}
-
-static void *begin_pull(struct config *c, const char *name)
-{
-	struct config_pull *p = grow_append(&c->pulls, &c->n_pulls, sizeof(*p));
-
-	if (p)
-		p->name = strdup(name);
-	return p && p->name ? p : NULL;
+	if (item)
+		*item = strdup(name);
+	return item && *item ? item : NULL;
 }
 
 static int on_section(struct keyfile *keys, const struct ini_item *item)
 {
 	struct reader *r = container_of(keys, struct reader, keys);
+	struct config *c = r->config;
 
-	r->members = r->config;
+	r->members = c;
 	if (keys->section == &sections[ALLOW])
-		r->members = begin_allow(r->config, item->argument);
+		r->members = begin(&c->allows, &c->n_allows, sizeof(*c->allows), item->argument);
 	else if (keys->section == &sections[PULL])
-		r->members = begin_pull(r->config, item->argument);
+		r->members = begin(&c->pulls, &c->n_pulls, sizeof(*c->pulls), item->argument);
 	return r->members ? 0 : -ENOMEM;
 }
 
