@@ -362,7 +362,7 @@ static int keep_header(struct load_file *f, struct remote_reader *rr, struct loa
 static int open_url(struct opening *o, size_t i, struct remote_reader *rr, struct load_stop stop)
 {
 	struct load_file *f = &o->files->files[o->first + i];
-	int r = remote_open_by(rr, o->urls[i], o->files->options, stop, &f->remote);
+	int r = remote_open(rr, o->urls[i], o->files->options, stop, &f->remote);
 
 	if (r < 0)
 		return r;

@@ -99,25 +99,20 @@ static int ask(const struct remote_request *q, struct remote_reply *ret)
 }
 
 /* The reply does not matter. */
-static int send_request(const struct remote_request *q)
+static int request(const struct nixl_file *f, const char *body,
+		   const struct gpushm_remote_options *options, struct load_stop stop)
 {
 	_cleanup_(remote_reply_clear) struct remote_reply reply = { 0 };
+	struct remote_request q = post(f, body, stop);
 
-	return ask(q, &reply);
-}
-
-static int request(const struct nixl_file *f, const char *body, struct load_stop stop)
-{
-	const struct remote_request q = post(f, body, stop);
-
-	return send_request(&q);
+	q.options = options;
+	return ask(&q, &reply);
 }
 
 static void end_session(struct nixl_file *f)
 {
 	/* That is not waited for long: the relay ends the session by itself. */
 	struct gpushm_remote_options brief = f->remote;
-	struct remote_request q;
 	char body[128];
 
 	if (!f->agent)
@@ -125,9 +120,7 @@ static void end_session(struct nixl_file *f)
 	f->agent = gpushm_private_nixl_free(f->agent);
 	brief.patience_s = 1;
 	snprintf(body, sizeof(body), "{\"session\":\"%s\",\"end\":true}", f->grant.session);
-	q = post(f, body, (struct load_stop){ 0 });
-	q.options = &brief;
-	send_request(&q);
+	request(f, body, &brief, (struct load_stop){ 0 });
 	grant_clear(&f->grant);
 }
 
@@ -302,7 +295,7 @@ static int fill_slot(struct nixl_file *f, unsigned slot, size_t n, uint64_t offs
 	snprintf(body, sizeof(body),
 		 "{\"session\":\"%s\",\"fill\":{\"slot\":%u,\"offset\":%" PRIu64 ",\"bytes\":%zu}}",
 		 f->grant.session, slot, offset, n);
-	return request(f, body, stop);
+	return request(f, body, &f->remote, stop);
 }
 
 /* A session that is read without a request is named from time to time, by one of the threads. */
@@ -320,7 +313,7 @@ static int keep_session(struct nixl_file *f, struct load_stop stop)
 	if (!mine)
 		return 0;
 	snprintf(body, sizeof(body), "{\"session\":\"%s\"}", f->grant.session);
-	return request(f, body, stop);
+	return request(f, body, &f->remote, stop);
 }
 
 static int await_read(struct nixl_file *f, struct nixl_read *read, struct load_stop stop)

@@ -109,8 +109,8 @@ static int open_by(struct remote_reader *rr, struct remote *r, struct load_stop 
 	}
 }
 
-int remote_open_by(struct remote_reader *rr, const char *url, const struct gpushm_remote_options *o,
-		   struct load_stop stop, struct remote **ret)
+int remote_open(struct remote_reader *rr, const char *url, const struct gpushm_remote_options *o,
+		struct load_stop stop, struct remote **ret)
 {
 	struct remote *r = NULL;
 	int error = remote_new(url, o, &r);

@@ -49,14 +49,8 @@ struct remote_reader;
  * reply that breaks HTTP), -ETIMEDOUT, -EBUSY (429, 503 until the patience ends), -EHOSTUNREACH (no
  * address, or no connection), -ENETRESET (the connection broke), -ECANCELED (stop), -EINVAL (the
  * URL), -ENOMEM. None of these is what a lost daemon is: see gpushm.h. */
-int remote_open_by(struct remote_reader *rr, const char *url, const struct gpushm_remote_options *o,
-		   struct load_stop stop, struct remote **ret);
-
-static inline int remote_open(const char *url, const struct gpushm_remote_options *o,
-			      struct load_stop stop, struct remote **ret)
-{
-	return remote_open_by(NULL, url, o, stop, ret);
-}
+int remote_open(struct remote_reader *rr, const char *url, const struct gpushm_remote_options *o,
+		struct load_stop stop, struct remote **ret);
 
 /* NULL is allowed. Returns NULL. No reader may be reading it. */
 struct remote *remote_close(struct remote *r);

@@ -229,7 +229,7 @@ static const struct load_stop never;
 static bool has_remote(void)
 {
 	struct remote *r = NULL;
-	int error = remote_open(url_of("/file"), &options, never, &r);
+	int error = remote_open(NULL, url_of("/file"), &options, never, &r);
 
 	if (error == -ENOSYS)
 		puts("skipped: needs libcurl");
@@ -254,7 +254,7 @@ static int read_file(void)
 {
 	struct remote_reader *rr = NULL;
 	struct remote *r = NULL;
-	int error = remote_open(url_of("/moved"), &options, never, &r);
+	int error = remote_open(NULL, url_of("/moved"), &options, never, &r);
 
 	if (error == 0)
 		error = remote_set_relay(r, "1; name=\"a\"");
