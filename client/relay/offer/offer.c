@@ -379,18 +379,6 @@ static bool has_attrs(const struct offer *o)
 	return o->attrs;
 }
 
-int offer_attrs(struct offer *o, struct MHD_Connection *reader, const struct manifest_attr **ret,
-		size_t *ret_n)
-{
-	int r;
-
-	lock_guard(&o->lock, LOCK_OFFER);
-	r = has_attrs(o) ? 0 : ask(o, has_attrs, ask_attrs, reader);
-	*ret = o->attrs;
-	*ret_n = o->n_attrs;
-	return r;
-}
-
 /* ---- reading through the mapping ---- */
 
 static struct opened *opened_of(const struct mapping *m)
@@ -548,17 +536,28 @@ int offer_know(struct offer *o, struct MHD_Connection *reader)
 	return r < 0 ? r : compute_blocks(o, reader, has_etag);
 }
 
-int offer_blocks(struct offer *o, struct MHD_Connection *reader, const uint64_t **ret,
-		 uint64_t *ret_n)
+int offer_manifest(struct offer *o, struct MHD_Connection *reader, struct manifest *ret)
 {
 	int r = offer_look(o, reader);
 
 	if (r == 0)
 		r = compute_blocks(o, reader, has_blocks);
-	if (r == 0) {
-		*ret = o->blocks;
-		*ret_n = o->n_blocks;
-	}
+	if (r < 0)
+		return r;
+	lock_guard(&o->lock, LOCK_OFFER);
+	r = has_attrs(o) ? 0 : ask(o, has_attrs, ask_attrs, reader);
+	*ret = (struct manifest){ .name = o->name,
+				  .id = o->id,
+				  .etag = o->etag,
+				  .size = o->size,
+				  .header = o->header,
+				  .data = o->size - o->header,
+				  .blocks = o->blocks,
+				  .n_blocks = o->n_blocks,
+				  .attrs = o->attrs,
+				  .n_attrs = o->n_attrs,
+				  .complete = !o->pull };
+	memcpy(ret->content, o->content, sizeof(ret->content));
 	return r;
 }
 

@@ -51,15 +51,10 @@ int offer_look(struct offer *o, struct MHD_Connection *reader);
 /* The same, and its ETag in any case: the contents are read if need be, once for each buffer. */
 int offer_know(struct offer *o, struct MHD_Connection *reader);
 
-/* The digests of its blocks, as struct manifest has them, computed once. They live as long as the
- * offer. Errors as for offer_look(), and -EBADMSG: the contents do not have the digest that
- * "gpushm.content" says. */
-int offer_blocks(struct offer *o, struct MHD_Connection *reader, const uint64_t **ret,
-		 uint64_t *ret_n);
-
-/* The buffer's attributes. They live as long as the offer. Errors as for offer_look(). */
-int offer_attrs(struct offer *o, struct MHD_Connection *reader, const struct manifest_attr **ret,
-		size_t *ret_n);
+/* All that a manifest says but mirrors, as long as the offer lives: nothing of it is the caller's
+ * to free. Digests of blocks are computed once. Errors as for offer_look(), and -EBADMSG: the
+ * contents do not have the digest that "gpushm.content" says. */
+int offer_manifest(struct offer *o, struct MHD_Connection *reader, struct manifest *ret);
 
 /* The SHA-256 of the file, computed once. Errors as for offer_look(). */
 int offer_sha256(struct offer *o, struct MHD_Connection *reader, unsigned char ret[32]);

@@ -26,7 +26,6 @@ static bool is_local(const char *key)
 
 /* What a manifest borrows. */
 struct parts {
-	struct offer_facts facts;
 	struct announcement mirrors[MIRRORS_NAMED];
 	char *urls[MIRRORS_NAMED];   /* of the mirrors */
 	struct manifest_attr *attrs; /* owned; the rest is the offer's */
@@ -34,37 +33,23 @@ struct parts {
 
 static int fill(const struct exchange *x, struct offer *o, struct parts *p, struct manifest *m)
 {
-	const struct offer_facts *f = &p->facts;
-	const struct manifest_attr *attrs;
-	const uint64_t *blocks;
-	size_t n;
-	int r = offer_blocks(o, x->http, &blocks, &m->n_blocks);
+	int r = offer_manifest(o, x->http, m);
+	size_t n = 0;
 
-	if (r == 0)
-		r = offer_attrs(o, x->http, &attrs, &n);
 	if (r < 0)
 		return r;
-	p->attrs = calloc(n + 1, sizeof(*p->attrs));
+	p->attrs = calloc(m->n_attrs + 1, sizeof(*p->attrs));
 	if (!p->attrs)
 		return -ENOMEM;
-	for (size_t i = 0; i < n; i++)
-		if (!is_local(attrs[i].key))
-			p->attrs[m->n_attrs++] = attrs[i];
-	offer_facts(o, &p->facts);
-	m->n_mirrors = fanout_mirrors(x, f->etag, p->mirrors);
+	for (size_t i = 0; i < m->n_attrs; i++)
+		if (!is_local(m->attrs[i].key))
+			p->attrs[n++] = m->attrs[i];
+	m->attrs = p->attrs;
+	m->n_attrs = n;
+	m->mirrors = p->urls;
+	m->n_mirrors = fanout_mirrors(x, m->etag, p->mirrors);
 	for (size_t i = 0; i < m->n_mirrors; i++)
 		p->urls[i] = p->mirrors[i].url;
-	m->name = (char *)f->name;
-	m->id = f->id;
-	m->etag = (char *)f->etag;
-	m->size = f->size;
-	m->header = f->header;
-	m->data = f->size - f->header;
-	m->blocks = (uint64_t *)blocks;
-	m->attrs = p->attrs;
-	m->complete = f->complete;
-	m->mirrors = p->urls;
-	memcpy(m->content, f->content, sizeof(m->content));
 	return 0;
 }
 
@@ -83,7 +68,7 @@ static enum MHD_Result send_manifest(const struct exchange *x, struct offer *o)
 	if (r < 0)
 		return exchange_failed(x, r);
 	response = exchange_text("application/json", "no-cache", text);
-	exchange_add(response, MHD_HTTP_HEADER_ETAG, "%s", p.facts.etag);
+	exchange_add(response, MHD_HTTP_HEADER_ETAG, "%s", m.etag);
 	return exchange_send(x, MHD_HTTP_OK, response);
 }
 
