@@ -10,10 +10,10 @@
 #include "client/models/copy/copier.h"
 #include "client/models/fail.h"
 #include "client/models/files/arrays.h"
+#include "client/models/files/header.h"
 #include "client/models/save_layout.h"
 #include "proto/base/own.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,42 +122,25 @@ int gpushm_private_mapping_look(struct gpushm *c, const char *name, struct mappi
 
 /* ---- a buffer that is being filled ---- */
 
-static int compare_pieces(const void *x, const void *y)
+/* The header covers the data without a hole. */
+static int find_pieces(struct mapping *m, const struct header *h)
 {
-	const struct piece *a = x, *b = y;
-
-	return a->begin < b->begin ? -1 : a->begin > b->begin;
-}
-
-static int find_pieces(struct mapping *m, json_t *header)
-{
-	_cleanup_(free_ptr) struct piece *found = calloc(m->arrays->n + 1, sizeof(*found));
-	size_t n = 0;
-
-	m->pieces = calloc(m->arrays->n + 1, sizeof(*m->pieces));
-	if (!found || !m->pieces)
+	m->pieces = calloc(h->n + 1, sizeof(*m->pieces));
+	if (!m->pieces)
 		return load_no_memory();
-	for (size_t i = 0; i < m->arrays->n; i++) {
-		const struct covered *a = &m->arrays->items[i];
-		json_t *of = json_object_get(header, gpushm_array_name(a->array));
-		json_t *begin_of = json_array_get(json_object_get(of, "data_offsets"), 0);
+	for (size_t i = 0; i < h->n; i++) {
+		const struct tensor *t = &h->tensors[i];
+		_cleanup_(free_array) struct gpushm_array *a = NULL;
+		int r = gpushm_array_get(m->buffer, t->name, &a);
 
-		if (json_is_integer(begin_of))
-			found[n++] =
-				piece_of(a, m->n_header + (uint64_t)json_integer_value(begin_of));
-	}
-	qsort(found, n, sizeof(*found), compare_pieces);
-	for (size_t i = 0; i < n; i++)
-		add_piece(m, &found[i]);
-	for (size_t i = 0; i < m->n; i++) {
-		uint64_t end =
-			i > 0 ? m->pieces[i - 1].begin + m->pieces[i - 1].bytes : m->n_header;
-
-		if (m->pieces[i].begin != end || !m->plain)
-			return gpushm_private_fail(EBADMSG,
-						   "the file's header and the buffer's arrays "
-						   "disagree");
-		m->size = m->pieces[i].begin + m->pieces[i].bytes;
+		if (r < 0 || !gpushm_array_is_c_contiguous(a) ||
+		    gpushm_array_nbytes(a) != t->end - t->begin)
+			return load_fail(EBADMSG,
+					 "the file's header and the buffer's arrays disagree");
+		add_piece(m, &(struct piece){ .begin = m->n_header + t->begin,
+					      .bytes = t->end - t->begin,
+					      .buffer_offset = gpushm_array_offset(a) });
+		m->size = m->n_header + t->end;
 	}
 	return 0;
 }
@@ -165,7 +148,7 @@ static int find_pieces(struct mapping *m, json_t *header)
 int gpushm_private_mapping_lend(struct gpushm_buffer *b, const char *header, uint64_t n_header,
 				struct mapping *ret)
 {
-	_cleanup_(json_decrefp) json_t *object = NULL;
+	_cleanup_(header_done) struct header parsed = { 0 };
 	int r;
 
 	*ret = (struct mapping){
@@ -175,14 +158,13 @@ int gpushm_private_mapping_lend(struct gpushm_buffer *b, const char *header, uin
 	if (!ret->header || n_header < 8)
 		return load_no_memory();
 	memcpy(ret->header, header, n_header);
-	object = json_loadb(header + 8, n_header - 8, 0, NULL);
-	r = object ? list_arrays(ret)
-		   : gpushm_private_fail(EBADMSG, "the file's header is no JSON text");
+	r = header_parse(gpushm_buffer_name(b), header + 8, n_header - 8, HEADER_NO_SIZE, &parsed);
 	if (r == 0)
-		find_memory(ret);
-	if (r == 0)
-		r = find_pieces(ret, object);
-	return r;
+		r = list_arrays(ret);
+	if (r < 0)
+		return r;
+	find_memory(ret);
+	return find_pieces(ret, &parsed);
 }
 
 void gpushm_private_mapping_close(struct mapping *m)
