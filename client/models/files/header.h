@@ -6,16 +6,25 @@
  */
 #pragma once
 
-#include "client/models/files/tensor.h"
+#include "client/gpushm_array.h"
 #include "proto/limits.h"
 
 #include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#define METADATA "__metadata__"		      /* a member of the header that is no tensor */
 #define HEADER_BYTES_MAX 100000000u	      /* of the JSON text; the format's own limit */
 #define HEADER_METADATA_VALUES_MAX ARRAYS_MAX /* as many names as arrays can be tied */
 #define HEADER_NO_SIZE UINT64_MAX /* a stream: how many bytes of data follow is not known */
+
+struct tensor {
+	const char *name; /* of the header, as the shape */
+	struct gpushm_dtype dtype;
+	uint32_t ndim;
+	const int64_t *shape;
+	uint64_t begin, end; /* bytes, from the end of the header */
+};
 
 /* Another name of a tensor, as safetensors.torch.save_model() writes it into __metadata__ for tied
  * weights. */
@@ -43,3 +52,7 @@ int header_parse(const char *path, const char *text, size_t length, uint64_t dat
 
 /* May be called on a zeroed header and twice. */
 void header_done(struct header *h);
+
+/* Between the format's names of types and ours. 0, or -EINVAL; *ret_name is static. */
+int tensor_dtype_parse(const char *name, struct gpushm_dtype *ret);
+int tensor_dtype_name(struct gpushm_dtype t, const char **ret_name);
