@@ -5,7 +5,6 @@
  * is discarded; if this process dies, the daemon does that.
  */
 #include "client/models/load.h"
-#include "client/models/caller.h"
 
 #include "client/gpushm_memory.h"
 #include "client/gpushm_private.h"
@@ -67,10 +66,10 @@ struct loading {
 int load_read_options(const struct gpushm_load_options *from, struct gpushm_load_options *ret)
 {
 	struct gpushm_load_options o;
-	int r = caller_read("load options", from, &o, sizeof(o));
+	int r = load_read_struct("load options", from, &o, sizeof(o));
 
 	if (r == 0)
-		r = caller_check_report(o.report);
+		r = load_check_report(o.report);
 	if (r < 0)
 		return r;
 	if (o.flags & ~FLAGS)
@@ -616,7 +615,7 @@ static void report(const struct loading *l)
 					     .direct = l->result.direct };
 
 	memcpy(report.content, l->result.content, sizeof(report.content));
-	caller_write_report(l->load.report, &report);
+	load_write_report(l->load.report, &report);
 }
 
 /* Keeps gpushm_error(). */
@@ -641,7 +640,7 @@ static int read_create_options(const struct gpushm_create_options *from,
 			       struct gpushm_create_options *ret)
 {
 	const char *wrong;
-	int r = caller_read("options", from, ret, sizeof(*ret));
+	int r = load_read_struct("options", from, ret, sizeof(*ret));
 
 	if (r < 0 || !ret->attrs)
 		return r;

@@ -7,7 +7,6 @@
 #include "client/gpushm_load.h"
 
 #include "client/gpushm_load_private.h"
-#include "client/models/caller.h"
 #include "client/models/copy/readback.h"
 #include "client/models/fail.h"
 #include "client/models/save_file.h"
@@ -292,14 +291,14 @@ static void fill_report(const struct save *s, struct gpushm_load_report *ret)
 					     .elapsed_ns = clock_monotonic_ns() - s->start_ns };
 
 	digest_of(s->buffer, report.content);
-	caller_write_report(ret, &report);
+	load_write_report(ret, &report);
 }
 
 static int read_options(const struct gpushm_save_options *from, struct gpushm_save_options *ret)
 {
-	int r = caller_read("save options", from, ret, sizeof(*ret));
+	int r = load_read_struct("save options", from, ret, sizeof(*ret));
 
-	return r < 0 ? r : caller_check_report(ret->report);
+	return r < 0 ? r : load_check_report(ret->report);
 }
 
 static int save(struct save *s, const char *path)

@@ -5,8 +5,8 @@
  */
 #include "client/gpushm_load.h"
 #include "client/gpushm_private.h"
-#include "client/models/caller.h"
 #include "client/models/copy/readback.h"
+#include "client/models/fail.h"
 #include "client/models/files/arrays.h"
 #include "client/models/load.h"
 
@@ -62,7 +62,7 @@ int gpushm_digest(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, vo
 {
 	const struct readback back = { .buffer = b, .progress = progress, .progress_user = user };
 	struct gpushm_load_report report = { 0 };
-	int r = caller_check_report(ret);
+	int r = load_check_report(ret);
 
 	/* A buffer that is published is refused before it is read. */
 	if (r == 0)
@@ -72,7 +72,7 @@ int gpushm_digest(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, vo
 	if (r == 0)
 		r = set_content(b, report.content);
 	if (r == 0)
-		caller_write_report(ret, &report);
+		load_write_report(ret, &report);
 	return r;
 }
 
@@ -83,7 +83,7 @@ int gpushm_verify(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, vo
 	struct gpushm_load_report report = { 0 };
 	const void *content;
 	size_t size;
-	int r = caller_check_report(ret);
+	int r = load_check_report(ret);
 
 	if (r == 0)
 		r = gpushm_buffer_attr(b, "gpushm.content", &content, &size);
@@ -98,6 +98,6 @@ int gpushm_verify(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, vo
 	if (r == 0)
 		r = compare(b, report.content, content, size);
 	if (r == 0)
-		caller_write_report(ret, &report);
+		load_write_report(ret, &report);
 	return r;
 }

@@ -7,7 +7,6 @@
 
 #include "client/models/fail.h"
 #include "proto/base/own.h"
-#include "proto/base/sized.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -128,10 +127,10 @@ static int set_files(const struct gpushm_remote_options *o, struct credentials *
 int credentials_read_options(const struct gpushm_remote_options *from,
 			     struct gpushm_remote_options *ret)
 {
-	const char *wrong = sized_read(from, ret, sizeof(*ret));
+	int r = load_read_struct("remote options", from, ret, sizeof(*ret));
 
 	ret->struct_size = sizeof(*ret);
-	return wrong ? load_fail(EINVAL, "remote options: %s", wrong) : 0;
+	return r;
 }
 
 int credentials_read(const struct gpushm_remote_options *o, const struct url *u,
