@@ -207,13 +207,6 @@ int pulled_attrs(const struct pulled *p, const struct gpushm_attr *own, size_t n
 
 /* ---- the observer ---- */
 
-static void on_block(void *user, uint64_t block)
-{
-	const struct pulled *p = user;
-
-	p->observer->block(p->observer->user, block);
-}
-
 /* Once more: the text of the first time is gone when the header is parsed. */
 static int read_header(struct pulled *p, struct load_file *f)
 {
@@ -236,26 +229,22 @@ static int read_header(struct pulled *p, struct load_file *f)
 	return 0;
 }
 
-static int begin_nixl(struct pulled *p, struct load_file *f)
-{
-	return nixl_file_open(p->url, p->m->etag, p->m->header, p->m->size, p->remote, f->stop,
-			      &f->nixl);
-}
-
 int pulled_begin(struct pulled *p, struct checkpoint *cp, struct gpushm_buffer *b)
 {
 	const struct pull_observer *o = p->observer;
-	int r = o && o->begun ? read_header(p, &cp->files.files[0]) : 0;
+	struct load_file *f = &cp->files.files[0];
+	int r = o && o->begun ? read_header(p, f) : 0;
 
 	if (r == 0 && p->nixl)
-		r = begin_nixl(p, &cp->files.files[0]);
+		r = nixl_file_open(p->url, p->m->etag, p->m->header, p->m->size, p->remote, f->stop,
+				   &f->nixl);
 	if (r < 0)
 		return r;
 	p->check = (struct engine_check){ .blocks = p->m->blocks,
 					  .n = p->m->n_blocks,
 					  .bytes = p->m->data,
-					  .block = o && o->block ? on_block : NULL,
-					  .user = p };
+					  .block = o ? o->block : NULL,
+					  .user = o ? o->user : NULL };
 	if (o && o->begun)
 		o->begun(o->user, p->m, p->header, b);
 	p->begun = true;

@@ -22,19 +22,13 @@
 #define BY_AGE (MIRRORS_NAMED / 2)
 #define ETAG_MAX 64u
 
-/* A /24 of IPv4, or a /64 of IPv6: what one switch connects, mostly. */
-struct network {
-	uint8_t n; /* bytes; 0: not known */
-	uint8_t bytes[8];
-};
-
 struct mirror {
 	struct list link; /* mirrors::list */
 	struct hashtable_link by_url, by_etag;
 	uint64_t heard_ns; /* CLOCK_MONOTONIC */
 	char etag[ETAG_MAX];
-	struct network network;
-	bool near; /* to the one that asks now */
+	uint64_t network; /* see network_of() */
+	bool near;	  /* to the one that asks now */
 	struct announcement says;
 };
 
@@ -138,22 +132,18 @@ static struct mirror *find(struct mirrors *m, const char *url)
 	return NULL;
 }
 
-static struct network network_of(const char *address)
+/* A /24 of IPv4, or a /64 of IPv6: what one switch connects, mostly. 0: it is not known. */
+static uint64_t network_of(const char *address)
 {
-	struct network ret = { 0 };
 	uint8_t bytes[sizeof(struct in6_addr)] = { 0 };
+	uint64_t ret;
 
 	if (inet_pton(AF_INET, address, bytes) == 1)
-		ret.n = 3;
-	else if (inet_pton(AF_INET6, address, bytes) == 1)
-		ret.n = 8;
-	memcpy(ret.bytes, bytes, ret.n);
+		bytes[3] = 0;
+	else
+		inet_pton(AF_INET6, address, bytes);
+	memcpy(&ret, bytes, sizeof(ret));
 	return ret;
-}
-
-static bool is_same_network(const struct network *a, const struct network *b)
-{
-	return a->n > 0 && a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
 }
 
 void mirrors_note(struct mirrors *m, const char *etag, const struct announcement *a)
@@ -227,7 +217,7 @@ static size_t choose(struct mirrors *m, struct mirror **all, size_t n)
 size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announcement *asks,
 		      enum mirrors_age age, struct announcement ret[MIRRORS_NAMED])
 {
-	const struct network network = network_of(asks ? asks->address : "");
+	const uint64_t network = network_of(asks ? asks->address : "");
 	struct mirror *mirror, *found[MIRRORS_MAX];
 	size_t n = 0;
 
@@ -235,7 +225,7 @@ size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announce
 	forget_old(m, clock_monotonic_ns());
 	hashtable_foreach (mirror, &m->by_etag, hash_of(etag), by_etag)
 		if (suits(mirror, etag, asks, age)) {
-			mirror->near = is_same_network(&mirror->network, &network);
+			mirror->near = network && mirror->network == network;
 			found[n++] = mirror;
 		}
 	n = choose(m, found, n);

@@ -36,7 +36,6 @@ struct pull {
 	struct mapping m; /* of a lent buffer */
 	unsigned readers; /* that copy now */
 	bool *there;	  /* owned; of each block */
-	int result;	  /* of the pull, once it has ended */
 };
 
 struct offer {
