@@ -280,7 +280,7 @@ static int read_news(struct wait *w, const struct remote_reply *reply)
 		    (strcmp(m.content, w->content) != 0 && strcmp(m.etag, w->content) != 0);
 	if (r == 0) {
 		free(w->etag);
-		w->etag = strdup(reply->etag ? reply->etag : m.etag);
+		w->etag = strdup(m.etag);
 		r = w->etag ? 0 : load_no_memory();
 	}
 	return r;

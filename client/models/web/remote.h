@@ -125,8 +125,6 @@ struct remote_reply {
 	unsigned status; /* 200, 304, ...; from 400 on it is an error, too; 0: no reply */
 	char *body;	 /* owned; with a NUL behind n_body bytes */
 	size_t n_body;
-	char *etag;		/* owned; NULL: none */
-	char *url;		/* owned: where redirects have led to */
 	char via[PULL_VIA_MAX]; /* of statuses from 400 on, too; "": none */
 };
 

@@ -56,9 +56,7 @@ static int check_head(struct fetch *f, struct remote *r, struct remote_reply *re
 		return load_fail(EREMOTEIO, "%s: the reply is compressed, which was not asked for",
 				 f->at.name);
 	ret->status = h->status;
-	ret->url = strdup(f->at.text);
-	ret->etag = h->etag[0] ? strdup(h->etag) : NULL;
-	return ret->url && (ret->etag || !h->etag[0]) ? 0 : load_no_memory();
+	return 0;
 }
 
 static int attempt(struct fetch *f, struct remote *r, const struct ask *a,
@@ -131,7 +129,5 @@ int remote_request(const struct remote_request *q, struct remote_reply *ret)
 void remote_reply_clear(struct remote_reply *r)
 {
 	free(r->body);
-	free(r->etag);
-	free(r->url);
 	*r = (struct remote_reply){ 0 };
 }
