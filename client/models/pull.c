@@ -60,19 +60,18 @@ static int bad_source(const char *source, const char *why)
 /* The host itself is remote_open()'s to check. */
 static int find_host(const char *source, struct place *ret)
 {
-	const char *slash = strchr(source, '/'), *bracket = strchr(source, ']');
+	const char *slash = strchr(source, '/'), *from;
 	_cleanup_(free_ptr) char *encoded = NULL;
 	int n = slash ? (int)(slash - source) : 0;
-	bool has_port;
 	char port[8] = "";
 
 	if (!slash || !slash[1])
 		return bad_source(source, "there is no NAME");
 	if (n == 0 || (int)strcspn(source, "?#\\@% ") < n)
 		return bad_source(source, "that is no host's name");
-	has_port = memchr(bracket && bracket < slash ? bracket : source, ':',
-			  (size_t)(slash - (bracket && bracket < slash ? bracket : source)));
-	if (!has_port)
+	from = memrchr(source, ']', (size_t)n);
+	from = from ? from : source;
+	if (!memchr(from, ':', (size_t)(slash - from)))
 		snprintf(port, sizeof(port), ":%u", PORT);
 	encoded = malloc(3 * strlen(slash) + 1);
 	ret->name = strdup(slash + 1);

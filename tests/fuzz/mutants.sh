@@ -72,7 +72,7 @@ mutant "a client waits for as long as it likes" relay $range 's/wait < RANGE_WAI
 mutant "a long Via is cut" relay client/relay/fleet/route.c 's/n >= \(int\)PULL_VIA_MAX/0/'
 mutant "a relay listens nowhere" relay client/relay/config.c 's/if \(c->listen\.n == 0 &&/if (0 \&\&/'
 mutant "names of certificates have a case" relay client/relay/serve/allow.c 's/FNM_CASEFOLD/0/'
-mutant "a shard lies outside its folder" index client/models/files/index.c "s/c\[2\] == '\/' \|\| //"
+mutant "a shard lies outside its folder" index client/models/web/url.c 's/ \|\| \(n == 2 && .*\)\)$/)/'
 mutant "a shard is there twice" index client/models/files/index.c 's/i == 0 \|\| strcmp\(index->shards\[i\], .*\) != 0/1/'
 mutant "a checksum of other letters" index client/models/checksum.c 's/^\t\tif \(low < 0\)/\t\tif (0)/'
 mutant "a record is longer than its journal" state daemon/state/journal.c 's/j->bytes - j->used - sizeof\(\*ret\) >= padded\(ret->len\)/1/'

@@ -8,6 +8,7 @@
 #include "client/models/fail.h"
 #include "client/models/files/file.h"
 #include "client/models/web/json_text.h"
+#include "client/models/web/url.h"
 #include "proto/base/own.h"
 #include "proto/limits.h"
 
@@ -15,17 +16,6 @@
 #include <string.h>
 
 #define INDEX_VALUES_MAX (2 * ARRAYS_MAX) /* a shard for each tensor, and what "metadata" has */
-
-/* A relative path without "..", so that a stranger's index opens nothing outside its folder. */
-static bool stays_inside(const char *shard)
-{
-	if (shard[0] == '\0' || shard[0] == '/')
-		return false;
-	for (const char *c = shard; c; c = strchr(c, '/'), c = c ? c + 1 : NULL)
-		if (strncmp(c, "..", 2) == 0 && (c[2] == '/' || c[2] == '\0'))
-			return false;
-	return true;
-}
 
 static int by_text(const void *a, const void *b)
 {
@@ -47,7 +37,8 @@ static int check_map(const struct index *index)
 			return load_fail(EBADMSG,
 					 "%s: the shard of tensor \"%.100s\" is not a string",
 					 index->path, tensor);
-		if (!stays_inside(name))
+		/* A stranger's index opens nothing outside its folder. */
+		if (!url_is_inside(name))
 			return load_fail(
 				EBADMSG,
 				"%s: the shard of tensor \"%.100s\" is \"%.100s\": a shard "

@@ -170,12 +170,12 @@ int remote_add_mirror(struct remote *r, const char *url)
 
 int remote_set_relay(struct remote *r, const char *relay)
 {
-	char *copy = relay ? strdup(relay) : NULL;
+	char *copy = strdup(relay);
 
-	if (relay && !copy)
+	if (!copy)
 		return load_no_memory();
 	free(r->relay);
 	r->relay = copy;
-	r->places.together = relay;
+	r->places.together = true;
 	return 0;
 }

@@ -226,7 +226,7 @@ bool url_same_origin(const struct url *a, const struct url *b)
 
 /* ---- siblings ---- */
 
-static bool is_inside(const char *name)
+bool url_is_inside(const char *name)
 {
 	if (name[0] == '\0' || name[0] == '/')
 		return false;
@@ -248,7 +248,7 @@ int url_sibling(const char *url, const char *name, char **ret)
 
 	if (r < 0)
 		return r;
-	if (!is_inside(name))
+	if (!url_is_inside(name))
 		return gpushm_private_fail(EINVAL,
 					   "%s: a file of the same folder can't be "
 					   "named \"%.100s\"",

@@ -43,6 +43,9 @@ void url_clear(struct url *u);
 
 bool url_same_origin(const struct url *a, const struct url *b);
 
+/* Whether it is a relative path without empty components, "." and "..". */
+bool url_is_inside(const char *name);
+
 /* The URL of another file in the same folder, with the same query. free() releases *ret. -EINVAL if
  * the name would leave the folder, or is not a file's name; -ENOMEM. */
 int url_sibling(const char *url, const char *name, char **ret);
