@@ -11,8 +11,8 @@ PYTHON_TEXT := $(patsubst client/python/gpushm/%,$(PYTHON_HERE)/%,$(wildcard $(a
 PYTHON_LIBS := $(addprefix $(PYTHON_HERE)/,libgpushm.so.$(SOVERSION) libgpushm-load.so.$(SOVERSION))
 LEFT_OUT += $(if $(wildcard $(PYTHON_INCLUDE)/Python.h),,$(PYTHON_SRC))
 $(PYTHON_OBJ): ALL_CFLAGS += -isystem $(PYTHON_INCLUDE)
-$(PYTHON_OBJ): | $(BUILD)/gen/python_docs.h
-$(BUILD)/gen/python_docs.h: client/python/docs.py client/python/core.pyi.in ; @mkdir -p $(@D); $(PYTHON) $^ >$@
+$(PYTHON_OBJ): | $(BUILD)/gen/python_tables.h
+$(BUILD)/gen/python_tables.h: client/python/tables.py client/python/core.pyi.in ; @mkdir -p $(@D); $(PYTHON) $^ >$@
 
 # With PYTHONPATH=$(BUILD)/python the package can be used from here.
 python-core: $(PYTHON_HERE)/_core.abi3.so $(PYTHON_LIBS) $(PYTHON_TEXT) $(PYTHON_HERE)/_core.pyi

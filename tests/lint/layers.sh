@@ -129,7 +129,7 @@ BEGIN {
 	}
 	split($0, quoted, "\"")
 	target = quoted[2]
-	if (target ~ /\.pb-c\.h$|^(gpushm_records|records_table|python_docs)\.h$/) # generated
+	if (target ~ /\.pb-c\.h$|^(gpushm_records|records_table|python_tables)\.h$/) # generated
 		next
 	if (target !~ /\//)
 		complain("\"" target "\": includes are written from the root of the repository")

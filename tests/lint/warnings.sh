@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.." || exit 1
 make=${MAKE:-make}
 build=${BUILD:-build}
 
-"$make" -s BUILD="$build" "$build/gen/gpushm.pb-c.h" "$build/gen/gpushm_records.h" "$build/gen/records_table.h" "$build/gen/python_docs.h" \
+"$make" -s BUILD="$build" "$build/gen/gpushm.pb-c.h" "$build/gen/gpushm_records.h" "$build/gen/records_table.h" "$build/gen/python_tables.h" \
 	"$build/gen/smaller/structs.h" "$build/gen/larger/structs.h" || exit 1
 flags=$("$make" -s --no-print-directory BUILD="$build" print-lint_cflags) || exit 1
 left_out=$("$make" -s --no-print-directory BUILD="$build" print-LEFT_OUT) || exit 1

@@ -96,7 +96,7 @@ void gpushm_torch_free(void *p, ssize_t bytes, int device, void *stream)
 
 /* ---- for the package ---- */
 
-PyObject *arena_new(PyObject *module, PyObject *args)
+PyObject *module_arena_new(PyObject *module, PyObject *args)
 {
 	unsigned long long start, bytes;
 	struct arena *a;
@@ -122,7 +122,7 @@ static PyObject *no_arena(unsigned long long id)
 	return PyErr_Format(PyExc_ValueError, "there is no arena %llu", id);
 }
 
-PyObject *arena_use(PyObject *module, PyObject *id)
+PyObject *module_arena_use(PyObject *module, PyObject *id)
 {
 	uint64_t before = current, wanted;
 
@@ -132,7 +132,7 @@ PyObject *arena_use(PyObject *module, PyObject *id)
 	return PyLong_FromUnsignedLongLong(before);
 }
 
-PyObject *arena_take(PyObject *module, PyObject *args)
+PyObject *module_arena_take(PyObject *module, PyObject *args)
 {
 	unsigned long long id, bytes;
 	uintptr_t p = 0;
@@ -148,7 +148,7 @@ PyObject *arena_take(PyObject *module, PyObject *args)
 	return a ? object_address((void *)p) : no_arena(id);
 }
 
-PyObject *arena_stat(PyObject *module, PyObject *o)
+PyObject *module_arena_stat(PyObject *module, PyObject *o)
 {
 	struct arena copy = { 0 }, *a;
 	uint64_t id;
@@ -167,7 +167,7 @@ PyObject *arena_stat(PyObject *module, PyObject *o)
 			     (unsigned long long)copy.refused, (unsigned long long)copy.asked);
 }
 
-PyObject *arena_drop(PyObject *module, PyObject *o)
+PyObject *module_arena_drop(PyObject *module, PyObject *o)
 {
 	struct arena *a;
 	uint64_t id;

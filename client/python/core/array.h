@@ -12,12 +12,12 @@
 
 /* mp_subscript: integers, slices, Ellipsis and None, alone or in a tuple; always a view. */
 PyObject *view_subscript(PyObject *o, PyObject *key);
-PyObject *view_reshape(PyObject *o, PyObject *args, PyObject *kwargs);
-PyObject *view_ravel(PyObject *o, PyObject *args, PyObject *kwargs);
-PyObject *view_transpose(PyObject *o, PyObject *args);
-PyObject *view_split(PyObject *o, PyObject *args, PyObject *kwargs);
-PyObject *view_as(PyObject *o, PyObject *args, PyObject *kwargs);
-PyObject *view_transposed(PyObject *o, void *unused); /* the getter of T */
+PyObject *Array_reshape(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *Array_ravel(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *Array_transpose(PyObject *o, PyObject *args);
+PyObject *Array_split(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *Array_view(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *Array_T(PyObject *o, void *unused); /* the getter of T */
 
 /* An array over the bytes of an open buffer; its layout need not be described there. strides None:
  * C order. */
@@ -41,22 +41,22 @@ void memory_release(PyObject *o, Py_buffer *view);
 
 /* _span(): (an Array of uint8 over all bytes from the lowest element to the highest, where element
  * [0, 0, ...] begins in them). It stands for memory that NumPy uses: see array::span. */
-PyObject *memory_span(PyObject *o, PyObject *unused);
+PyObject *Array_span(PyObject *o, PyObject *unused);
 
 /* _read_into(out, stream): copies to an object that has the buffer protocol, with this shape and
  * item size or with as many contiguous bytes. _write_from(data, stream): in the other direction. */
-PyObject *memory_read_into(PyObject *o, PyObject *args);
-PyObject *memory_write_from(PyObject *o, PyObject *args);
+PyObject *Array_read_into(PyObject *o, PyObject *args);
+PyObject *Array_write_from(PyObject *o, PyObject *args);
 
 /* _copy_many(copies, stream), for the package: copies into Arrays, from memory of other libraries:
  * a list of (Array, address, strides, device, memory). Waits once, or, with a stream, not at all.
  */
-PyObject *copy_many(PyObject *module, PyObject *args);
+PyObject *module_copy_many(PyObject *module, PyObject *args);
 
 /* ---- exchange.c: DLPack and the CUDA Array Interface ---- */
 
-PyObject *exchange_dlpack(PyObject *o, PyObject *args, PyObject *kwargs);
-PyObject *exchange_dlpack_device(PyObject *o, PyObject *unused);
+PyObject *Array_dlpack(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *Array_dlpack_device(PyObject *o, PyObject *unused);
 
 #define EXCHANGE_CAPSULE "dltensor_versioned"
 #define EXCHANGE_PADDED (1u << 2) /* DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED */
@@ -74,20 +74,20 @@ bool exchange_in_c_order(const struct dlpack_tensor *t);
 
 /* _tensors(buffer, names, api): a list of the library's tensors over the arrays of these names,
  * ordered before its current stream. */
-PyObject *exchange_tensors(PyObject *module, PyObject *args);
+PyObject *module_tensors(PyObject *module, PyObject *args);
 
 /* _copy_of(array, tensor, api): the copy of the library's tensor into the Array, as _copy_many()
  * takes it; None: it is no plain copy. Orders no stream. */
-PyObject *exchange_copy_of(PyObject *module, PyObject *args);
+PyObject *module_copy_of(PyObject *module, PyObject *args);
 
 /* _read_dlpack(capsule), for the package: (dtype's name, shape, strides in bytes or None, address,
  * (type, id) of the device, whether each element narrower than a byte has one) of another library's
  * capsule, which stays that library's. */
-PyObject *exchange_read_dlpack(PyObject *module, PyObject *capsule);
+PyObject *module_read_dlpack(PyObject *module, PyObject *capsule);
 
 /* The getter of __cuda_array_interface__. Raises AttributeError where there is none, so that
  * hasattr() is False. */
-PyObject *exchange_cai(PyObject *o, void *unused);
+PyObject *Array_cuda_array_interface(PyObject *o, void *unused);
 
 /* "<f4", or None. */
-PyObject *exchange_typestr(PyObject *o, void *unused);
+PyObject *Array_typestr(PyObject *o, void *unused);

@@ -16,8 +16,8 @@ static struct gpushm_array *opened(PyObject *o)
 	return array_is_open(self) ? self->array : NULL;
 }
 
-/* A function of an open array `a`: a getter, or a method without arguments. */
-#define GETTER(name, value) OF_ARRAY(get_##name, void, value)
+/* A function of an open array `a`: for an attribute, or a method without arguments. */
+#define OF(name, value) OF_ARRAY(name, void, value)
 #define OF_ARRAY(name, unused_type, value)                      \
 	static PyObject *name(PyObject *o, unused_type *unused) \
 	{                                                       \
@@ -26,70 +26,47 @@ static struct gpushm_array *opened(PyObject *o)
 		return a ? (value) : NULL;                      \
 	}
 
-static PyObject *text_or_none(const char *text)
+OF(Array_shape, shape_tuple(gpushm_array_shape(a), gpushm_array_ndim(a)))
+OF(Array_strides, shape_tuple(gpushm_array_strides(a), gpushm_array_ndim(a)))
+OF(Array_ndim, PyLong_FromLong(gpushm_array_ndim(a)))
+OF(Array_size, PyLong_FromLongLong(gpushm_array_size(a)))
+OF(Array_nbytes, PyLong_FromUnsignedLongLong(gpushm_array_nbytes(a)))
+OF(Array_itemsize, PyLong_FromSsize_t(array_itemsize((struct array *)o)))
+OF(Array_offset, PyLong_FromUnsignedLongLong(gpushm_array_offset(a)))
+OF(Array_array_name, PyUnicode_FromString(gpushm_array_name(a)))
+OF(Array_dtype_name, dtype_name(gpushm_array_dtype(a)))
+OF(Array_descr, object_text(gpushm_array_descr(a)))
+OF(Array_device_ptr, buffer_address(((struct array *)o)->buffer, gpushm_array_device_ptr(a)))
+OF(Array_host_ptr, buffer_address(((struct array *)o)->buffer, gpushm_array_host_ptr(a)))
+OF(Array_owns_buffer, PyBool_FromLong(((struct array *)o)->buffer->owner == (struct array *)o))
+OF_ARRAY(Array_is_c_contiguous, PyObject, PyBool_FromLong(gpushm_array_is_c_contiguous(a)))
+OF_ARRAY(Array_is_f_contiguous, PyObject, PyBool_FromLong(gpushm_array_is_f_contiguous(a)))
+
+static PyObject *Array_dtype(PyObject *o, void *unused)
 {
-	return text ? PyUnicode_FromString(text) : Py_NewRef(Py_None);
-}
-
-/* Getters, by their names in Python. */
-#define GETTERS(X)                                                                             \
-	X(shape, shape_tuple(gpushm_array_shape(a), gpushm_array_ndim(a)))                     \
-	X(strides, shape_tuple(gpushm_array_strides(a), gpushm_array_ndim(a)))                 \
-	X(ndim, PyLong_FromLong(gpushm_array_ndim(a)))                                         \
-	X(size, PyLong_FromLongLong(gpushm_array_size(a)))                                     \
-	X(nbytes, PyLong_FromUnsignedLongLong(gpushm_array_nbytes(a)))                         \
-	X(itemsize, PyLong_FromSsize_t(array_itemsize((struct array *)o)))                     \
-	X(offset, PyLong_FromUnsignedLongLong(gpushm_array_offset(a)))                         \
-	X(array_name, PyUnicode_FromString(gpushm_array_name(a)))                              \
-	X(dtype_name, dtype_name(gpushm_array_dtype(a)))                                       \
-	X(descr, text_or_none(gpushm_array_descr(a)))                                          \
-	X(device_ptr, buffer_address(((struct array *)o)->buffer, gpushm_array_device_ptr(a))) \
-	X(host_ptr, buffer_address(((struct array *)o)->buffer, gpushm_array_host_ptr(a)))     \
-	X(owns_buffer, PyBool_FromLong(((struct array *)o)->buffer->owner == (struct array *)o))
-
-GETTERS(GETTER)
-OF_ARRAY(is_c_contiguous, PyObject, PyBool_FromLong(gpushm_array_is_c_contiguous(a)))
-OF_ARRAY(is_f_contiguous, PyObject, PyBool_FromLong(gpushm_array_is_f_contiguous(a)))
-
-static PyObject *get_dtype(PyObject *o, void *unused)
-{
-	_cleanup_(drop_object) PyObject *name = get_dtype_name(o, NULL),
-					*descr = name ? get_descr(o, NULL) : NULL;
+	_cleanup_(drop_object) PyObject *name = Array_dtype_name(o, NULL),
+					*descr = name ? Array_descr(o, NULL) : NULL;
 
 	return descr ? object_call(types.dtype_module, "decode", "(OO)", name, descr) : NULL;
 }
 
-static PyObject *get_closed(PyObject *o, void *unused)
-{
-	struct array *self = (struct array *)o;
-
-	return PyBool_FromLong(!self->array || (self->buffer->left && self->buffer->owner == self));
-}
-
-/* A row of the table. */
-#define ROW(name, value) { #name, get_##name, NULL, DOC_Array_##name, NULL },
-static PyGetSetDef getters[] = { GETTERS(ROW) /* and those of other functions */
-				 { "dtype", get_dtype, NULL, DOC_Array_dtype, NULL },
-				 { "typestr", exchange_typestr, NULL, DOC_Array_typestr, NULL },
-				 { "closed", get_closed, NULL, DOC_Array_closed, NULL },
-				 { "T", view_transposed, NULL, DOC_Array_T, NULL },
-				 { "__cuda_array_interface__", exchange_cai, NULL,
-				   DOC_Array_cuda_array_interface, NULL },
-				 { NULL, NULL, NULL, NULL, NULL } };
+GETTER(Array_buffer, struct array, Py_NewRef((PyObject *)self->buffer))
+GETTER(Array_closed, struct array,
+       PyBool_FromLong(!self->array || (self->buffer->left && self->buffer->owner == self)))
 
 /* ---- methods ---- */
 
-static PyObject *close_array(PyObject *o, PyObject *unused)
+static PyObject *Array_close(PyObject *o, PyObject *unused)
 {
 	return object_none(array_close((struct array *)o));
 }
 
-static PyObject *enter(PyObject *o, PyObject *unused)
+static PyObject *Array_enter(PyObject *o, PyObject *unused)
 {
 	return opened(o) ? Py_NewRef(o) : NULL;
 }
 
-static PyObject *leave(PyObject *o, PyObject *args)
+static PyObject *Array_exit(PyObject *o, PyObject *args)
 {
 	struct array *self = (struct array *)o;
 	bool owner = self->array && self->buffer->owner == self;
@@ -98,7 +75,7 @@ static PyObject *leave(PyObject *o, PyObject *args)
 				 : array_close(self));
 }
 
-static PyObject *wait_for_others(PyObject *o, PyObject *stream)
+static PyObject *Array_wait_for_others(PyObject *o, PyObject *stream)
 {
 	struct stream s;
 
@@ -119,36 +96,10 @@ static Py_ssize_t length(PyObject *o)
 	return error_python(PyExc_TypeError, "a scalar has no length");
 }
 
-static PyMethodDef methods[] = {
-	{ "close", close_array, METH_NOARGS, DOC_Array_close },
-	{ "reshape", KEYWORDS(view_reshape), DOC_Array_reshape },
-	{ "ravel", KEYWORDS(view_ravel), DOC_Array_ravel },
-	{ "transpose", view_transpose, METH_VARARGS, DOC_Array_transpose },
-	{ "split", KEYWORDS(view_split), DOC_Array_split },
-	{ "view", KEYWORDS(view_as), DOC_Array_view },
-	{ "is_c_contiguous", is_c_contiguous, METH_NOARGS, DOC_Array_is_c_contiguous },
-	{ "is_f_contiguous", is_f_contiguous, METH_NOARGS, DOC_Array_is_f_contiguous },
-	{ "__dlpack__", KEYWORDS(exchange_dlpack), DOC_Array_dlpack },
-	{ "__dlpack_device__", exchange_dlpack_device, METH_NOARGS, DOC_Array_dlpack_device },
-	{ "_read_into", memory_read_into, METH_VARARGS, DOC_Array_read_into },
-	{ "_write_from", memory_write_from, METH_VARARGS, DOC_Array_write_from },
-	{ "_wait_for_others", wait_for_others, METH_O, DOC_Array_wait_for_others },
-	{ "_span", memory_span, METH_NOARGS, DOC_Array_span },
-	{ "__enter__", enter, METH_NOARGS, DOC_Closing_enter },
-	{ "__exit__", leave, METH_VARARGS, DOC_Array_exit },
-	{ NULL, NULL, 0, NULL }
-};
-
-static PyMemberDef members[] = { WEAKREFS(struct array),
-				 { "buffer", T_OBJECT_EX, offsetof(struct array, buffer), READONLY,
-				   DOC_Array_buffer },
-				 { NULL, 0, 0, 0, NULL } };
-static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Array },
+static PyType_Slot slots[] = { SLOTS_Array,
 			       { Py_tp_dealloc, array_dealloc },
 			       { Py_tp_traverse, array_traverse },
-			       { Py_tp_methods, methods },
-			       { Py_tp_getset, getters },
-			       { Py_tp_members, members },
+			       { Py_tp_members, object_members },
 			       { Py_mp_length, length },
 			       { Py_mp_subscript, view_subscript },
 			       { Py_bf_getbuffer, memory_get },

@@ -18,7 +18,7 @@
 
 static struct list all = { &all, &all }; /* buffer::link: all open buffers, the newest first */
 
-PyObject *buffer_list(PyObject *module, PyObject *unused)
+PyObject *module_opened(PyObject *module, PyObject *unused)
 {
 	PyObject *list = PyList_New(0);
 	struct buffer *b;
@@ -221,9 +221,9 @@ static void warn_once_quietly(struct buffer *self)
 		PyErr_WriteUnraisable(self->name);
 }
 
-PyObject *buffer_report_unpublished(PyObject *module, PyObject *unused)
+PyObject *module_report_unpublished(PyObject *module, PyObject *unused)
 {
-	_cleanup_(drop_object) PyObject *list = buffer_list(module, NULL);
+	_cleanup_(drop_object) PyObject *list = module_opened(module, NULL);
 
 	for (Py_ssize_t i = 0; list && i < PyList_Size(list); i++) {
 		struct buffer *b = (struct buffer *)PyList_GetItem(list, i);
@@ -298,7 +298,7 @@ int buffer_close(struct buffer *self)
 	return r == GPUSHM_UNPUBLISHED ? warn_once(self) : error_result(r);
 }
 
-PyObject *pybuffer_discard(PyObject *o, PyObject *unused)
+PyObject *OfBuffer_discard(PyObject *o, PyObject *unused)
 {
 	struct buffer *self = buffer_of(o);
 	bool was = self->scratch;
@@ -524,7 +524,7 @@ static PyObject *publish(PyObject *o, const char *word, PyObject *name, uint32_t
 	return object_none(buffer_release(self, r < 0 ? r : warn_if_not_kept(self)));
 }
 
-PyObject *pybuffer_publish(PyObject *o, PyObject *args)
+PyObject *OfBuffer_publish(PyObject *o, PyObject *args)
 {
 	const char *word = "sealed";
 
@@ -533,7 +533,7 @@ PyObject *pybuffer_publish(PyObject *o, PyObject *args)
 	return publish(o, word, NULL, 0);
 }
 
-PyObject *buffer_publish_as(PyObject *o, PyObject *args, PyObject *kwargs)
+PyObject *OfBuffer_publish_as(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = { "name", "state", "replace", NULL };
 	const char *word = "sealed";
@@ -546,7 +546,7 @@ PyObject *buffer_publish_as(PyObject *o, PyObject *args, PyObject *kwargs)
 	return publish(o, word, name, replace ? GPUSHM_REPLACE : 0);
 }
 
-PyObject *buffer_set_attrs(PyObject *o, PyObject *attrs)
+PyObject *Buffer_set_attrs(PyObject *o, PyObject *attrs)
 {
 	struct buffer *self = (struct buffer *)o;
 	_cleanup_(options_done) struct options options = { 0 };

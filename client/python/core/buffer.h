@@ -14,8 +14,7 @@
 
 /* gpushm.Buffer. */
 struct buffer {
-	PyObject_HEAD
-	PyObject *weakrefs;
+	OBJECT_HEAD
 	struct gpushm_buffer *buffer; /* owned; NULL: closed */
 	void *starts[2]; /* its addresses for a GPU and the CPU, also while it is away; NULL */
 	struct connection *connection; /* a reference */
@@ -51,8 +50,7 @@ struct slot {
 
 /* gpushm.Array: an array of a buffer, or a view of one. */
 struct array {
-	PyObject_HEAD
-	PyObject *weakrefs;
+	OBJECT_HEAD
 	struct gpushm_array *array;    /* owned; NULL: closed */
 	struct buffer *buffer;	       /* a reference */
 	PyObject *frame;	       /* of a stream, in whose slot it is; a reference; or NULL */
@@ -93,7 +91,7 @@ int buffer_array(struct buffer *self, const char *name, size_t at, struct gpushm
 int buffer_close(struct buffer *self);
 
 /* The method discard(): close(), for contents that nobody needs. StateError: it is published. */
-PyObject *pybuffer_discard(PyObject *o, PyObject *unused);
+PyObject *OfBuffer_discard(PyObject *o, PyObject *unused);
 
 /* The end of a with block: closes the views and the buffer. Where tensors or memoryviews still use
  * the buffer, it stays open until the last of them ends, and a ResourceWarning names them. raised:
@@ -122,25 +120,25 @@ int buffer_traverse(PyObject *o, visitproc visit, void *arg);
 void buffer_dealloc(PyObject *o);
 
 /* The method publish(state='sealed'). InUse: a writable view would outlive the sealing. */
-PyObject *pybuffer_publish(PyObject *o, PyObject *args);
+PyObject *OfBuffer_publish(PyObject *o, PyObject *args);
 
 /* The method publish_as(name, state='sealed', *, replace=False). */
-PyObject *buffer_publish_as(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *OfBuffer_publish_as(PyObject *o, PyObject *args, PyObject *kwargs);
 
 /* The method set_attrs(attrs). */
-PyObject *buffer_set_attrs(PyObject *o, PyObject *attrs);
+PyObject *Buffer_set_attrs(PyObject *o, PyObject *attrs);
 
 /* _report_unpublished(): warns of each buffer that is not published, at the end of the program. */
-PyObject *buffer_report_unpublished(PyObject *module, PyObject *unused);
+PyObject *module_report_unpublished(PyObject *module, PyObject *unused);
 
 /* _opened(): a list of all buffers that this process has open. */
-PyObject *buffer_list(PyObject *module, PyObject *unused);
+PyObject *module_opened(PyObject *module, PyObject *unused);
 
 /* ---- suspend.c ---- */
 
 /* The methods suspend(*, idle=False), resume(timeout=None). */
-PyObject *buffer_suspend(PyObject *o, PyObject *args, PyObject *kwargs);
-PyObject *buffer_resume(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *OfBuffer_suspend(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *OfBuffer_resume(PyObject *o, PyObject *args, PyObject *kwargs);
 
 /* Raises StateError where it is suspended. */
 bool buffer_is_mapped(const struct buffer *self);

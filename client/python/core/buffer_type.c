@@ -31,13 +31,13 @@ static struct gpushm_buffer *alive(PyObject *o)
 
 /* ---- getters ---- */
 
-/* A getter of a buffer `b` that is alive. */
-#define GETTER(name, value)                                    \
-	static PyObject *get_##name(PyObject *o, void *unused) \
-	{                                                      \
-		struct gpushm_buffer *b = alive(o);            \
-                                                               \
-		return b ? (value) : NULL;                     \
+/* The function that reads an attribute of a buffer `b` that is alive. */
+#define OF(name, value)                                  \
+	static PyObject *name(PyObject *o, void *unused) \
+	{                                                \
+		struct gpushm_buffer *b = alive(o);      \
+                                                         \
+		return b ? (value) : NULL;               \
 	}
 
 static PyObject *ordinal_or_none(int n)
@@ -52,56 +52,36 @@ static const char *access_of(const struct gpushm_buffer *b)
 	return gpushm_buffer_access(b) == GPUSHM_WRITE ? "r+" : "r";
 }
 
-/* Getters of both, and those of a Buffer alone, by their names in Python. */
-#define COMMON(X)                                                             \
-	X(pool, PyUnicode_FromString(gpushm_buffer_pool(b)))                  \
-	X(kind, PyUnicode_FromString(kind_word(gpushm_buffer_kind(b))))       \
-	X(state, PyUnicode_FromString(state_word(gpushm_buffer_state(b))))    \
-	X(access, PyUnicode_FromString(access_of(b)))                         \
-	X(readonly, PyBool_FromLong(gpushm_buffer_access(b) != GPUSHM_WRITE)) \
-	X(dirty, PyBool_FromLong(gpushm_buffer_dirty(b)))                     \
-	X(lost, PyBool_FromLong(gpushm_buffer_lost(b)))                       \
-	X(device, ordinal_or_none(gpushm_buffer_device(b)))                   \
-	X(away, PyBool_FromLong(gpushm_buffer_suspended(b)))
-#define OWN(X)                                                                         \
-	X(id, PyLong_FromUnsignedLongLong(gpushm_buffer_id(b)))                        \
-	X(nbytes, PyLong_FromUnsignedLongLong(gpushm_buffer_bytes(b)))                 \
-	X(digest, PyLong_FromUnsignedLongLong(gpushm_buffer_digest(b)))                \
-	X(device_ptr, buffer_address((struct buffer *)o, gpushm_buffer_device_ptr(b))) \
-	X(host_ptr, buffer_address((struct buffer *)o, gpushm_buffer_host_ptr(b)))     \
-	X(wanted, PyBool_FromLong(gpushm_wanted(b) == 1))
+OF(OfBuffer_pool, PyUnicode_FromString(gpushm_buffer_pool(b)))
+OF(OfBuffer_kind, PyUnicode_FromString(kind_word(gpushm_buffer_kind(b))))
+OF(OfBuffer_state, PyUnicode_FromString(state_word(gpushm_buffer_state(b))))
+OF(OfBuffer_access, PyUnicode_FromString(access_of(b)))
+OF(OfBuffer_readonly, PyBool_FromLong(gpushm_buffer_access(b) != GPUSHM_WRITE))
+OF(OfBuffer_dirty, PyBool_FromLong(gpushm_buffer_dirty(b)))
+OF(OfBuffer_lost, PyBool_FromLong(gpushm_buffer_lost(b)))
+OF(OfBuffer_device, ordinal_or_none(gpushm_buffer_device(b)))
+OF(OfBuffer_away, PyBool_FromLong(gpushm_buffer_suspended(b)))
+OF(Buffer_id, PyLong_FromUnsignedLongLong(gpushm_buffer_id(b)))
+OF(Buffer_nbytes, PyLong_FromUnsignedLongLong(gpushm_buffer_bytes(b)))
+OF(Buffer_digest, PyLong_FromUnsignedLongLong(gpushm_buffer_digest(b)))
+OF(Buffer_device_ptr, buffer_address((struct buffer *)o, gpushm_buffer_device_ptr(b)))
+OF(Buffer_host_ptr, buffer_address((struct buffer *)o, gpushm_buffer_host_ptr(b)))
+OF(Buffer_wanted, PyBool_FromLong(gpushm_wanted(b) == 1))
+OF(Buffer_starts, Py_BuildValue("(NN)", object_address(((struct buffer *)o)->starts[0]),
+				object_address(((struct buffer *)o)->starts[1])))
 
-COMMON(GETTER)
-OWN(GETTER)
-GETTER(starts, Py_BuildValue("(NN)", object_address(((struct buffer *)o)->starts[0]),
-			     object_address(((struct buffer *)o)->starts[1])))
+GETTER(Buffer_closed, struct buffer, PyBool_FromLong(!self->buffer || self->left))
+GETTER(Buffer_connection, struct buffer, Py_NewRef((PyObject *)self->connection))
 
-static PyObject *get_name(PyObject *o, void *unused)
+static PyObject *OfBuffer_name(PyObject *o, void *unused)
 {
 	return Py_NewRef(buffer_of(o)->name);
 }
 
-static PyObject *get_anonymous(PyObject *o, void *unused)
+static PyObject *OfBuffer_anonymous(PyObject *o, void *unused)
 {
 	return PyBool_FromLong(buffer_of(o)->anonymous);
 }
-
-static PyObject *get_closed(PyObject *o, void *unused)
-{
-	return PyBool_FromLong(!((struct buffer *)o)->buffer || ((struct buffer *)o)->left);
-}
-
-#define COMMON_ROW(name, value) { #name, get_##name, NULL, DOC_OfBuffer_##name, NULL },
-static PyGetSetDef common_getters[] = { COMMON(COMMON_ROW) /* and those of other functions */
-					{ "name", get_name, NULL, DOC_OfBuffer_name, NULL },
-					{ "anonymous", get_anonymous, NULL, DOC_OfBuffer_anonymous,
-					  NULL },
-					{ NULL, NULL, NULL, NULL, NULL } };
-#define OWN_ROW(name, value) { #name, get_##name, NULL, DOC_Buffer_##name, NULL },
-static PyGetSetDef getters[] = { OWN(OWN_ROW) /* and those of other functions */
-				 { "_starts", get_starts, NULL, DOC_Buffer_starts, NULL },
-				 { "closed", get_closed, NULL, DOC_Buffer_closed, NULL },
-				 { NULL, NULL, NULL, NULL, NULL } };
 
 /* ---- the mapping ---- */
 
@@ -151,7 +131,7 @@ static int contains(PyObject *o, PyObject *key)
 	return r == 0 || r == -ENOENT ? r == 0 : error_result(r);
 }
 
-static PyObject *keys(PyObject *o, PyObject *unused)
+static PyObject *Buffer_keys(PyObject *o, PyObject *unused)
 {
 	struct gpushm_buffer *b = opened(o);
 	size_t n = b ? gpushm_buffer_arrays(b) : 0;
@@ -170,29 +150,29 @@ static PyObject *keys(PyObject *o, PyObject *unused)
 
 /* ---- methods ---- */
 
-static PyObject *close_buffer(PyObject *o, PyObject *unused)
+static PyObject *Buffer_close(PyObject *o, PyObject *unused)
 {
 	return object_none(buffer_close((struct buffer *)o));
 }
 
-static PyObject *enter(PyObject *o, PyObject *unused)
+static PyObject *Buffer_enter(PyObject *o, PyObject *unused)
 {
 	return opened(o) ? Py_NewRef(o) : NULL;
 }
 
-static PyObject *leave(PyObject *o, PyObject *args)
+static PyObject *Buffer_exit(PyObject *o, PyObject *args)
 {
 	return object_none(buffer_leave((struct buffer *)o, args_first(args)));
 }
 
-static PyObject *use(PyObject *o, PyObject *unused)
+static PyObject *Buffer_use(PyObject *o, PyObject *unused)
 {
 	struct gpushm_buffer *b = alive(o);
 
 	return b ? object_none(error_result(gpushm_use(b))) : NULL;
 }
 
-static PyObject *touch(PyObject *o, PyObject *unused)
+static PyObject *Buffer_touch(PyObject *o, PyObject *unused)
 {
 	struct gpushm_buffer *b = alive(o);
 
@@ -202,7 +182,7 @@ static PyObject *touch(PyObject *o, PyObject *unused)
 	return PyBool_FromLong(gpushm_buffer_suspended(b) == 1);
 }
 
-static PyObject *attr(PyObject *o, PyObject *args)
+static PyObject *Buffer_attr(PyObject *o, PyObject *args)
 {
 	struct gpushm_buffer *b = opened(o);
 	PyObject *otherwise = Py_None;
@@ -217,7 +197,7 @@ static PyObject *attr(PyObject *o, PyObject *args)
 	return PyBytes_FromStringAndSize(value, (Py_ssize_t)size);
 }
 
-static PyObject *array_over(PyObject *o, PyObject *args, PyObject *kwargs)
+static PyObject *Buffer_array(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = { "shape", "dtype", "strides", "offset", NULL };
 	PyObject *shape, *dtype, *strides = Py_None;
@@ -230,7 +210,7 @@ static PyObject *array_over(PyObject *o, PyObject *args, PyObject *kwargs)
 	return view_over((struct buffer *)o, dtype, shape, strides, offset);
 }
 
-static PyObject *describe(PyObject *o, PyObject *arrays)
+static PyObject *Buffer_describe(PyObject *o, PyObject *arrays)
 {
 	struct buffer *self = (struct buffer *)o;
 	_cleanup_(layouts_done) struct layouts l = { 0 };
@@ -244,46 +224,17 @@ static PyObject *describe(PyObject *o, PyObject *arrays)
 	return object_none(buffer_release(self, r));
 }
 
-static PyMethodDef common_methods[] = {
-	{ "discard", pybuffer_discard, METH_NOARGS, DOC_OfBuffer_discard },
-	{ "publish", pybuffer_publish, METH_VARARGS, DOC_OfBuffer_publish },
-	{ "publish_as", KEYWORDS(buffer_publish_as), DOC_OfBuffer_publish_as },
-	{ "suspend", KEYWORDS(buffer_suspend), DOC_OfBuffer_suspend },
-	{ "resume", KEYWORDS(buffer_resume), DOC_OfBuffer_resume },
-	{ NULL, NULL, 0, NULL }
-};
-static PyType_Slot common_slots[] = { { Py_tp_doc, (void *)DOC_OfBuffer },
-				      { Py_tp_methods, common_methods },
-				      { Py_tp_getset, common_getters },
-				      { 0, NULL } };
+static PyType_Slot common_slots[] = { SLOTS_OfBuffer, { 0, NULL } };
 PyTypeObject *of_buffer_type; /* owned, for as long as the process lives */
 
 struct type_row of_buffer_row = { TYPE_SPEC("gpushm._core._OfBuffer", PyObject, Py_TPFLAGS_BASETYPE,
 					    common_slots),
 				  &of_buffer_type, NULL };
 
-static PyMethodDef methods[] = { { "keys", keys, METH_NOARGS, DOC_Buffer_keys },
-				 { "close", close_buffer, METH_NOARGS, DOC_Buffer_close },
-				 { "use", use, METH_NOARGS, DOC_Buffer_use },
-				 { "_touch", touch, METH_NOARGS, DOC_Buffer_touch },
-				 { "set_attrs", buffer_set_attrs, METH_O, DOC_Buffer_set_attrs },
-				 { "describe", describe, METH_O, DOC_Buffer_describe },
-				 { "attr", attr, METH_VARARGS, DOC_Buffer_attr },
-				 { "array", KEYWORDS(array_over), DOC_Buffer_array },
-				 { "__enter__", enter, METH_NOARGS, DOC_Closing_enter },
-				 { "__exit__", leave, METH_VARARGS, DOC_Buffer_exit },
-				 { NULL, NULL, 0, NULL } };
-
-static PyMemberDef members[] = { WEAKREFS(struct buffer),
-				 { "connection", T_OBJECT_EX, offsetof(struct buffer, connection),
-				   READONLY, DOC_Buffer_connection },
-				 { NULL, 0, 0, 0, NULL } };
-static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Buffer },
+static PyType_Slot slots[] = { SLOTS_Buffer,
 			       { Py_tp_dealloc, buffer_dealloc },
 			       { Py_tp_traverse, buffer_traverse },
-			       { Py_tp_methods, methods },
-			       { Py_tp_getset, getters },
-			       { Py_tp_members, members },
+			       { Py_tp_members, object_members },
 			       { Py_tp_iter, object_iterate },
 			       { Py_mp_length, length },
 			       { Py_mp_subscript, subscript },

@@ -40,7 +40,7 @@ uint64_t call_wait_ms(const struct deadline *d)
 
 /* ---- waiting for names ---- */
 
-PyObject *method_send_wait(PyObject *self, PyObject *args)
+PyObject *Connection_send_wait(PyObject *self, PyObject *args)
 {
 	struct deadline d = { 0 };
 	const char *name;
@@ -60,7 +60,7 @@ PyObject *method_send_wait(PyObject *self, PyObject *args)
 
 /* ---- the type ---- */
 
-static PyObject *process(PyObject *o, PyObject *unused)
+static PyObject *Call_process(PyObject *o, PyObject *unused)
 {
 	struct call *self = (struct call *)o;
 	int r;
@@ -70,7 +70,7 @@ static PyObject *process(PyObject *o, PyObject *unused)
 	return r < 0 ? error_raise(r) : PyBool_FromLong(self->done);
 }
 
-static PyObject *result(PyObject *o, PyObject *unused)
+static PyObject *Call_result(PyObject *o, PyObject *unused)
 {
 	struct call *self = (struct call *)o;
 
@@ -79,7 +79,7 @@ static PyObject *result(PyObject *o, PyObject *unused)
 	return self->finish(self, gpushm_call_buffer(self->call));
 }
 
-static PyObject *call_fileno(PyObject *o, PyObject *unused)
+static PyObject *Call_fileno(PyObject *o, PyObject *unused)
 {
 	int fd = gpushm_call_fd(((struct call *)o)->call);
 
@@ -103,7 +103,7 @@ static void end(struct call *self)
 		connection_put_spare(self->connection, c);
 }
 
-static PyObject *call_close(PyObject *o, PyObject *unused)
+static PyObject *Call_close(PyObject *o, PyObject *unused)
 {
 	end((struct call *)o);
 	Py_RETURN_NONE;
@@ -133,14 +133,11 @@ static void dealloc(PyObject *o)
 	object_free(o);
 }
 
-static PyMethodDef methods[] = { { "process", process, METH_NOARGS, DOC_Call_process },
-				 { "result", result, METH_NOARGS, DOC_Call_result },
-				 { "fileno", call_fileno, METH_NOARGS, DOC_Call_fileno },
-				 { "close", call_close, METH_NOARGS, DOC_Call_close },
-				 { NULL, NULL, 0, NULL } };
-static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Call }, { Py_tp_dealloc, dealloc },
-			       { Py_tp_traverse, traverse },	{ Py_tp_clear, clear },
-			       { Py_tp_methods, methods },	{ 0, NULL } };
+static PyType_Slot slots[] = { SLOTS_Call,
+			       { Py_tp_dealloc, dealloc },
+			       { Py_tp_traverse, traverse },
+			       { Py_tp_clear, clear },
+			       { 0, NULL } };
 
 struct type_row call_row = {
 	TYPE_SPEC("gpushm._core._Call", struct call, Py_TPFLAGS_HAVE_GC, slots), &call_type, NULL

@@ -355,7 +355,7 @@ static PyObject *type_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	return (PyObject *)self;
 }
 
-static PyObject *connection_close(PyObject *o, PyObject *unused)
+static PyObject *Connection_close(PyObject *o, PyObject *unused)
 {
 	struct connection *self = (struct connection *)o;
 
@@ -366,11 +366,11 @@ static PyObject *connection_close(PyObject *o, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-PyObject *connection_end_common(PyObject *module, PyObject *unused)
+PyObject *module_disconnect(PyObject *module, PyObject *unused)
 {
 	if (!common)
 		Py_RETURN_NONE;
-	return connection_close((PyObject *)common, NULL);
+	return Connection_close((PyObject *)common, NULL);
 }
 
 static PyObject *fd_of(PyObject *o, bool wanted)
@@ -387,17 +387,17 @@ static PyObject *fd_of(PyObject *o, bool wanted)
 	return fd < 0 ? NULL : PyLong_FromLong(fd);
 }
 
-static PyObject *connection_fileno(PyObject *o, PyObject *unused)
+static PyObject *Connection_fileno(PyObject *o, PyObject *unused)
 {
 	return fd_of(o, false);
 }
 
-static PyObject *wanted_fd(PyObject *o, PyObject *unused)
+static PyObject *Connection_wanted_fd(PyObject *o, PyObject *unused)
 {
 	return fd_of(o, true);
 }
 
-PyObject *method_set_timeout(PyObject *o, PyObject *seconds)
+PyObject *Connection_set_timeout(PyObject *o, PyObject *seconds)
 {
 	struct connection *self = connection_of(o);
 	double s = seconds == Py_None ? 0 : PyFloat_AsDouble(seconds);
@@ -429,41 +429,15 @@ static void dealloc(PyObject *o)
 	object_free(self);
 }
 
-static PyMethodDef methods[] = { { "close", connection_close, METH_NOARGS, DOC_Connection_close },
-				 { "fileno", connection_fileno, METH_NOARGS,
-				   DOC_Connection_fileno },
-				 { "_wanted_fd", wanted_fd, METH_NOARGS, DOC_Connection_wanted_fd },
-				 { "__enter__", object_itself, METH_NOARGS, DOC_Closing_enter },
-				 { "__exit__", connection_close, METH_VARARGS, DOC_Closing_exit },
-				 { NULL, NULL, 0, NULL } };
+GETTER(Connection_closed, struct connection, PyBool_FromLong(self->closed))
+GETTER(Connection_socket, struct connection, object_text(self->path))
 
-static PyMemberDef members[] = {
-	WEAKREFS(struct connection),
-	{ "closed", T_BOOL, offsetof(struct connection, closed), READONLY, DOC_Connection_closed },
-	{ "socket", T_STRING, offsetof(struct connection, path), READONLY, DOC_Connection_socket },
-	{ NULL, 0, 0, 0, NULL }
-};
-static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Connection },
+static PyType_Slot slots[] = { SLOTS_Connection,
 			       { Py_tp_new, type_new },
 			       { Py_tp_dealloc, dealloc },
-			       { Py_tp_methods, methods },
-			       { Py_tp_members, members },
+			       { Py_tp_members, object_members },
 			       { 0, NULL } };
-int connection_init(PyObject *module, PyMethodDef *functions)
-{
-	struct type_row row = { { "gpushm.types.Connection", sizeof(struct connection), 0,
-				  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots },
-				&types.connection,
-				NULL };
-
-	if (types_add(module, &row) < 0)
-		return -1;
-	for (PyMethodDef *f = functions; f->ml_name; f++) {
-		_cleanup_(drop_object) PyObject *method = PyDescr_NewMethod(types.connection, f);
-
-		if (!method ||
-		    PyObject_SetAttrString((PyObject *)types.connection, f->ml_name, method) < 0)
-			return -1;
-	}
-	return 0;
-}
+struct type_row connection_row = { { "gpushm.types.Connection", sizeof(struct connection), 0,
+				     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots },
+				   &types.connection,
+				   NULL };

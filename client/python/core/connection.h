@@ -18,8 +18,7 @@ struct link {
 };
 
 struct connection {
-	PyObject_HEAD
-	PyObject *weakrefs;
+	OBJECT_HEAD
 	char *path;	      /* owned; NULL: by the rule of gpushm_connect() */
 	struct link *link;    /* for requests; NULL: made when it is needed */
 	struct link *idle;    /* for the next thread that waits; NULL: made when it is needed */
@@ -38,10 +37,23 @@ struct ask {
 	bool is_over; /* run() has found that the time is over, and returns -ETIMEDOUT */
 };
 
-/* Adds the type to the module, with these functions as methods. */
-int connection_init(PyObject *module, PyMethodDef *functions);
-/* One of them. */
-PyObject *method_set_timeout(PyObject *self, PyObject *seconds);
+/* The type, and its methods that ask the daemon. As functions of the module they get the module. */
+extern struct type_row connection_row;
+PyObject *Connection_create(PyObject *self, PyObject *args);
+PyObject *Connection_open_or_create(PyObject *self, PyObject *args);
+PyObject *Connection_open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords);
+PyObject *Connection_open_many(PyObject *self, PyObject *const *args, Py_ssize_t n,
+			       PyObject *keywords);
+PyObject *Connection_send_open(PyObject *self, PyObject *const *args, Py_ssize_t n,
+			       PyObject *keywords);
+PyObject *Connection_query(PyObject *self, PyObject *args);
+PyObject *Connection_send_wait(PyObject *self, PyObject *args);
+PyObject *Connection_watch(PyObject *self, PyObject *args);
+PyObject *Connection_events(PyObject *self, PyObject *args);
+PyObject *Connection_load(PyObject *self, PyObject *args);
+PyObject *Connection_stream_new(PyObject *self, PyObject *args);
+PyObject *Connection_follow(PyObject *self, PyObject *args);
+PyObject *Connection_set_timeout(PyObject *self, PyObject *seconds);
 
 /* The connection of a function of the module or of a method: self, if self is a Connection, else
  * the process's common one, which lives as long as the process. Borrowed. */
@@ -49,7 +61,7 @@ struct connection *connection_of(PyObject *self);
 
 /* Closes the common connection's links, at the end of the process. A later request connects again.
  */
-PyObject *connection_end_common(PyObject *module, PyObject *unused);
+PyObject *module_disconnect(PyObject *module, PyObject *unused);
 
 /* Sends the request once, without waiting. If the daemon has ended and the connection had worked
  * before, sends it to the daemon's successor. Returns 0 or -errno; the caller raises the latter by

@@ -149,7 +149,7 @@ static struct buffer *make(PyObject *self, PyObject *name, struct gpushm_array_s
 	return b;
 }
 
-PyObject *method_create(PyObject *self, PyObject *args)
+PyObject *Connection_create(PyObject *self, PyObject *args)
 {
 	_cleanup_(options_done) struct options options = { 0 };
 	_cleanup_(layouts_done) struct layouts l = { 0 };
@@ -165,7 +165,7 @@ PyObject *method_create(PyObject *self, PyObject *args)
 	return owns ? open_result(b) : (PyObject *)b;
 }
 
-PyObject *method_open_or_create(PyObject *self, PyObject *args)
+PyObject *Connection_open_or_create(PyObject *self, PyObject *args)
 {
 	_cleanup_(options_done) struct options options = { 0 };
 	_cleanup_(layouts_done) struct layouts l = { 0 };

@@ -393,7 +393,7 @@ static int warn_read_only(struct array *self, PyObject *kwargs)
 				       kwargs ? kwargs : Py_None));
 }
 
-PyObject *exchange_dlpack(PyObject *o, PyObject *args, PyObject *kwargs)
+PyObject *Array_dlpack(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	static const char *const words[] = { "stream", "max_version", "dl_device", "copy", NULL };
 	PyObject *stream = Py_None, *max_version = Py_None, *dl_device = Py_None, *copy = Py_None;
@@ -414,7 +414,7 @@ PyObject *exchange_dlpack(PyObject *o, PyObject *args, PyObject *kwargs)
 	return array_is_open(self) ? make_capsule(self, &q) : NULL;
 }
 
-PyObject *exchange_dlpack_device(PyObject *o, PyObject *unused)
+PyObject *Array_dlpack_device(PyObject *o, PyObject *unused)
 {
 	struct array *self = (struct array *)o;
 	int type, id;
@@ -474,7 +474,7 @@ static PyObject *strides_in(const struct dlpack_tensor *t, int64_t bytes)
 	return shape_tuple(strides, t->ndim);
 }
 
-PyObject *exchange_read_dlpack(PyObject *module, PyObject *capsule)
+PyObject *module_read_dlpack(PyObject *module, PyObject *capsule)
 {
 	uint64_t flags, bits;
 	const struct dlpack_tensor *t = tensor_in(capsule, &flags);
@@ -502,7 +502,7 @@ PyObject *exchange_read_dlpack(PyObject *module, PyObject *capsule)
 
 /* ---- the CUDA Array Interface ---- */
 
-PyObject *exchange_typestr(PyObject *o, void *unused)
+PyObject *Array_typestr(PyObject *o, void *unused)
 {
 	struct array *self = (struct array *)o;
 	char text[32];
@@ -566,7 +566,7 @@ static PyObject *build(struct array *self, PyObject *typestr)
 	return take_ptr(dict);
 }
 
-PyObject *exchange_cai(PyObject *o, void *unused)
+PyObject *Array_cuda_array_interface(PyObject *o, void *unused)
 {
 	struct array *self = (struct array *)o;
 	_cleanup_(drop_object) PyObject *typestr = NULL;
@@ -583,7 +583,7 @@ PyObject *exchange_cai(PyObject *o, void *unused)
 		return PyErr_Format(PyExc_AttributeError,
 				    "the array is in the host's memory, which "
 				    "the CUDA Array Interface can't tell");
-	typestr = exchange_typestr(o, NULL);
+	typestr = Array_typestr(o, NULL);
 	if (typestr == Py_None)
 		return PyErr_Format(PyExc_AttributeError,
 				    "the CUDA Array Interface has no name for "

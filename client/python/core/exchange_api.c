@@ -89,7 +89,7 @@ static PyObject *tensor_of(struct buffer *b, PyObject *name, const struct dlpack
 	return give(api, (struct array *)o);
 }
 
-PyObject *exchange_tensors(PyObject *module, PyObject *args)
+PyObject *module_tensors(PyObject *module, PyObject *args)
 {
 	const struct dlpack_exchange_api *api;
 	PyObject *buffer, *names, *capsule, *list;
@@ -162,7 +162,7 @@ static bool find_device(const struct dlpack_tensor *t, int *ret)
 	return on_gpu || t->device_type == DLPACK_CPU || t->device_type == DLPACK_CUDA_HOST;
 }
 
-PyObject *exchange_copy_of(PyObject *module, PyObject *args)
+PyObject *module_copy_of(PyObject *module, PyObject *args)
 {
 	_cleanup_(drop_object) PyObject *owner = NULL;
 	const struct dlpack_exchange_api *api;

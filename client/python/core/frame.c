@@ -318,7 +318,7 @@ static int decode(struct frame *self)
 	return meta_decode(&self->meta, &self->value, &self->shapes);
 }
 
-static PyObject *get_meta(PyObject *o, void *unused)
+static PyObject *Frame_meta(PyObject *o, void *unused)
 {
 	struct frame *self = (struct frame *)o;
 
@@ -337,7 +337,7 @@ static bool is_filling(const struct frame *self)
 	return false;
 }
 
-static int set_meta(PyObject *o, PyObject *value, void *unused)
+static int Frame_set_meta(PyObject *o, PyObject *value, void *unused)
 {
 	struct frame *self = (struct frame *)o;
 	struct meta unused_meta;
@@ -435,7 +435,7 @@ static PyObject *subscript(PyObject *o, PyObject *key)
 	return array_new(self->side->buffer, 0, &a);
 }
 
-static PyObject *resize(PyObject *o, PyObject *args)
+static PyObject *Frame_resize(PyObject *o, PyObject *args)
 {
 	struct frame *self = (struct frame *)o;
 	_cleanup_(drop_object) PyObject *index = NULL, *row = NULL, *shapes = NULL, *array = NULL;
@@ -468,7 +468,7 @@ static PyObject *resize(PyObject *o, PyObject *args)
 	return take_ptr(array);
 }
 
-static PyObject *keys(PyObject *o, PyObject *unused)
+static PyObject *Frame_keys(PyObject *o, PyObject *unused)
 {
 	struct buffer *b = ((struct frame *)o)->side->buffer;
 
@@ -491,22 +491,17 @@ static int contains(PyObject *o, PyObject *key)
 
 /* ---- getters ---- */
 
-static PyObject *get_time(PyObject *o, void *unused)
+static PyObject *Frame_time(PyObject *o, void *unused)
 {
 	uint64_t ns = ((struct frame *)o)->time_ns;
 
 	return ns ? PyFloat_FromDouble((double)ns / 1e9) : Py_NewRef(Py_None);
 }
 
-static PyObject *get_closed(PyObject *o, void *unused)
-{
-	return PyBool_FromLong(!((struct frame *)o)->slot.frame);
-}
-
-static PyGetSetDef getters[] = { { "time", get_time, NULL, DOC_Frame_time, NULL },
-				 { "meta", get_meta, set_meta, DOC_Frame_meta, NULL },
-				 { "closed", get_closed, NULL, DOC_Frame_closed, NULL },
-				 { NULL, NULL, NULL, NULL, NULL } };
+GETTER(Frame_closed, struct frame, PyBool_FromLong(!self->slot.frame))
+GETTER(Frame_seq, struct frame, PyLong_FromUnsignedLongLong(self->seq))
+GETTER(Frame_skipped, struct frame, PyLong_FromUnsignedLongLong(self->skipped))
+GETTER(Frame_slot, struct frame, PyLong_FromUnsignedLong(self->index))
 
 /* ---- methods ---- */
 
@@ -523,7 +518,7 @@ static int stream_argument(struct frame *self, PyObject *args, PyObject *kwargs,
 	return stream ? stream_from(stream, ret) : 0;
 }
 
-static PyObject *publish(PyObject *o, PyObject *args, PyObject *kwargs)
+static PyObject *Frame_publish(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	struct frame *self = (struct frame *)o;
 	struct stream on;
@@ -533,7 +528,7 @@ static PyObject *publish(PyObject *o, PyObject *args, PyObject *kwargs)
 	return object_none(publish_on(self, &on));
 }
 
-static PyObject *cancel(PyObject *o, PyObject *unused)
+static PyObject *Frame_cancel(PyObject *o, PyObject *unused)
 {
 	struct frame *self = (struct frame *)o;
 
@@ -542,7 +537,7 @@ static PyObject *cancel(PyObject *o, PyObject *unused)
 	return object_none(cancel_frame(self));
 }
 
-static PyObject *release(PyObject *o, PyObject *args, PyObject *kwargs)
+static PyObject *Frame_release(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	struct frame *self = (struct frame *)o;
 	struct stream on;
@@ -555,7 +550,7 @@ static PyObject *release(PyObject *o, PyObject *args, PyObject *kwargs)
 	return object_none(self->slot.frame ? release_on(self, &on) : 0);
 }
 
-static PyObject *ok(PyObject *o, PyObject *unused)
+static PyObject *Frame_ok(PyObject *o, PyObject *unused)
 {
 	struct frame *self = (struct frame *)o;
 	int r;
@@ -568,7 +563,7 @@ static PyObject *ok(PyObject *o, PyObject *unused)
 	return PyBool_FromLong(r == 0);
 }
 
-static PyObject *keep(PyObject *o, PyObject *unused)
+static PyObject *Frame_keep(PyObject *o, PyObject *unused)
 {
 	struct frame *self = (struct frame *)o;
 
@@ -578,6 +573,11 @@ static PyObject *keep(PyObject *o, PyObject *unused)
 	return Py_NewRef(o);
 }
 
+static PyObject *Frame_enter(PyObject *o, PyObject *unused)
+{
+	return Frame_keep(o, unused);
+}
+
 static void cancel_quietly(struct frame *self)
 {
 	KEEP_RAISED;
@@ -585,7 +585,7 @@ static void cancel_quietly(struct frame *self)
 	cancel_frame(self);
 }
 
-static PyObject *leave(PyObject *o, PyObject *args)
+static PyObject *Frame_exit(PyObject *o, PyObject *args)
 {
 	struct frame *self = (struct frame *)o;
 	bool failed = args_first(args) != Py_None;
@@ -620,30 +620,18 @@ static PyObject *repr(PyObject *o)
 						       : ", released");
 }
 
-static PyMethodDef methods[] = { { "keys", keys, METH_NOARGS, DOC_Frame_keys },
-				 { "resize", resize, METH_VARARGS, DOC_Frame_resize },
-				 { "publish", KEYWORDS(publish), DOC_Frame_publish },
-				 { "cancel", cancel, METH_NOARGS, DOC_Frame_cancel },
-				 { "release", KEYWORDS(release), DOC_Frame_release },
-				 { "ok", ok, METH_NOARGS, DOC_Frame_ok },
-				 { "keep", keep, METH_NOARGS, DOC_Frame_keep },
-				 { "__enter__", keep, METH_NOARGS, DOC_Frame_enter },
-				 { "__exit__", leave, METH_VARARGS, DOC_Frame_exit },
-				 { NULL, NULL, 0, NULL } };
-static PyMemberDef members[] = {
-	WEAKREFS(struct frame),
-	{ "seq", T_ULONGLONG, offsetof(struct frame, seq), READONLY, DOC_Frame_seq },
-	{ "skipped", T_ULONGLONG, offsetof(struct frame, skipped), READONLY, DOC_Frame_skipped },
-	{ "slot", T_UINT, offsetof(struct frame, index), READONLY, DOC_Frame_slot },
-	{ NULL, 0, 0, 0, NULL }
-};
-static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Frame }, { Py_tp_dealloc, dealloc },
-			       { Py_tp_traverse, traverse },	 { Py_tp_clear, clear },
-			       { Py_tp_finalize, finalize },	 { Py_tp_repr, repr },
-			       { Py_tp_methods, methods },	 { Py_tp_getset, getters },
-			       { Py_tp_members, members },	 { Py_tp_iter, object_iterate },
-			       { Py_mp_length, length },	 { Py_mp_subscript, subscript },
-			       { Py_sq_contains, contains },	 { 0, NULL } };
+static PyType_Slot slots[] = { SLOTS_Frame,
+			       { Py_tp_dealloc, dealloc },
+			       { Py_tp_traverse, traverse },
+			       { Py_tp_clear, clear },
+			       { Py_tp_finalize, finalize },
+			       { Py_tp_repr, repr },
+			       { Py_tp_members, object_members },
+			       { Py_tp_iter, object_iterate },
+			       { Py_mp_length, length },
+			       { Py_mp_subscript, subscript },
+			       { Py_sq_contains, contains },
+			       { 0, NULL } };
 
 struct type_row frame_row = {
 	TYPE_SPEC("gpushm.types.Frame", struct frame, Py_TPFLAGS_HAVE_GC, slots), &frame_type, NULL

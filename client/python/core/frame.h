@@ -12,8 +12,7 @@ struct meta {
 };
 
 struct frame {
-	PyObject_HEAD
-	PyObject *weakrefs;
+	OBJECT_HEAD
 	struct side *side; /* a reference */
 	struct slot slot;  /* of the side's buffer, until it is published, released or cancelled */
 	struct stream on;  /* the CUDA stream that it was taken on, and is finished on */

@@ -10,8 +10,7 @@
 static PyTypeObject *graph_type; /* owned, for as long as the process lives */
 
 struct graph {
-	PyObject_HEAD
-	PyObject *weakrefs;
+	OBJECT_HEAD
 	struct side *side;		  /* a reference */
 	struct gpushm_graph_frame *frame; /* owned; NULL: closed */
 	bool ends;			  /* the graph has the frame's end */
@@ -55,7 +54,7 @@ static int acquire(struct graph *self, void *capturing, uint64_t where)
 	return error_result(r);
 }
 
-PyObject *graph_capture(PyObject *side, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+PyObject *Side_graph(PyObject *side, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
 	static const char *const names[] = { "stream", "where", NULL };
 	static const struct args_signature signature = { "graph", names, 2, 1 };
@@ -76,7 +75,7 @@ PyObject *graph_capture(PyObject *side, PyObject *const *args, Py_ssize_t n, PyO
 	return acquire(self, capturing.handle, where) < 0 ? NULL : take_ptr(made);
 }
 
-static PyObject *release(PyObject *o, PyObject *stream)
+static PyObject *GraphFrame_release(PyObject *o, PyObject *stream)
 {
 	struct graph *self = (struct graph *)o;
 	struct stream capturing;
@@ -96,7 +95,7 @@ static PyObject *release(PyObject *o, PyObject *stream)
 	return object_none(r);
 }
 
-static PyObject *offset(PyObject *o, PyObject *array)
+static PyObject *GraphFrame_offset(PyObject *o, PyObject *array)
 {
 	struct graph *self = (struct graph *)o;
 	const char *name;
@@ -136,7 +135,8 @@ static int take_frame(struct gpushm_stream *unused, void *launch, uint64_t timeo
 	return gpushm_graph_next(l->frame, l->exec, timeout_ms, ret);
 }
 
-static PyObject *next(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+static PyObject *GraphFrame_next(PyObject *o, PyObject *const *args, Py_ssize_t n,
+				 PyObject *keywords)
 {
 	static const char *const names[] = { "graph", "timeout", NULL };
 	static const struct args_signature signature = { "next", names, 1, 1 };
@@ -164,7 +164,7 @@ static PyObject *next(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 
 /* ---- the end ---- */
 
-static PyObject *close_graph(PyObject *o, PyObject *unused)
+static PyObject *GraphFrame_close(PyObject *o, PyObject *unused)
 {
 	struct graph *self = (struct graph *)o;
 
@@ -197,10 +197,7 @@ static void dealloc(PyObject *o)
 
 /* ---- the type ---- */
 
-static PyObject *get_closed(PyObject *o, void *unused)
-{
-	return PyBool_FromLong(((struct graph *)o)->frame == NULL);
-}
+GETTER(GraphFrame_closed, struct graph, PyBool_FromLong(!self->frame))
 
 static PyObject *repr(PyObject *o)
 {
@@ -210,24 +207,10 @@ static PyObject *repr(PyObject *o)
 				    self->frame ? "" : ", closed");
 }
 
-static PyMethodDef methods[] = { { "release", release, METH_O, DOC_GraphFrame_release },
-				 { "offset", offset, METH_O, DOC_GraphFrame_offset },
-				 { "next", FAST_KEYWORDS(next), DOC_GraphFrame_next },
-				 { "close", close_graph, METH_NOARGS, DOC_GraphFrame_close },
-				 { "__enter__", object_itself, METH_NOARGS, DOC_Closing_enter },
-				 { "__exit__", close_graph, METH_VARARGS, DOC_Closing_exit },
-				 { NULL, NULL, 0, NULL } };
-static PyGetSetDef getters[] = { { "closed", get_closed, NULL, DOC_GraphFrame_closed, NULL },
-				 { NULL, NULL, NULL, NULL, NULL } };
-static PyMemberDef members[] = { WEAKREFS(struct graph), { NULL, 0, 0, 0, NULL } };
-static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_GraphFrame },
-			       { Py_tp_dealloc, dealloc },
-			       { Py_tp_traverse, traverse },
-			       { Py_tp_repr, repr },
-			       { Py_tp_methods, methods },
-			       { Py_tp_getset, getters },
-			       { Py_tp_members, members },
-			       { 0, NULL } };
+static PyType_Slot slots[] = {
+	SLOTS_GraphFrame,     { Py_tp_dealloc, dealloc },	 { Py_tp_traverse, traverse },
+	{ Py_tp_repr, repr }, { Py_tp_members, object_members }, { 0, NULL }
+};
 
 struct type_row graph_row = { TYPE_SPEC("gpushm.types.GraphFrame", struct graph, Py_TPFLAGS_HAVE_GC,
 					slots),

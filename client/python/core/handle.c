@@ -9,7 +9,7 @@
 #include "client/gpushm_handle.h"
 #include "client/gpushm_private.h"
 
-PyObject *handle_make(PyObject *module, PyObject *o)
+PyObject *module_handle_bytes(PyObject *module, PyObject *o)
 {
 	bool whole = PyObject_TypeCheck(o, types.buffer);
 	struct array *a = whole ? NULL : (struct array *)o;
@@ -31,7 +31,7 @@ PyObject *handle_make(PyObject *module, PyObject *o)
 	return r < 0 ? error_raise(r) : PyBytes_FromStringAndSize(bytes, (Py_ssize_t)n);
 }
 
-PyObject *handle_read(PyObject *module, PyObject *o)
+PyObject *module_read_handle(PyObject *module, PyObject *o)
 {
 	struct gpushm_private_handle h;
 	const struct gpushm_array_spec *a = &h.spec;
@@ -63,7 +63,7 @@ PyObject *handle_read(PyObject *module, PyObject *o)
 		      : NULL;
 }
 
-PyObject *handle_pin(PyObject *module, PyObject *args)
+PyObject *module_pin(PyObject *module, PyObject *args)
 {
 	unsigned long long address, size;
 	void *there = NULL;

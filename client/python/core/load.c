@@ -248,7 +248,7 @@ static PyObject *load_on(struct connection *c, struct load_ask *a, PyObject *nam
 	return (PyObject *)buffer_hinted(b, a->options.o.flags);
 }
 
-PyObject *method_load(PyObject *self, PyObject *args)
+PyObject *Connection_load(PyObject *self, PyObject *args)
 {
 	_cleanup_(load_ask_done) struct load_ask a = { .ask.run = run_load,
 						       .load = { .struct_size = sizeof(a.load),
@@ -268,7 +268,7 @@ PyObject *method_load(PyObject *self, PyObject *args)
 	return load_on(connection_of(self), &a, name);
 }
 
-PyObject *load_key(PyObject *module, PyObject *sources)
+PyObject *module_load_key(PyObject *module, PyObject *sources)
 {
 	_cleanup_(texts_done) struct texts t = { 0 };
 	char key[65];
@@ -280,7 +280,7 @@ PyObject *load_key(PyObject *module, PyObject *sources)
 	return r < 0 ? error_raise(r) : PyUnicode_FromString(key);
 }
 
-PyObject *load_pull_wait(PyObject *module, PyObject *args)
+PyObject *module_pull_wait(PyObject *module, PyObject *args)
 {
 	struct gpushm_remote_options remote = { 0 };
 	const char *source, *content = NULL;
@@ -298,7 +298,7 @@ PyObject *load_pull_wait(PyObject *module, PyObject *args)
 
 /* ---- save and verify ---- */
 
-PyObject *load_save(PyObject *module, PyObject *args)
+PyObject *module_save(PyObject *module, PyObject *args)
 {
 	struct gpushm_save_options o = { .struct_size = sizeof(o), .progress = on_progress };
 	struct buffer *b;
@@ -315,7 +315,7 @@ PyObject *load_save(PyObject *module, PyObject *args)
 	return object_none(buffer_release(b, result(r)));
 }
 
-PyObject *load_verify(PyObject *module, PyObject *args)
+PyObject *module_verify(PyObject *module, PyObject *args)
 {
 	struct gpushm_load_report report = { .struct_size = sizeof(report) };
 	PyObject *progress;

@@ -159,7 +159,7 @@ static void span_of(const struct array *self, uint64_t *ret_below, uint64_t *ret
 					   : gpushm_array_nbytes(self->array);
 }
 
-PyObject *memory_span(PyObject *o, PyObject *unused)
+PyObject *Array_span(PyObject *o, PyObject *unused)
 {
 	struct array *self = (struct array *)o, *span;
 	struct gpushm_array_spec spec = { sizeof(spec), .ndim = 1 };
@@ -281,12 +281,12 @@ static PyObject *copy_with(PyObject *o, PyObject *args, bool to_host)
 	return object_none(r);
 }
 
-PyObject *memory_read_into(PyObject *o, PyObject *args)
+PyObject *Array_read_into(PyObject *o, PyObject *args)
 {
 	return copy_with(o, args, true);
 }
 
-PyObject *memory_write_from(PyObject *o, PyObject *args)
+PyObject *Array_write_from(PyObject *o, PyObject *args)
 {
 	return copy_with(o, args, false);
 }
@@ -394,7 +394,7 @@ static int carry_out_many(struct many *m)
 	return r;
 }
 
-PyObject *copy_many(PyObject *module, PyObject *args)
+PyObject *module_copy_many(PyObject *module, PyObject *args)
 {
 	struct many m = { 0 };
 	PyObject *list, *stream;

@@ -21,7 +21,7 @@
 /* ---- functions for the package ---- */
 
 /* From now on the core makes objects of the package's classes, and calls its modules. */
-static PyObject *register_package(PyObject *module, PyObject *args)
+static PyObject *module_register(PyObject *module, PyObject *args)
 {
 	PyTypeObject *array, *buffer;
 
@@ -39,14 +39,14 @@ static PyObject *register_package(PyObject *module, PyObject *args)
 	Py_RETURN_NONE;
 }
 
-static PyObject *current_device(PyObject *module, PyObject *unused)
+static PyObject *module_current_device(PyObject *module, PyObject *unused)
 {
 	int device = gpushm_current_device();
 
 	return device < 0 ? Py_NewRef(Py_None) : PyLong_FromLong(device);
 }
 
-static PyObject *dtype_bits(PyObject *module, PyObject *name)
+static PyObject *module_dtype_bits(PyObject *module, PyObject *name)
 {
 	struct gpushm_dtype type;
 	const char *text;
@@ -59,17 +59,17 @@ static PyObject *dtype_bits(PyObject *module, PyObject *name)
 
 /* ---- closes that do not wait for a GPU ---- */
 
-static PyObject *defer_cleanup(PyObject *module, PyObject *unused)
+static PyObject *module_defer_cleanup(PyObject *module, PyObject *unused)
 {
 	return object_none(gpushm_defer_cleanup());
 }
 
-static PyObject *resume_cleanup(PyObject *module, PyObject *unused)
+static PyObject *module_resume_cleanup(PyObject *module, PyObject *unused)
 {
 	return object_none(gpushm_resume_cleanup());
 }
 
-static PyObject *flush_cleanup(PyObject *module, PyObject *unused)
+static PyObject *module_flush_cleanup(PyObject *module, PyObject *unused)
 {
 	int r;
 
@@ -77,7 +77,7 @@ static PyObject *flush_cleanup(PyObject *module, PyObject *unused)
 	return object_none(r);
 }
 
-static PyObject *set_cleanup_limits(PyObject *module, PyObject *args, PyObject *kwargs)
+static PyObject *module_set_cleanup_limits(PyObject *module, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = { "max_count", "max_ratio", NULL };
 	uint32_t count;
@@ -89,7 +89,7 @@ static PyObject *set_cleanup_limits(PyObject *module, PyObject *args, PyObject *
 	return object_none(gpushm_set_cleanup_limits(count, ratio));
 }
 
-static PyObject *pending_cleanup(PyObject *module, PyObject *unused)
+static PyObject *module_pending_cleanup(PyObject *module, PyObject *unused)
 {
 	uint64_t bytes;
 	size_t n = gpushm_pending_cleanup(&bytes);
@@ -99,64 +99,14 @@ static PyObject *pending_cleanup(PyObject *module, PyObject *unused)
 
 /* ---- the module ---- */
 
-/* Where one has no help, its header says what it does. */
-static PyMethodDef own_functions[] = {
-	{ "_register", register_package, METH_VARARGS, DOC_register },
-	{ "_opened", buffer_list, METH_NOARGS, DOC_opened },
-	{ "_disconnect", connection_end_common, METH_NOARGS, DOC_disconnect },
-	{ "_close_streams", side_close_all, METH_NOARGS, DOC_close_streams },
-	{ "_report_unpublished", buffer_report_unpublished, METH_NOARGS, DOC_report_unpublished },
-	{ "_stream", stream_handle, METH_O, DOC_stream },
-	{ "_current_device", current_device, METH_NOARGS, DOC_current_device },
-	{ "_dtype_bits", dtype_bits, METH_O, DOC_dtype_bits },
-	{ "_copy_many", copy_many, METH_VARARGS, DOC_copy_many },
-	{ "_handle_bytes", handle_make, METH_O, NULL },
-	{ "_read_handle", handle_read, METH_O, NULL },
-	{ "_pin", handle_pin, METH_VARARGS, NULL },
-	{ "_read_dlpack", exchange_read_dlpack, METH_O, DOC_read_dlpack },
-	{ "_copy_of", exchange_copy_of, METH_VARARGS, DOC_copy_of },
-	{ "_tensors", exchange_tensors, METH_VARARGS, DOC_tensors },
-	{ "_load_key", load_key, METH_O, DOC_load_key },
-	{ "_pull_wait", load_pull_wait, METH_VARARGS, NULL },
-	{ "_save", load_save, METH_VARARGS, NULL },
-	{ "_verify", load_verify, METH_VARARGS, DOC_verify },
-	{ "_arena_new", arena_new, METH_VARARGS, DOC_arena_new },
-	{ "_arena_use", arena_use, METH_O, DOC_arena_use },
-	{ "_arena_take", arena_take, METH_VARARGS, DOC_arena_take },
-	{ "_arena_stat", arena_stat, METH_O, DOC_arena_stat },
-	{ "_arena_drop", arena_drop, METH_O, DOC_arena_drop },
-	{ "_defer_cleanup", defer_cleanup, METH_NOARGS, NULL },
-	{ "_resume_cleanup", resume_cleanup, METH_NOARGS, NULL },
-	{ "flush_cleanup", flush_cleanup, METH_NOARGS, DOC_flush_cleanup },
-	{ "set_cleanup_limits", KEYWORDS(set_cleanup_limits), DOC_set_cleanup_limits },
-	{ "pending_cleanup", pending_cleanup, METH_NOARGS, DOC_pending_cleanup },
-	{ NULL, NULL, 0, NULL }
-};
-
-/* Methods of Connection, too. */
-static PyMethodDef requests[] = {
-	{ "_create", method_create, METH_VARARGS, DOC_Connection_create },
-	{ "_open_or_create", method_open_or_create, METH_VARARGS, DOC_Connection_open_or_create },
-	{ "open", FAST_KEYWORDS(method_open), DOC_Connection_open },
-	{ "open_many", FAST_KEYWORDS(method_open_many), DOC_Connection_open_many },
-	{ "_send_open", FAST_KEYWORDS(method_send_open), DOC_Connection_send_open },
-	{ "_query", method_query, METH_VARARGS, DOC_Connection_query },
-	{ "_send_wait", method_send_wait, METH_VARARGS, DOC_Connection_send_wait },
-	{ "watch", method_watch, METH_VARARGS, DOC_Connection_watch },
-	{ "_events", method_events, METH_VARARGS, DOC_Connection_events },
-	{ "_load", method_load, METH_VARARGS, DOC_Connection_load },
-	{ "_stream_new", method_stream, METH_VARARGS, DOC_Connection_stream_new },
-	{ "_follow", method_follow, METH_VARARGS, DOC_Connection_follow },
-	{ "set_timeout", method_set_timeout, METH_O, DOC_Connection_set_timeout },
-	{ NULL, NULL, 0, NULL }
-};
+static PyMethodDef functions[] = { METHODS_module, METHODS_common, { NULL, NULL, 0, NULL } };
 
 /* A base before its types. */
 static int add_types(PyObject *module)
 {
-	struct type_row *const rows[] = { &of_buffer_row, &call_row,  &watch_row, &buffer_row,
-					  &array_row,	  &side_row,  &frame_row, &graph_row,
-					  &producer_row,  &reader_row };
+	struct type_row *const rows[] = { &of_buffer_row, &connection_row, &call_row,  &watch_row,
+					  &buffer_row,	  &array_row,	   &side_row,  &frame_row,
+					  &graph_row,	  &producer_row,   &reader_row };
 
 	for (size_t i = 0; i < array_size(rows); i++)
 		if (types_add(module, rows[i]) < 0)
@@ -203,9 +153,7 @@ static int module_exec(PyObject *module)
 		return error_python(PyExc_ImportError,
 				    "gpushm is in use by another interpreter of this process");
 	if (error_init(module) < 0 || record_init(module) < 0 || add_types(module) < 0 ||
-	    connection_init(module, requests) < 0 ||
-	    PyModule_AddFunctions(module, own_functions) < 0 ||
-	    PyModule_AddFunctions(module, requests) < 0 ||
+	    PyModule_AddFunctions(module, functions) < 0 ||
 	    add_kinds(module, "_ON_GPU", offsetof(struct kind, on_gpu)) < 0 ||
 	    add_kinds(module, "_BY_DRIVER", offsetof(struct kind, by_driver)) < 0 ||
 	    add_kinds(module, "_READ_ONLY", offsetof(struct kind, read_only)) < 0)

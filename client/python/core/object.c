@@ -8,6 +8,13 @@
 
 struct types types;
 
+struct object {
+	OBJECT_HEAD
+};
+PyMemberDef object_members[] = { { "__weaklistoffset__", T_PYSSIZET,
+				   offsetof(struct object, weakrefs), READONLY, NULL },
+				 { NULL, 0, 0, 0, NULL } };
+
 int types_add(PyObject *module, struct type_row *row)
 {
 	PyObject *base = row->base ? (PyObject *)*row->base : NULL;
@@ -39,9 +46,14 @@ void object_free(void *self)
 	Py_DECREF(type);
 }
 
-PyObject *object_itself(PyObject *o, PyObject *unused)
+PyObject *Closing_enter(PyObject *o, PyObject *unused)
 {
 	return Py_NewRef(o);
+}
+
+PyObject *Closing_exit(PyObject *o, PyObject *unused)
+{
+	return PyObject_CallMethod(o, "close", NULL);
 }
 
 PyObject *object_none(int r)
@@ -54,6 +66,11 @@ PyObject *object_iterate(PyObject *o)
 	_cleanup_(drop_object) PyObject *keys = PyMapping_Keys(o);
 
 	return keys ? PyObject_GetIter(keys) : NULL;
+}
+
+PyObject *object_text(const char *text)
+{
+	return text ? PyUnicode_FromString(text) : Py_NewRef(Py_None);
 }
 
 PyObject *object_address(void *p)

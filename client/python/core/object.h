@@ -19,7 +19,7 @@
 #include "client/gpushm.h"
 #include "proto/base/own.h"
 
-#include "python_docs.h" /* DOC_Watch_next: what help() says, of client/python/core.pyi.in */
+#include "python_tables.h" /* DOC_Watch_next, SLOTS_Watch: tables.py makes them of the stub */
 
 #include <stdbool.h>
 #include <string.h>
@@ -38,9 +38,26 @@ static inline void drop_object(PyObject **o)
 		Py_END_ALLOW_THREADS   \
 	} while (0)
 
-/* Functions that take keywords, as PyMethodDef wants them. FAST_KEYWORDS: with args_take(). */
-#define KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
-#define FAST_KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_FASTCALL | METH_KEYWORDS
+/* A row of a table of python_tables.h. The type of the function says whether it takes keywords, and
+ * then with args_take() or not; flags: how it takes the arguments if it does not. */
+/* clang-format off */
+#define METHOD(name, f, flags, doc)                                                             \
+	{                                                                                       \
+		name, (PyCFunction)(void (*)(void))(f),                                         \
+		_Generic(&(f), PyCFunction : flags,                                             \
+			 PyCFunctionWithKeywords : METH_VARARGS | METH_KEYWORDS,                \
+			 _PyCFunctionFastWithKeywords : METH_FASTCALL | METH_KEYWORDS), doc     \
+	}
+/* clang-format on */
+
+/* The function that reads an attribute, of the struct `self`. */
+#define GETTER(name, struct_, value)                     \
+	static PyObject *name(PyObject *o, void *unused) \
+	{                                                \
+		struct_ *self = (struct_ *)o;            \
+                                                         \
+		return value;                            \
+	}
 
 /* The core's types and what the package registers once. open() and create() return objects of the
  * *_made types: the package's subclasses, which add methods written in Python. */
@@ -70,11 +87,11 @@ struct type_row {
  * alive. */
 int types_add(PyObject *module, struct type_row *row);
 
-/* The entry of a type's PyMemberDefs for weak references. */
-#define WEAKREFS(struct_)                                                                     \
-	{                                                                                     \
-		"__weaklistoffset__", T_PYSSIZET, offsetof(struct_, weakrefs), READONLY, NULL \
-	}
+/* The beginning of each struct that is an object, and the PyMemberDefs of its type. */
+#define OBJECT_HEAD   \
+	PyObject_HEAD \
+	PyObject *weakrefs;
+extern PyMemberDef object_members[];
 
 /* A zeroed object of that type.
  *
@@ -93,8 +110,9 @@ void object_to_none(PyObject **member);
 /* The end of every tp_dealloc. */
 void object_free(void *self);
 
-/* Returns o itself: __enter__ of a type that checks nothing. */
-PyObject *object_itself(PyObject *o, PyObject *unused);
+/* __enter__ and __exit__ of types that have none of their own: the object itself; close(). */
+PyObject *Closing_enter(PyObject *o, PyObject *unused);
+PyObject *Closing_exit(PyObject *o, PyObject *unused);
 
 /* None where r is 0. Where r is negative: NULL, as error_raise(). */
 PyObject *object_none(int r);
@@ -102,7 +120,8 @@ PyObject *object_none(int r);
 /* For tp_iter: over keys(). */
 PyObject *object_iterate(PyObject *o);
 
-/* An address as an int; None where it is NULL. */
+/* A text as a str, and an address as an int; None where it is NULL. */
+PyObject *object_text(const char *text);
 PyObject *object_address(void *p);
 
 /* Appends to *list and takes the item over. Where the item is NULL or this fails, *list becomes

@@ -212,7 +212,7 @@ PyObject *open_result(struct buffer *b)
 	return chosen(b, Py_None, (PyObject *[]){ Py_None, Py_None, Py_None, Py_None });
 }
 
-PyObject *method_open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+PyObject *Connection_open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
 	PyObject *given[OPEN_ARGS] = { 0 };
 	struct open_args arguments;
@@ -234,7 +234,8 @@ static PyObject *finish_open(struct call *self, struct gpushm_buffer *opened)
 	return chosen(buffer_hinted(b, self->flags), array, o);
 }
 
-PyObject *method_send_open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+PyObject *Connection_send_open(PyObject *self, PyObject *const *args, Py_ssize_t n,
+			       PyObject *keywords)
 {
 	PyObject *given[OPEN_ARGS] = { 0 };
 	struct open_args arguments;
@@ -260,7 +261,8 @@ PyObject *method_send_open(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 	return call_sent(call, r);
 }
 
-PyObject *method_open_many(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+PyObject *Connection_open_many(PyObject *self, PyObject *const *args, Py_ssize_t n,
+			       PyObject *keywords)
 {
 	static const char *const names[] = { "name",   "access",       "timeout",
 					     "device", "refuse_dirty", NULL };

@@ -50,7 +50,7 @@ static PyObject *make(PyObject *self, PyObject *name, struct stream_ask *a)
 	return NULL;
 }
 
-PyObject *method_stream(PyObject *self, PyObject *args)
+PyObject *Connection_stream_new(PyObject *self, PyObject *args)
 {
 	_cleanup_(options_done) struct options options = { 0 };
 	_cleanup_(layouts_done) struct layouts layouts = { 0 };
@@ -88,7 +88,7 @@ static PyObject *begin_frame(struct side *self, PyObject *stream, const struct d
 	return r < 0 ? side_raise(r) : (PyObject *)pyframe_new(self, f, &on, stream);
 }
 
-static PyObject *frame(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+static PyObject *Stream_frame(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
 	static const char *const names[] = { "stream", "timeout", NULL };
 	static const struct args_signature signature = { "frame", names, 1, 0 };
@@ -109,14 +109,11 @@ static PyObject *repr(PyObject *o)
 				    self->closed ? ", closed" : "");
 }
 
-static PyMethodDef methods[] = { { "frame", FAST_KEYWORDS(frame), DOC_Stream_frame },
-				 { NULL, NULL, 0, NULL } };
-static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Stream },
+static PyType_Slot slots[] = { SLOTS_Stream,
 			       { Py_tp_dealloc, side_dealloc },
 			       { Py_tp_traverse, side_traverse },
 			       { Py_tp_clear, side_clear },
 			       { Py_tp_repr, repr },
-			       { Py_tp_methods, methods },
 			       { 0, NULL } };
 struct type_row producer_row = { TYPE_SPEC("gpushm.types.Stream", struct side, Py_TPFLAGS_HAVE_GC,
 					   slots),

@@ -144,7 +144,7 @@ static PyObject *result_of(const struct query *q)
 			      : record_one(*q->kind->found, q->found.any);
 }
 
-PyObject *method_query(PyObject *self, PyObject *args)
+PyObject *Connection_query(PyObject *self, PyObject *args)
 {
 	struct query q = { .ask.run = run, .kind = kinds };
 	PyObject *name = Py_None, *to = Py_None, *result;
@@ -206,7 +206,7 @@ static PyObject *events_result(const struct events_ask *a)
 		    : NULL;
 }
 
-PyObject *method_events(PyObject *self, PyObject *args)
+PyObject *Connection_events(PyObject *self, PyObject *args)
 {
 	struct events_ask a = { .ask.run = run_events, .options.struct_size = sizeof(a.options) };
 	struct deadline d = { 0 };

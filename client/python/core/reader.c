@@ -107,7 +107,7 @@ static PyObject *next_frame(struct reader *self, PyObject *stream, const struct 
 	return NULL;
 }
 
-static PyObject *next(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+static PyObject *Reader_next(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
 	static const char *const names[] = { "timeout", "stream", NULL };
 	static const struct args_signature signature = { "next", names, 1, 0 };
@@ -146,7 +146,7 @@ static PyObject *anext(PyObject *o)
 			   ((struct side *)o)->timeout);
 }
 
-static PyObject *take_now(PyObject *o, PyObject *unused)
+static PyObject *Reader_take_now(PyObject *o, PyObject *unused)
 {
 	struct reader *self = (struct reader *)o;
 	PyObject *found;
@@ -158,7 +158,7 @@ static PyObject *take_now(PyObject *o, PyObject *unused)
 	return r < 0 ? side_raise(r) : found;
 }
 
-static PyObject *join_now(PyObject *o, PyObject *unused)
+static PyObject *Reader_join_now(PyObject *o, PyObject *unused)
 {
 	int r = join((struct reader *)o, &(struct deadline){ 0 });
 
@@ -167,10 +167,8 @@ static PyObject *join_now(PyObject *o, PyObject *unused)
 	return r < 0 ? error_raise(r) : Py_NewRef(Py_True);
 }
 
-static PyObject *get_joined(PyObject *o, void *unused)
-{
-	return PyBool_FromLong(((struct reader *)o)->side.buffer != NULL);
-}
+GETTER(Reader_joined, struct side, PyBool_FromLong(self->buffer != NULL))
+GETTER(Reader_timeout, struct side, Py_NewRef(self->timeout))
 
 /* ---- follow() ---- */
 
@@ -208,7 +206,7 @@ static PyObject *join_first(struct reader *self, const struct deadline *d)
 	return error_raise(r);
 }
 
-PyObject *method_follow(PyObject *self, PyObject *args)
+PyObject *Connection_follow(PyObject *self, PyObject *args)
 {
 	struct reader given = { 0 };
 	struct options options = { 0 };
@@ -264,23 +262,11 @@ static void dealloc(PyObject *o)
 	side_dealloc(o);
 }
 
-static PyMethodDef methods[] = { { "next", FAST_KEYWORDS(next), DOC_Reader_next },
-				 { "_take_now", take_now, METH_NOARGS, DOC_Reader_take_now },
-				 { "_join_now", join_now, METH_NOARGS, DOC_Reader_join_now },
-				 { NULL, NULL, 0, NULL } };
-static PyMemberDef members[] = { { "_timeout", T_OBJECT_EX, offsetof(struct side, timeout),
-				   READONLY, NULL },
-				 { NULL, 0, 0, 0, NULL } };
-static PyGetSetDef getters[] = { { "joined", get_joined, NULL, DOC_Reader_joined, NULL },
-				 { NULL, NULL, NULL, NULL, NULL } };
-static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Reader },
+static PyType_Slot slots[] = { SLOTS_Reader,
 			       { Py_tp_dealloc, dealloc },
 			       { Py_tp_traverse, traverse },
 			       { Py_tp_clear, clear },
 			       { Py_tp_repr, repr },
-			       { Py_tp_methods, methods },
-			       { Py_tp_getset, getters },
-			       { Py_tp_members, members },
 			       { Py_tp_iter, PyObject_SelfIter },
 			       { Py_tp_iternext, iternext },
 			       { Py_am_aiter, PyObject_SelfIter },

@@ -176,7 +176,7 @@ void side_dealloc(PyObject *o)
 	object_free(self);
 }
 
-PyObject *side_close_all(PyObject *module, PyObject *unused)
+PyObject *module_close_streams(PyObject *module, PyObject *unused)
 {
 	_cleanup_(drop_object) PyObject *list = PyList_New(0);
 	struct side *s;
@@ -191,21 +191,19 @@ PyObject *side_close_all(PyObject *module, PyObject *unused)
 
 /* ---- the type ---- */
 
-static PyObject *get_slots(PyObject *o, void *unused)
+GETTER(Side_name, struct side, Py_NewRef(self->name))
+GETTER(Side_connection, struct side, Py_NewRef((PyObject *)self->connection))
+GETTER(Side_closed, struct side, PyBool_FromLong(self->closed))
+GETTER(Side_buffer, struct side, side_stream(self) ? Py_NewRef((PyObject *)self->buffer) : NULL)
+
+static PyObject *Side_slots(PyObject *o, void *unused)
 {
 	struct gpushm_stream *s = side_stream((struct side *)o);
 
 	return s ? PyLong_FromUnsignedLong(gpushm_stream_slots(s)) : NULL;
 }
 
-static PyObject *get_buffer(PyObject *o, void *unused)
-{
-	struct side *self = (struct side *)o;
-
-	return side_stream(self) ? Py_NewRef((PyObject *)self->buffer) : NULL;
-}
-
-static PyObject *stats(PyObject *o, PyObject *unused)
+static PyObject *Side_stats(PyObject *o, PyObject *unused)
 {
 	struct gpushm_stream *s = side_stream((struct side *)o);
 	struct gpushm_stream_stats found = { .struct_size = sizeof(found) };
@@ -216,7 +214,7 @@ static PyObject *stats(PyObject *o, PyObject *unused)
 	return record_one(record_stream_stats, &found);
 }
 
-static PyObject *side_fileno(PyObject *o, PyObject *unused)
+static PyObject *Side_fileno(PyObject *o, PyObject *unused)
 {
 	struct gpushm_stream *s = side_stream((struct side *)o);
 	int fd = s ? gpushm_stream_fd(s) : -1;
@@ -226,55 +224,37 @@ static PyObject *side_fileno(PyObject *o, PyObject *unused)
 	return PyLong_FromLong(fd);
 }
 
-static PyObject *close_side(PyObject *o, PyObject *unused)
+static PyObject *Side_close(PyObject *o, PyObject *unused)
 {
 	return object_none(side_close((struct side *)o));
 }
 
 /* A Reader may join later. */
-static PyObject *enter(PyObject *o, PyObject *unused)
+static PyObject *Side_enter(PyObject *o, PyObject *unused)
 {
 	struct side *self = (struct side *)o;
 
 	return self->closed && !side_stream(self) ? NULL : Py_NewRef(o);
 }
 
-static PyObject *hold(PyObject *o, PyObject *unused)
+static PyObject *Side_hold(PyObject *o, PyObject *unused)
 {
 	((struct side *)o)->calls++;
 	Py_RETURN_NONE;
 }
 
-static PyObject *release(PyObject *o, PyObject *unused)
+static PyObject *Side_release(PyObject *o, PyObject *unused)
 {
 	((struct side *)o)->calls--;
 	Py_RETURN_NONE;
 }
 
-static PyGetSetDef getters[] = { { "slots", get_slots, NULL, DOC_Side_slots, NULL },
-				 { "buffer", get_buffer, NULL, DOC_Side_buffer, NULL },
-				 { NULL, NULL, NULL, NULL, NULL } };
-static PyMethodDef methods[] = { { "stats", stats, METH_NOARGS, DOC_Side_stats },
-				 { "fileno", side_fileno, METH_NOARGS, DOC_Side_fileno },
-				 { "close", close_side, METH_NOARGS, DOC_Side_close },
-				 { "graph", FAST_KEYWORDS(graph_capture), DOC_Side_graph },
-				 { "_hold", hold, METH_NOARGS, DOC_Side_hold },
-				 { "_release", release, METH_NOARGS, DOC_Side_release },
-				 { "__enter__", enter, METH_NOARGS, DOC_Closing_enter },
-				 { "__exit__", close_side, METH_VARARGS, DOC_Closing_exit },
-				 { NULL, NULL, 0, NULL } };
-static PyMemberDef members[] = {
-	WEAKREFS(struct side),
-	{ "name", T_OBJECT_EX, offsetof(struct side, name), READONLY, DOC_Side_name },
-	{ "connection", T_OBJECT_EX, offsetof(struct side, connection), READONLY,
-	  DOC_Side_connection },
-	{ "closed", T_BOOL, offsetof(struct side, closed), READONLY, DOC_Side_closed },
-	{ NULL, 0, 0, 0, NULL }
-};
-static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Side },	  { Py_tp_dealloc, side_dealloc },
-			       { Py_tp_traverse, side_traverse }, { Py_tp_clear, side_clear },
-			       { Py_tp_methods, methods },	  { Py_tp_getset, getters },
-			       { Py_tp_members, members },	  { 0, NULL } };
+static PyType_Slot slots[] = { SLOTS_Side,
+			       { Py_tp_dealloc, side_dealloc },
+			       { Py_tp_traverse, side_traverse },
+			       { Py_tp_clear, side_clear },
+			       { Py_tp_members, object_members },
+			       { 0, NULL } };
 
 struct type_row side_row = { TYPE_SPEC("gpushm._core._Side", struct side,
 				       Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, slots),

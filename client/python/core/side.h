@@ -10,8 +10,7 @@
 #include "client/python/core/buffer.h"
 
 struct side {
-	PyObject_HEAD
-	PyObject *weakrefs;
+	OBJECT_HEAD
 	struct buffer *buffer; /* a reference; NULL: closed, or a Reader that has not joined yet */
 	struct connection *connection; /* a reference */
 	PyObject *name;		       /* a str */
@@ -57,10 +56,10 @@ int side_clear(PyObject *o);
 void side_dealloc(PyObject *o);
 
 /* _close_streams(): closes all sides, at the end of the program. */
-PyObject *side_close_all(PyObject *module, PyObject *unused);
+PyObject *module_close_streams(PyObject *module, PyObject *unused);
 
 /* graph.c: the method graph(stream, where=0). */
-PyObject *graph_capture(PyObject *side, PyObject *const *args, Py_ssize_t n, PyObject *keywords);
+PyObject *Side_graph(PyObject *side, PyObject *const *args, Py_ssize_t n, PyObject *keywords);
 
 /* The type that both have as their base: close(), stats(), fileno() ... */
 extern PyTypeObject *side_type;

@@ -101,7 +101,7 @@ int stream_from(PyObject *o, struct stream *ret)
 		(PyObject *)Py_TYPE(o));
 }
 
-PyObject *stream_handle(PyObject *module, PyObject *o)
+PyObject *module_stream(PyObject *module, PyObject *o)
 {
 	struct stream s;
 

@@ -28,7 +28,7 @@ static inline void *stream_where(const struct stream *s)
 }
 
 /* A stream argument as an int; None: the legacy default stream. For the package's modules. */
-PyObject *stream_handle(PyObject *module, PyObject *o);
+PyObject *module_stream(PyObject *module, PyObject *o);
 
 struct order {
 	/* A dict from (CUstream as an int, thread) to (the stream's object or None,); the stream of

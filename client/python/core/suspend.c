@@ -48,7 +48,7 @@ static PyObject *change(struct buffer *self, uint32_t flags, const struct deadli
 	return r < 0 ? NULL : until ? PyLong_FromLong(r) : Py_NewRef(Py_None);
 }
 
-PyObject *buffer_suspend(PyObject *o, PyObject *args, PyObject *kwargs)
+PyObject *OfBuffer_suspend(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	struct buffer *self = buffer_of_open(o);
 	static const char *const names[] = { "idle", NULL };
@@ -60,7 +60,7 @@ PyObject *buffer_suspend(PyObject *o, PyObject *args, PyObject *kwargs)
 	return change(self, idle ? GPUSHM_IDLE : 0, NULL);
 }
 
-PyObject *buffer_resume(PyObject *o, PyObject *args, PyObject *kwargs)
+PyObject *OfBuffer_resume(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	struct buffer *self = buffer_of_open(o);
 	static const char *const names[] = { "timeout", NULL };

@@ -165,7 +165,7 @@ static int row_from(PyObject *args, const char *what, struct shape *ret)
 	return shape_from(one ? PyTuple_GetItem(args, 0) : args, what, ret);
 }
 
-PyObject *view_reshape(PyObject *o, PyObject *args, PyObject *kwargs)
+PyObject *Array_reshape(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	static const char *const words[] = { "order", NULL };
 	_cleanup_(drop_object) PyObject *none = PyTuple_New(0);
@@ -185,7 +185,7 @@ PyObject *view_reshape(PyObject *o, PyObject *args, PyObject *kwargs)
 			 &a);
 }
 
-PyObject *view_ravel(PyObject *o, PyObject *args, PyObject *kwargs)
+PyObject *Array_ravel(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	static const char *const words[] = { "order", "stream", NULL };
 	struct array *self = (struct array *)o;
@@ -230,7 +230,7 @@ static PyObject *transpose(struct array *self, const int *axes)
 	return array_new(self->buffer, gpushm_array_transpose(self->array, axes, &a), &a);
 }
 
-PyObject *view_transpose(PyObject *o, PyObject *args)
+PyObject *Array_transpose(PyObject *o, PyObject *args)
 {
 	struct array *self = (struct array *)o;
 	bool reversed = PyTuple_Size(args) == 0 ||
@@ -242,12 +242,12 @@ PyObject *view_transpose(PyObject *o, PyObject *args)
 	return transpose(self, reversed ? NULL : axes);
 }
 
-PyObject *view_transposed(PyObject *o, void *unused)
+PyObject *Array_T(PyObject *o, void *unused)
 {
 	return array_is_open((struct array *)o) ? transpose((struct array *)o, NULL) : NULL;
 }
 
-PyObject *view_split(PyObject *o, PyObject *args, PyObject *kwargs)
+PyObject *Array_split(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	static const char *const words[] = { "section", "stream", NULL };
 	struct array *self = (struct array *)o;
@@ -284,7 +284,7 @@ static PyObject *with_descr(struct array *self, struct gpushm_array *a, PyObject
 	return shape && strides ? view_over(self->buffer, dtype, shape, strides, offset) : NULL;
 }
 
-PyObject *view_as(PyObject *o, PyObject *args, PyObject *kwargs)
+PyObject *Array_view(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	static const char *const words[] = { "dtype", NULL };
 	_cleanup_(dtype_done) struct dtype d = { 0 };

@@ -13,8 +13,7 @@
 #include "client/gpushm_query.h"
 
 struct watch {
-	PyObject_HEAD
-	PyObject *weakrefs;
+	OBJECT_HEAD
 	struct gpushm_watch *watch; /* owned; NULL: closed */
 	unsigned calls; /* that run without the GIL, and tasks between _hold() and _release() */
 };
@@ -49,7 +48,7 @@ static int add(struct watch *self, PyObject *o)
 			      : gpushm_watch_name(self->watch, name));
 }
 
-static PyObject *watch_add(PyObject *o, PyObject *what)
+static PyObject *Watch_add(PyObject *o, PyObject *what)
 {
 	return object_none(add((struct watch *)o, what));
 }
@@ -64,7 +63,7 @@ static int run_new(struct gpushm *c, struct ask *ask)
 	return gpushm_watch_new(c, &container_of(ask, struct watch_ask, ask)->ret);
 }
 
-PyObject *method_watch(PyObject *module, PyObject *args)
+PyObject *Connection_watch(PyObject *module, PyObject *args)
 {
 	struct watch_ask a = { .ask.run = run_new };
 	struct connection *c = connection_of(module);
@@ -119,7 +118,7 @@ static PyObject *take(struct watch *self, const struct deadline *d)
 	return r < 0 ? error_raise(r) : record_one(record_event, &e);
 }
 
-static PyObject *watch_next(PyObject *o, PyObject *args, PyObject *kwargs)
+static PyObject *Watch_next(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = { "timeout", NULL };
 	struct deadline d = { GPUSHM_WAIT_FOREVER };
@@ -142,7 +141,7 @@ static PyObject *anext(PyObject *o)
 
 /* ---- the rest ---- */
 
-static PyObject *watch_fileno(PyObject *o, PyObject *unused)
+static PyObject *Watch_fileno(PyObject *o, PyObject *unused)
 {
 	struct watch *self = (struct watch *)o;
 	int fd;
@@ -153,7 +152,7 @@ static PyObject *watch_fileno(PyObject *o, PyObject *unused)
 	return fd < 0 ? error_raise(fd) : PyLong_FromLong(fd);
 }
 
-static PyObject *watch_close(PyObject *o, PyObject *unused)
+static PyObject *Watch_close(PyObject *o, PyObject *unused)
 {
 	struct watch *self = (struct watch *)o;
 
@@ -166,7 +165,7 @@ static PyObject *watch_close(PyObject *o, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-static PyObject *watch_hold(PyObject *o, PyObject *unused)
+static PyObject *Watch_hold(PyObject *o, PyObject *unused)
 {
 	struct watch *self = (struct watch *)o;
 
@@ -176,21 +175,18 @@ static PyObject *watch_hold(PyObject *o, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-static PyObject *watch_release(PyObject *o, PyObject *unused)
+static PyObject *Watch_release(PyObject *o, PyObject *unused)
 {
 	((struct watch *)o)->calls--;
 	Py_RETURN_NONE;
 }
 
-static PyObject *enter(PyObject *o, PyObject *unused)
+static PyObject *Watch_enter(PyObject *o, PyObject *unused)
 {
 	return is_open((struct watch *)o) ? Py_NewRef(o) : NULL;
 }
 
-static PyObject *get_closed(PyObject *o, void *unused)
-{
-	return PyBool_FromLong(!((struct watch *)o)->watch);
-}
+GETTER(Watch_closed, struct watch, PyBool_FromLong(!self->watch))
 
 static void dealloc(PyObject *o)
 {
@@ -201,22 +197,13 @@ static void dealloc(PyObject *o)
 	object_free(self);
 }
 
-static PyMethodDef methods[] = { { "add", watch_add, METH_O, DOC_Watch_add },
-				 { "next", KEYWORDS(watch_next), DOC_Watch_next },
-				 { "fileno", watch_fileno, METH_NOARGS, DOC_Watch_fileno },
-				 { "close", watch_close, METH_NOARGS, DOC_Watch_close },
-				 { "_hold", watch_hold, METH_NOARGS, DOC_Watch_hold },
-				 { "_release", watch_release, METH_NOARGS, DOC_Watch_release },
-				 { "__enter__", enter, METH_NOARGS, DOC_Closing_enter },
-				 { "__exit__", watch_close, METH_VARARGS, DOC_Closing_exit },
-				 { NULL, NULL, 0, NULL } };
-static PyGetSetDef getters[] = { { "closed", get_closed, NULL, DOC_Watch_closed, NULL },
-				 { NULL, NULL, NULL, NULL, NULL } };
-static PyMemberDef members[] = { WEAKREFS(struct watch), { NULL, 0, 0, 0, NULL } };
-static PyType_Slot slots[] = { { Py_tp_doc, (void *)DOC_Watch }, { Py_tp_dealloc, dealloc },
-			       { Py_tp_methods, methods },	 { Py_tp_getset, getters },
-			       { Py_tp_members, members },	 { Py_tp_iter, PyObject_SelfIter },
-			       { Py_tp_iternext, iternext },	 { Py_am_aiter, PyObject_SelfIter },
-			       { Py_am_anext, anext },		 { 0, NULL } };
+static PyType_Slot slots[] = { SLOTS_Watch,
+			       { Py_tp_dealloc, dealloc },
+			       { Py_tp_members, object_members },
+			       { Py_tp_iter, PyObject_SelfIter },
+			       { Py_tp_iternext, iternext },
+			       { Py_am_aiter, PyObject_SelfIter },
+			       { Py_am_anext, anext },
+			       { 0, NULL } };
 struct type_row watch_row = { TYPE_SPEC("gpushm.types.Watch", struct watch, 0, slots), &watch_type,
 			      NULL };
