@@ -5,9 +5,9 @@ DOC_Watch is the text of a class, DOC_Watch_next that of a method or an attribut
 of a function. The signature comes first, as CPython reads it for __text_signature__.
 
 SLOTS_Watch are the slots of a type that has this text, and methods and attributes as the stub has them. Watch_next() is
-the function in C of Watch.next(), Watch_closed() reads the attribute `closed`, and Frame_set_meta() sets `meta`, which
-is not Final. METHODS_module are the rows of the module's own functions, and METHODS_common those of the methods of
-Connection that are functions of the module, too.
+the function in C of Watch.next(), whose arguments have the names in ARGS_Watch_next; Watch_closed() reads the attribute
+`closed`, and Frame_set_meta() sets `meta`, which is not Final. METHODS_module are the rows of the module's own
+functions, and METHODS_common those of the methods of Connection that are functions of the module, too.
 """
 
 import ast
@@ -48,6 +48,15 @@ def flags(function: ast.FunctionDef, is_method: bool) -> str:
     return "METH_O" if len(names) == 1 and names == given.posonlyargs[-1:] and not others else "METH_VARARGS"
 
 
+def keywords(function: ast.FunctionDef, is_method: bool) -> str:
+    """A struct args_signature of the arguments that can be given by their names."""
+    given = function.args
+    positional = given.args[is_method and not given.posonlyargs :]
+    names = ", ".join([*(f'"{one.arg}"' for one in (*positional, *given.kwonlyargs)), "NULL"])
+    counts = f"{len(positional)}, {len(positional) - len(given.defaults)}"
+    return f'(const struct args_signature){{ "{function.name}", (const char *const[]){{ {names} }}, {counts} }}'
+
+
 def methods(owner: str, body: list[ast.stmt]) -> dict[str, str]:
     """Rows by the names of functions, or of a class's methods; prints the texts."""
     found, is_method = {}, owner != "module"
@@ -57,6 +66,7 @@ def methods(owner: str, body: list[ast.stmt]) -> dict[str, str]:
         if said or (isinstance(one, ast.FunctionDef) and not (one.name.startswith("__") or one.decorator_list)):
             call = f"{owner}_{one.name.strip('_')}"
             document(call, signature(one, "self" if is_method else "module") + (said or ""))
+            define(f"ARGS_{call}", [keywords(one, is_method)])
             found[one.name] = f'METHOD("{one.name}", {call}, {flags(one, is_method)}, DOC_{call})'
     return found
 

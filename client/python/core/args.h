@@ -27,6 +27,11 @@ struct args_signature {
 int args_take(const struct args_signature *s, PyObject *const *given, Py_ssize_t n,
 	      PyObject *keywords, PyObject **ret);
 
+/* PyArg_ParseTupleAndKeywords() with the names of a function's arguments, for other calls. */
+#define args_parse(args, kwargs, function, format, ...)                                   \
+	PyArg_ParseTupleAndKeywords(args, kwargs, format, (char **)ARGS_##function.names, \
+				    __VA_ARGS__)
+
 /* The first of an __exit__'s arguments; None without arguments. Borrowed. */
 PyObject *args_first(PyObject *args);
 

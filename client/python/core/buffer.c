@@ -535,13 +535,12 @@ PyObject *OfBuffer_publish(PyObject *o, PyObject *args)
 
 PyObject *OfBuffer_publish_as(PyObject *o, PyObject *args, PyObject *kwargs)
 {
-	static const char *const names[] = { "name", "state", "replace", NULL };
 	const char *word = "sealed";
 	PyObject *name;
 	int replace = 0;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|s$p:publish_as", (char **)names, &name,
-					 &word, &replace))
+	if (!args_parse(args, kwargs, OfBuffer_publish_as, "O|s$p:publish_as", &name, &word,
+			&replace))
 		return NULL;
 	return publish(o, word, name, replace ? GPUSHM_REPLACE : 0);
 }

@@ -199,12 +199,11 @@ static PyObject *Buffer_attr(PyObject *o, PyObject *args)
 
 static PyObject *Buffer_array(PyObject *o, PyObject *args, PyObject *kwargs)
 {
-	static const char *const names[] = { "shape", "dtype", "strides", "offset", NULL };
 	PyObject *shape, *dtype, *strides = Py_None;
 	uint64_t offset = 0;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$OO&:array", (char **)names, &shape,
-					 &dtype, &strides, u64_arg, &offset) ||
+	if (!args_parse(args, kwargs, Buffer_array, "OO|$OO&:array", &shape, &dtype, &strides,
+			u64_arg, &offset) ||
 	    !alive(o))
 		return NULL;
 	return view_over((struct buffer *)o, dtype, shape, strides, offset);

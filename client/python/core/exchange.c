@@ -395,14 +395,13 @@ static int warn_read_only(struct array *self, PyObject *kwargs)
 
 PyObject *Array_dlpack(PyObject *o, PyObject *args, PyObject *kwargs)
 {
-	static const char *const words[] = { "stream", "max_version", "dl_device", "copy", NULL };
 	PyObject *stream = Py_None, *max_version = Py_None, *dl_device = Py_None, *copy = Py_None;
 	struct array *self = (struct array *)o;
 	struct request q = { 0 };
 	int type, id;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", (char **)words, &stream,
-					 &max_version, &dl_device, &copy) ||
+	if (!args_parse(args, kwargs, Array_dlpack, "|$OOOO:__dlpack__", &stream, &max_version,
+			&dl_device, &copy) ||
 	    !array_is_open(self) || !buffer_is_mapped(self->buffer))
 		return NULL;
 	gpushm_array_dlpack_device(self->array, &type, &id);

@@ -509,10 +509,9 @@ GETTER(Frame_slot, struct frame, PyLong_FromUnsignedLong(self->index))
 static int stream_argument(struct frame *self, PyObject *args, PyObject *kwargs, const char *format,
 			   struct stream *ret)
 {
-	static const char *const names[] = { "stream", NULL };
 	PyObject *stream = NULL;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, (char **)names, &stream))
+	if (!args_parse(args, kwargs, Frame_publish, format, &stream))
 		return -1;
 	*ret = self->on;
 	return stream ? stream_from(stream, ret) : 0;

@@ -56,15 +56,13 @@ static int acquire(struct graph *self, void *capturing, uint64_t where)
 
 PyObject *Side_graph(PyObject *side, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
-	static const char *const names[] = { "stream", "where", NULL };
-	static const struct args_signature signature = { "graph", names, 2, 1 };
 	_cleanup_(drop_object) PyObject *made = NULL;
 	PyObject *given[2] = { 0 };
 	struct stream capturing;
 	uint64_t where = 0;
 	struct graph *self;
 
-	if (args_take(&signature, args, n, keywords, given) < 0 ||
+	if (args_take(&ARGS_Side_graph, args, n, keywords, given) < 0 ||
 	    stream_from(given[0], &capturing) < 0 || (given[1] && !u64_arg(given[1], &where)))
 		return NULL;
 	made = object_new(graph_type);
@@ -138,8 +136,6 @@ static int take_frame(struct gpushm_stream *unused, void *launch, uint64_t timeo
 static PyObject *GraphFrame_next(PyObject *o, PyObject *const *args, Py_ssize_t n,
 				 PyObject *keywords)
 {
-	static const char *const names[] = { "graph", "timeout", NULL };
-	static const struct args_signature signature = { "next", names, 1, 1 };
 	struct graph *self = (struct graph *)o;
 	PyObject *given[2] = { NULL, self->side->timeout };
 	struct launch l = { .frame = self->frame };
@@ -147,8 +143,8 @@ static PyObject *GraphFrame_next(PyObject *o, PyObject *const *args, Py_ssize_t 
 	struct deadline d;
 	int r;
 
-	if (args_take(&signature, args, n, keywords, given) < 0 || !deadline_arg(given[1], &d) ||
-	    exec_from(given[0], &l.exec) < 0 || !is_open(self))
+	if (args_take(&ARGS_GraphFrame_next, args, n, keywords, given) < 0 ||
+	    !deadline_arg(given[1], &d) || exec_from(given[0], &l.exec) < 0 || !is_open(self))
 		return NULL;
 	if (!self->ends)
 		return error_format(

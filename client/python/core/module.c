@@ -79,12 +79,11 @@ static PyObject *module_flush_cleanup(PyObject *module, PyObject *unused)
 
 static PyObject *module_set_cleanup_limits(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-	static const char *const names[] = { "max_count", "max_ratio", NULL };
 	uint32_t count;
 	double ratio;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&d:set_cleanup_limits", (char **)names,
-					 u32_arg, &count, &ratio))
+	if (!args_parse(args, kwargs, module_set_cleanup_limits, "O&d:set_cleanup_limits", u32_arg,
+			&count, &ratio))
 		return NULL;
 	return object_none(gpushm_set_cleanup_limits(count, ratio));
 }

@@ -176,19 +176,14 @@ enum {
 	OPEN_ARGS
 };
 
-static const char *const open_names[] = { "name",   "access",	    "timeout", "array",
-					  "dtype",  "shape",	    "strides", "offset",
-					  "device", "refuse_dirty", NULL };
-
 /* Reads the arguments of open() and open_async() into both. */
 static int open_given(PyObject *const *args, Py_ssize_t n, PyObject *keywords,
 		      PyObject *given[OPEN_ARGS], struct open_args *ret)
 {
-	static const struct args_signature signature = { "open", open_names, 3, 1 };
 	const char *array;
 
 	given[ARRAY] = given[DTYPE] = given[SHAPE] = given[STRIDES] = given[OFFSET] = Py_None;
-	if (args_take(&signature, args, n, keywords, given) < 0 ||
+	if (args_take(&ARGS_Connection_open, args, n, keywords, given) < 0 ||
 	    (given[ARRAY] != Py_None && args_text(given[ARRAY], "array", &array) < 0))
 		return -1;
 	return open_args_from(given, given[DEVICE], given[REFUSE_DIRTY], ret);
@@ -264,13 +259,10 @@ PyObject *Connection_send_open(PyObject *self, PyObject *const *args, Py_ssize_t
 PyObject *Connection_open_many(PyObject *self, PyObject *const *args, Py_ssize_t n,
 			       PyObject *keywords)
 {
-	static const char *const names[] = { "name",   "access",       "timeout",
-					     "device", "refuse_dirty", NULL };
-	static const struct args_signature signature = { "open_many", names, 3, 1 };
 	PyObject *given[5] = { 0 };
 	struct open_args arguments;
 
-	if (args_take(&signature, args, n, keywords, given) < 0 ||
+	if (args_take(&ARGS_Connection_open_many, args, n, keywords, given) < 0 ||
 	    open_args_from(given, given[3], given[4], &arguments) < 0)
 		return NULL;
 	return (PyObject *)attach(self, &arguments.ask, &arguments.timeout);

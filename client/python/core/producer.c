@@ -90,12 +90,10 @@ static PyObject *begin_frame(struct side *self, PyObject *stream, const struct d
 
 static PyObject *Stream_frame(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
-	static const char *const names[] = { "stream", "timeout", NULL };
-	static const struct args_signature signature = { "frame", names, 1, 0 };
 	struct deadline d = { GPUSHM_WAIT_FOREVER };
 	PyObject *given[2] = { 0 };
 
-	if (args_take(&signature, args, n, keywords, given) < 0 ||
+	if (args_take(&ARGS_Stream_frame, args, n, keywords, given) < 0 ||
 	    (given[1] && !deadline_arg(given[1], &d)))
 		return NULL;
 	return begin_frame((struct side *)o, given[0], &d);

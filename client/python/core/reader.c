@@ -109,14 +109,13 @@ static PyObject *next_frame(struct reader *self, PyObject *stream, const struct 
 
 static PyObject *Reader_next(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
-	static const char *const names[] = { "timeout", "stream", NULL };
-	static const struct args_signature signature = { "next", names, 1, 0 };
 	struct reader *self = (struct reader *)o;
 	PyObject *given[2] = { self->side.timeout, self->stream }, *found;
 	struct deadline d;
 	int r;
 
-	if (args_take(&signature, args, n, keywords, given) < 0 || !deadline_arg(given[0], &d))
+	if (args_take(&ARGS_Reader_next, args, n, keywords, given) < 0 ||
+	    !deadline_arg(given[0], &d))
 		return NULL;
 	found = next_frame(self, given[1], &d, &r);
 	return r < 0 ? side_raise(r) : found;

@@ -51,11 +51,10 @@ static PyObject *change(struct buffer *self, uint32_t flags, const struct deadli
 PyObject *OfBuffer_suspend(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	struct buffer *self = buffer_of_open(o);
-	static const char *const names[] = { "idle", NULL };
 	int idle = 0;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$p:suspend", (char **)names, &idle) ||
-	    !self || !is_alive(self))
+	if (!args_parse(args, kwargs, OfBuffer_suspend, "|$p:suspend", &idle) || !self ||
+	    !is_alive(self))
 		return NULL;
 	return change(self, idle ? GPUSHM_IDLE : 0, NULL);
 }
@@ -63,11 +62,9 @@ PyObject *OfBuffer_suspend(PyObject *o, PyObject *args, PyObject *kwargs)
 PyObject *OfBuffer_resume(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	struct buffer *self = buffer_of_open(o);
-	static const char *const names[] = { "timeout", NULL };
 	struct deadline until = { .at = GPUSHM_WAIT_FOREVER };
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O&:resume", (char **)names, deadline_arg,
-					 &until) ||
+	if (!args_parse(args, kwargs, OfBuffer_resume, "|O&:resume", deadline_arg, &until) ||
 	    !self || !is_alive(self))
 		return NULL;
 	return change(self, 0, &until);

@@ -167,7 +167,6 @@ static int row_from(PyObject *args, const char *what, struct shape *ret)
 
 PyObject *Array_reshape(PyObject *o, PyObject *args, PyObject *kwargs)
 {
-	static const char *const words[] = { "order", NULL };
 	_cleanup_(drop_object) PyObject *none = PyTuple_New(0);
 	struct array *self = (struct array *)o;
 	struct gpushm_array *a = NULL;
@@ -176,7 +175,7 @@ PyObject *Array_reshape(PyObject *o, PyObject *args, PyObject *kwargs)
 	char order;
 
 	if (!none || row_from(args, "reshape", &s) < 0 ||
-	    !PyArg_ParseTupleAndKeywords(none, kwargs, "|$s:reshape", (char **)words, &word))
+	    !args_parse(none, kwargs, Array_reshape, "|$s:reshape", &word))
 		return NULL;
 	order = order_from(word);
 	if (!order || !array_is_open(self))
@@ -187,15 +186,13 @@ PyObject *Array_reshape(PyObject *o, PyObject *args, PyObject *kwargs)
 
 PyObject *Array_ravel(PyObject *o, PyObject *args, PyObject *kwargs)
 {
-	static const char *const words[] = { "order", "stream", NULL };
 	struct array *self = (struct array *)o;
 	struct gpushm_array *a = NULL;
 	PyObject *unused;
 	const char *word = "C";
 	char order;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|sO:ravel", (char **)words, &word,
-					 &unused) ||
+	if (!args_parse(args, kwargs, Array_ravel, "|sO:ravel", &word, &unused) ||
 	    !array_is_open(self))
 		return NULL;
 	order = order_from(word);
@@ -249,14 +246,12 @@ PyObject *Array_T(PyObject *o, void *unused)
 
 PyObject *Array_split(PyObject *o, PyObject *args, PyObject *kwargs)
 {
-	static const char *const words[] = { "section", "stream", NULL };
 	struct array *self = (struct array *)o;
 	PyObject *list, *unused;
 	long long section;
 	int64_t n;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "L|O:split", (char **)words, &section,
-					 &unused) ||
+	if (!args_parse(args, kwargs, Array_split, "L|O:split", &section, &unused) ||
 	    !array_is_open(self))
 		return NULL;
 	n = gpushm_array_split_count(self->array, section);
@@ -286,15 +281,14 @@ static PyObject *with_descr(struct array *self, struct gpushm_array *a, PyObject
 
 PyObject *Array_view(PyObject *o, PyObject *args, PyObject *kwargs)
 {
-	static const char *const words[] = { "dtype", NULL };
 	_cleanup_(dtype_done) struct dtype d = { 0 };
 	struct array *self = (struct array *)o;
 	struct gpushm_array *a = NULL;
 	PyObject *dtype;
 	int r;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:view", (char **)words, &dtype) ||
-	    dtype_from(dtype, &d) < 0 || !array_is_open(self))
+	if (!args_parse(args, kwargs, Array_view, "O:view", &dtype) || dtype_from(dtype, &d) < 0 ||
+	    !array_is_open(self))
 		return NULL;
 	r = gpushm_array_view(self->array, d.type, &a);
 	return r == 0 && d.descr ? with_descr(self, a, dtype) : array_new(self->buffer, r, &a);

@@ -120,11 +120,9 @@ static PyObject *take(struct watch *self, const struct deadline *d)
 
 static PyObject *Watch_next(PyObject *o, PyObject *args, PyObject *kwargs)
 {
-	static const char *const names[] = { "timeout", NULL };
 	struct deadline d = { GPUSHM_WAIT_FOREVER };
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O&:next", (char **)names, deadline_arg,
-					 &d))
+	if (!args_parse(args, kwargs, Watch_next, "|O&:next", deadline_arg, &d))
 		return NULL;
 	return take((struct watch *)o, &d);
 }
