@@ -132,22 +132,6 @@ PyObject *module_arena_use(PyObject *module, PyObject *id)
 	return PyLong_FromUnsignedLongLong(before);
 }
 
-PyObject *module_arena_take(PyObject *module, PyObject *args)
-{
-	unsigned long long id, bytes;
-	uintptr_t p = 0;
-	struct arena *a;
-
-	if (!PyArg_ParseTuple(args, "KK:_arena_take", &id, &bytes))
-		return NULL;
-	pthread_mutex_lock(&lock);
-	a = find(id);
-	if (a)
-		p = take(a, bytes);
-	pthread_mutex_unlock(&lock);
-	return a ? object_address((void *)p) : no_arena(id);
-}
-
 PyObject *module_arena_stat(PyObject *module, PyObject *o)
 {
 	struct arena copy = { 0 }, *a;

@@ -67,16 +67,12 @@ static PyObject *Call_process(PyObject *o, PyObject *unused)
 
 	WITHOUT_GIL(r = gpushm_call_process(self->call));
 	self->done = r != GPUSHM_PENDING;
-	return r < 0 ? error_raise(r) : PyBool_FromLong(self->done);
-}
-
-static PyObject *Call_result(PyObject *o, PyObject *unused)
-{
-	struct call *self = (struct call *)o;
-
-	if (!self->finish)
+	if (r < 0)
+		return error_raise(r);
+	if (!self->done)
 		Py_RETURN_NONE;
-	return self->finish(self, gpushm_call_buffer(self->call));
+	return self->finish ? self->finish(self, gpushm_call_buffer(self->call))
+			    : Py_NewRef(Py_True);
 }
 
 static PyObject *Call_fileno(PyObject *o, PyObject *unused)

@@ -112,7 +112,7 @@ struct call {
 	PyObject *name;		       /* a reference */
 	PyObject *how;		       /* a tuple, for finish(); owned; NULL */
 	uint32_t flags;		       /* of the options, for finish() */
-	/* The result, from a buffer that it takes over. NULL: the result is None. */
+	/* The result, from a buffer that it takes over. NULL: the result is True. */
 	PyObject *(*finish)(struct call *self, struct gpushm_buffer *b);
 };
 

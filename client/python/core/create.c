@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * create(), create_many() and open_or_create(): one request makes the buffer with all its arrays.
- *
- * An anonymous buffer has a random name, which is private unless its mode lets others open it.
  */
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
 #include "client/python/core/module.h"
-
-#include <stdio.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define CREATES_MAX 16 /* daemons that may die of one create */
 
@@ -92,23 +85,11 @@ static struct buffer *place(struct buffer *b)
 	return NULL;
 }
 
-static PyObject *anonymous_name(mode_t mode)
-{
-	const char *private = mode & (S_IRWXG | S_IRWXO) ? "" : "~/";
-	unsigned long long number;
-	char name[64];
-
-	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-		return PyErr_SetFromErrno(PyExc_OSError);
-	snprintf(name, sizeof(name), "%sanonymous-%d-%016llx", private, (int)getpid(), number);
-	return PyUnicode_FromString(name);
-}
-
 /* A new buffer waits for memory, and a name for who fills the buffer or has left it dirty. The
  * buffer of a wait stays on the link of the wait, so that the connection's own link is free for
  * other threads. */
-static struct buffer *make_named(PyObject *self, PyObject *name, struct create_ask *a,
-				 const struct deadline *d)
+static struct buffer *make(PyObject *self, PyObject *name, struct create_ask *a,
+			   const struct deadline *d)
 {
 	struct connection *c;
 	struct buffer *b;
@@ -129,39 +110,24 @@ static struct buffer *make_named(PyObject *self, PyObject *name, struct create_a
 	return a->created && a->options->o.pool ? b : buffer_hinted(b, a->options->o.flags);
 }
 
-/* name: a str, or None for an anonymous buffer. */
-static struct buffer *make(PyObject *self, PyObject *name, struct gpushm_array_spec *specs,
-			   size_t n, uint64_t bytes, struct options *options)
-{
-	struct create_ask a = {
-		.ask.run = run_create, .specs = specs, .n = n, .bytes = bytes, .options = options
-	};
-	_cleanup_(drop_object) PyObject *made = NULL;
-	struct buffer *b;
-
-	if (name != Py_None)
-		return make_named(self, name, &a, &options->wait);
-	made = anonymous_name(options->o.mode);
-	options->o.flags |= GPUSHM_TRANSIENT;
-	b = made ? make_named(self, made, &a, &options->wait) : NULL;
-	if (b)
-		b->anonymous = b->scratch = true;
-	return b;
-}
-
 PyObject *Connection_create(PyObject *self, PyObject *args)
 {
 	_cleanup_(options_done) struct options options = { 0 };
 	_cleanup_(layouts_done) struct layouts l = { 0 };
-	PyObject *name;
+	struct create_ask a = { .ask.run = run_create, .options = &options };
+	int owns, anonymous;
 	struct buffer *b;
-	uint64_t bytes;
-	int owns;
+	PyObject *name;
 
-	if (!PyArg_ParseTuple(args, "OO&O&O&p:create", &name, layouts_arg, &l, options_arg,
-			      &options, u64_arg, &bytes, &owns))
+	if (!PyArg_ParseTuple(args, "OO&O&O&pp:create", &name, layouts_arg, &l, options_arg,
+			      &options, u64_arg, &a.bytes, &owns, &anonymous))
 		return NULL;
-	b = make(self, name, l.specs, l.n, bytes, &options);
+	a.specs = l.specs;
+	a.n = l.n;
+	options.o.flags |= anonymous ? GPUSHM_TRANSIENT : 0;
+	b = make(self, name, &a, &options.wait);
+	if (b && anonymous)
+		b->anonymous = b->scratch = true;
 	return owns ? open_result(b) : (PyObject *)b;
 }
 
@@ -182,5 +148,5 @@ PyObject *Connection_open_or_create(PyObject *self, PyObject *args)
 	options.opening.flags |= flags;
 	a.specs = l.specs;
 	a.n = l.n;
-	return open_result(make_named(self, name, &a, &timeout));
+	return open_result(make(self, name, &a, &timeout));
 }

@@ -30,8 +30,6 @@ PyObject *module_pin(PyObject *module, PyObject *args);
 /* Of arena.c, for gpushm.torch.memory(): the allocator that PyTorch calls. */
 PyObject *module_arena_new(PyObject *module, PyObject *args); /* (address, bytes, device) -> id */
 PyObject *module_arena_use(PyObject *module, PyObject *id); /* 0: none -> the thread's one before */
-PyObject *module_arena_take(PyObject *module,
-			    PyObject *args); /* (id, bytes) -> address; None: full */
 PyObject *module_arena_stat(PyObject *module,
 			    PyObject *id); /* (used, allocs, frees, refused, asked) */
 PyObject *module_arena_drop(PyObject *module, PyObject *id);

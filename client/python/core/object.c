@@ -215,7 +215,7 @@ static PyObject *text_of(const char *text, int r)
 }
 
 /* -EINTR: a signal has ended the request; mostly its handler raises an exception. */
-static void *raise_as(size_t kind, int r)
+void *error_raise_as(enum error_kind kind, int r)
 {
 	bool raised = PyErr_Occurred() || (r == -EINTR && PyErr_CheckSignals() < 0);
 	/* Read first: a destructor that runs while objects are made may close a buffer, and that
@@ -227,14 +227,9 @@ static void *raise_as(size_t kind, int r)
 	return raise(kind, -r, text_of(text, r), PyUnicode_FromString(code));
 }
 
-void *error_raise_as(enum error_kind kind, int r)
-{
-	return raise_as(kind, r);
-}
-
 void *error_raise(int r)
 {
-	return raise_as(kind_of(-r), r);
+	return error_raise_as(kind_of(-r), r);
 }
 
 int error_result(int r)

@@ -171,21 +171,6 @@ GETTER(Reader_timeout, struct side, Py_NewRef(self->timeout))
 
 /* ---- follow() ---- */
 
-static struct reader *reader_new(PyObject *self, PyObject *name, const struct reader *like)
-{
-	struct connection *c = connection_of(self);
-	struct reader *r = c ? side_new(reader_type, c, name, like->side.timeout) : NULL;
-
-	if (!r)
-		return NULL;
-	r->follow = like->follow;
-	r->max_held = like->max_held;
-	r->side.patient = like->side.patient;
-	r->stream = Py_NewRef(like->stream);
-	r->options = like->options;
-	return r;
-}
-
 /* Waits unless an event loop runs in this thread. */
 static PyObject *join_first(struct reader *self, const struct deadline *d)
 {
@@ -207,26 +192,32 @@ static PyObject *join_first(struct reader *self, const struct deadline *d)
 
 PyObject *Connection_follow(PyObject *self, PyObject *args)
 {
-	struct reader given = { 0 };
+	struct connection *c = connection_of(self);
+	PyObject *name, *stream, *timeout, *device;
 	struct options options = { 0 };
-	PyObject *name, *device;
+	int follow, patient;
+	uint32_t max_held;
 	uint64_t spin_us;
 	const char *text;
 	struct deadline d;
 	struct stream on;
 	struct reader *r;
 
-	if (!PyArg_ParseTuple(args, "OiO&OOpOK:follow", &name, &given.follow, u32_arg,
-			      &given.max_held, &given.stream, &given.side.timeout,
-			      &given.side.patient, &device, &spin_us) ||
-	    args_text(name, "name", &text) < 0 || stream_from(given.stream, &on) < 0 ||
-	    !deadline_arg(given.side.timeout, &d) || options_device(device, &options) < 0)
+	if (!PyArg_ParseTuple(args, "OiO&OOpOK:follow", &name, &follow, u32_arg, &max_held, &stream,
+			      &timeout, &patient, &device, &spin_us) ||
+	    args_text(name, "name", &text) < 0 || stream_from(stream, &on) < 0 ||
+	    !deadline_arg(timeout, &d) || options_device(device, &options) < 0)
 		return NULL;
-	given.options =
-		(struct gpushm_follow_options){ sizeof(given.options), options.opening.flags,
-						options.opening.device, spin_us };
-	r = reader_new(self, name, &given);
-	return r ? join_first(r, &d) : NULL;
+	r = c ? side_new(reader_type, c, name, timeout) : NULL;
+	if (!r)
+		return NULL;
+	r->follow = (enum gpushm_follow)follow;
+	r->max_held = max_held;
+	r->side.patient = patient;
+	r->stream = Py_NewRef(stream);
+	r->options = (struct gpushm_follow_options){ sizeof(r->options), options.opening.flags,
+						     options.opening.device, spin_us };
+	return join_first(r, &d);
 }
 
 /* ---- the type ---- */

@@ -62,9 +62,9 @@ def _wake(readable: asyncio.Future[None]) -> None:
 async def _result(call: _core._Call) -> Any:
     """What the request brings. A task that is cancelled ends it."""
     try:
-        while not call.process():
+        while (found := call.process()) is None:
             await _readable_fd(call.fileno())
-        return call.result()
+        return found
     finally:
         call.close()
 

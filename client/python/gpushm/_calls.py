@@ -7,6 +7,7 @@ people measure them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,7 @@ def create(
     LimitReached, PoolFull, TooLarge, DeviceFailed, DriverError, BadArgument, LayoutError, DaemonGone.
     """
     arrays = [("", (shape, dtype, strides, 0, order))]
-    made: Array = self._create(name, arrays, (pool, mode, transient, attrs, wait, gid, device), 0, True)
+    made: Array = _created(self, name, arrays, (pool, mode, transient, attrs, wait, gid, device), 0, True)
     return made
 
 
@@ -100,7 +101,7 @@ def create_many(
     """
     values = _described(arrays)
     options = pool, mode, transient, attrs, wait, gid, device
-    made: Buffer = self._create(name, _layouts(values), options, nbytes, False)
+    made: Buffer = _created(self, name, _layouts(values), options, nbytes, False)
     filled = [(key, made[key], v) for key, v in values.items() if _copy.has_values(v)]
     try:
         _copy.fill_many(filled, stream)
@@ -110,6 +111,16 @@ def create_many(
         made.discard()
         raise
     return made
+
+
+def _created(
+    self: _core.Connection, name: str | None, arrays: list[Any], options: tuple[Any, ...], nbytes: Any, owns: bool
+) -> Any:
+    """A new buffer. An anonymous one has a random name, which is private unless its mode lets others open it."""
+    is_anonymous = name is None
+    if is_anonymous:
+        name = f"{'' if options[1] & 0o077 else '~/'}anonymous-{os.getpid()}-{os.urandom(8).hex()}"
+    return self._create(name, arrays, options, nbytes, owns, is_anonymous)
 
 
 def _described(arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -103,14 +103,7 @@ def publish(
         device=None if device < 0 else device,
     )
     try:
-        buffer.describe(_layout.described(tensors, regions))
-        _layout.fill(buffer, regions)
-        if digest:
-            _layout.leave_digest(buffer)
-        if replace:
-            buffer.publish_as(name, replace=True)
-        else:
-            buffer.publish()
+        _layout.publish(buffer, name if replace else None, tensors, regions, regions, digest)
     except BaseException:
         buffer.__exit__(*_sys.exc_info())
         raise

@@ -222,10 +222,22 @@ def fill(buffer: Buffer, found: list[Region]) -> None:
     _core._copy_many(copies(buffer, found), None)
 
 
-def leave_digest(buffer: Buffer) -> None:
-    """For verify() and relays; not if libgpushm-load is not installed, or the attributes have no room for it."""
+def publish(
+    buffer: Buffer, name: str | None, tensors: list[Placed], found: list[Region], outside: list[Region], digest: bool
+) -> None:
+    """Seals a buffer of these regions, after those outside of it are copied. name: one that it takes over.
+
+    digest: for verify() and relays; not if libgpushm-load is not installed, or the attributes have no room for it.
+    """
+    buffer.describe(described(tensors, found))
+    fill(buffer, outside)
     with suppress(_core.NotSupported, _core.LimitReached):
-        _core._verify(buffer, None, True)
+        if digest:
+            _core._verify(buffer, None, True)
+    if name is None:
+        buffer.publish()
+    else:
+        buffer.publish_as(name, replace=True)
 
 
 def hidden_name() -> str:

@@ -314,19 +314,11 @@ class Memory:
             raise ValueError("there is no tensor to publish")
         regions = _layout.regions(tensors)
         outside = [region for region in regions if not self._place(space, region)]
-        for region in outside:
-            self._make_room(space, region)
+        self._make_room(space, outside)
         said = _fingerprint.encoded(_fingerprint.of(source, space.device, fingerprint))
-        space.buffer.describe(_layout.described(tensors, regions))
-        _layout.fill(space.buffer, outside)
         attrs = self._options["attrs"] or {}
         space.buffer.set_attrs(_layout.with_types({**attrs, _fingerprint.ATTRIBUTE: said}, tensors))
-        if digest:
-            _layout.leave_digest(space.buffer)
-        if self._replace:
-            space.buffer.publish_as(self._name, replace=True)
-        else:
-            space.buffer.publish()
+        _layout.publish(space.buffer, self._name if self._replace else None, tensors, regions, outside, digest)
         # A lease of its own: the space's must outlive PyTorch's pool, and nobody else may end it.
         return Tensors(_core.open_many(self._name, device=space.device))
 
@@ -365,14 +357,16 @@ class Memory:
         region.offset = region.start - space.start
         return True
 
-    def _make_room(self, space: _Space, region: _layout.Region) -> None:
-        nbytes = region.place(0)
-        address = _core._arena_take(space.id, nbytes)
-        if address is None:
-            first = region.members[0]
-            raise _core.TooLarge(
-                errno.EFBIG,
-                f'buffer "{self._name}" has no room for {first.name!r}, {nbytes} bytes on {first.tensor.device} '
-                "outside of it: give memory() a larger size, or make the tensor in the section",
-            )
-        region.offset += address - space.start
+    def _make_room(self, space: _Space, regions: list[_layout.Region]) -> None:
+        """Behind what PyTorch has taken, which asks for no more."""
+        end = self.used
+        for region in regions:
+            end = region.place(end)
+            if end > space.buffer.nbytes:
+                first = region.members[0]
+                raise _core.TooLarge(
+                    errno.EFBIG,
+                    f'buffer "{self._name}" has no room for {first.name!r}, {region.end - region.start} bytes on '
+                    f"{first.tensor.device} outside of it: give memory() a larger size, or make the tensor in the "
+                    "section",
+                )
