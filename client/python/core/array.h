@@ -85,9 +85,9 @@ PyObject *module_copy_of(PyObject *module, PyObject *args);
  * capsule, which stays that library's. */
 PyObject *module_read_dlpack(PyObject *module, PyObject *capsule);
 
-/* The getter of __cuda_array_interface__. Raises AttributeError where there is none, so that
- * hasattr() is False. */
-PyObject *Array_cuda_array_interface(PyObject *o, void *unused);
+/* _last_stream(): the stream that a consumer must wait for, or None. The CUDA Array Interface can
+ * name one only, so this waits for copies on all other streams. */
+PyObject *Array_last_stream(PyObject *o, PyObject *unused);
 
 /* "<f4", or None. */
 PyObject *Array_typestr(PyObject *o, void *unused);

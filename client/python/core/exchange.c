@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Arrays that other libraries use without a copy: DLPack's Python side (data-apis.org/array-api,
- * dlpack's python_spec), and the CUDA Array Interface, version 3.
+ * dlpack's python_spec), and what the package's CUDA Array Interface asks for.
  *
  * libgpushm makes a DLPack tensor, and this file wraps it: the wrapper is counted in its Buffer and
  * keeps the Buffer alive. A tensor that was copied to the host owns its memory and is not counted.
  * A consumer may call the deleter from any thread, with or without the GIL.
- *
- * The CUDA Array Interface has no field for an owner: a library that wraps the pointer must keep
- * the Array alive; Numba and CuPy do.
  */
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
@@ -513,79 +510,12 @@ PyObject *Array_typestr(PyObject *o, void *unused)
 	return PyUnicode_FromString(text);
 }
 
-/* None stands for C order. */
-static PyObject *strides_of(const struct array *self)
-{
-	if (gpushm_array_is_c_contiguous(self->array))
-		return Py_NewRef(Py_None);
-	return shape_tuple(gpushm_array_strides(self->array), gpushm_array_ndim(self->array));
-}
-
-/* The stream that the consumer must wait for; None: there is none. The interface can name one only,
- * so this waits for copies on all other streams. */
-static PyObject *stream_of(struct array *self)
-{
-	void *last;
-
-	return order_last(array_order(self), &last) < 0 ? NULL : object_address(last);
-}
-
-/* A record's fields, as NumPy lists them; None: no record. */
-static PyObject *descr_of(const struct array *self)
-{
-	const char *descr = gpushm_array_descr(self->array);
-
-	if (!descr)
-		return Py_NewRef(Py_None);
-	return object_call(types.dtype_module, "fields", "(s)", descr);
-}
-
-static PyObject *build(struct array *self, PyObject *typestr)
-{
-	_cleanup_(drop_object) PyObject *shape = NULL, *strides = NULL, *stream = NULL,
-					*descr = NULL, *dict = NULL;
-	void *p;
-
-	/* First, because both let other threads run, which may close the array. */
-	descr = descr_of(self);
-	stream = descr ? stream_of(self) : NULL;
-	if (!stream || !array_is_open(self))
-		return NULL;
-	p = gpushm_array_size(self->array) ? gpushm_array_device_ptr(self->array) : NULL;
-	shape = shape_tuple(gpushm_array_shape(self->array), gpushm_array_ndim(self->array));
-	strides = strides_of(self);
-	if (!shape || !strides)
-		return NULL;
-	dict = Py_BuildValue("{s:O,s:O,s:(KO),s:O,s:O,s:i}", "shape", shape, "typestr", typestr,
-			     "data", (unsigned long long)(uintptr_t)p,
-			     array_is_writable(self) ? Py_False : Py_True, "strides", strides,
-			     "stream", stream, "version", 3);
-	if (dict && descr != Py_None && PyDict_SetItemString(dict, "descr", descr) < 0)
-		return NULL;
-	return take_ptr(dict);
-}
-
-PyObject *Array_cuda_array_interface(PyObject *o, void *unused)
+PyObject *Array_last_stream(PyObject *o, PyObject *unused)
 {
 	struct array *self = (struct array *)o;
-	_cleanup_(drop_object) PyObject *typestr = NULL;
+	void *last;
 
-	if (!array_is_open(self) || !buffer_is_mapped(self->buffer))
+	if (!array_is_open(self) || order_last(array_order(self), &last) < 0)
 		return NULL;
-	if (!gpushm_array_device_ptr(self->array) &&
-	    kind_of(gpushm_buffer_kind(self->buffer->buffer))->by_driver)
-		return array_check_child(self) < 0
-			       ? NULL
-			       : PyErr_Format(PyExc_AttributeError,
-					      "the array has no address for a GPU");
-	if (!gpushm_array_device_ptr(self->array))
-		return PyErr_Format(PyExc_AttributeError,
-				    "the array is in the host's memory, which "
-				    "the CUDA Array Interface can't tell");
-	typestr = Array_typestr(o, NULL);
-	if (typestr == Py_None)
-		return PyErr_Format(PyExc_AttributeError,
-				    "the CUDA Array Interface has no name for "
-				    "that dtype: __dlpack__() knows it");
-	return typestr ? build(self, typestr) : NULL;
+	return object_address(last);
 }

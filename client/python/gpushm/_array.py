@@ -220,6 +220,27 @@ class Array(_values.Values, _OfBuffer, _core.Array):
             "OWNDATA": self.owns_buffer,
         }
 
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The CUDA Array Interface, version 3; AttributeError for host memory and float8. It does not keep the array
+        open: see close().
+        """
+        # It has no field for an owner: a library that wraps the pointer must keep the Array alive; Numba and CuPy do.
+        if self.device_ptr is None and self.kind in _core._BY_DRIVER:
+            self.__copy__()  # which raises ForkError in a forked child
+            raise AttributeError("the array has no address for a GPU")
+        if self.device_ptr is None:
+            raise AttributeError("the array is in the host's memory, which the CUDA Array Interface can't tell")
+        typestr, descr = self.typestr, self.descr
+        if typestr is None:
+            raise AttributeError("the CUDA Array Interface has no name for that dtype: __dlpack__() knows it")
+        # First, because both let other threads run, which may close the array.
+        fields = {} if descr is None else {"descr": _dtype.fields(descr)}
+        stream = self._last_stream()
+        strides = None if self.is_c_contiguous() else self.strides
+        data = self.device_ptr if self.size else 0, self.readonly
+        return dict(shape=self.shape, typestr=typestr, data=data, strides=strides, stream=stream, version=3, **fields)
+
     # ---- the name, and other processes ----
 
     def handle(self) -> _handle.Handle[Array]:
