@@ -1,23 +1,38 @@
 /* SPDX-License-Identifier: MIT
  *
- * The methods of gpushm.Array that have a file of their own: view.c, memory.c and exchange.c.
- * array_type.c makes the type of them. Their arguments can run Python code that closes the array or
- * lets other threads run. So each method reads its arguments first, and then checks the array.
+ * The methods of gpushm.Array that have a file of their own: view.c, memory.c and exchange.c; and
+ * exchange_api.c, for libraries that have DLPack's exchange API. array_type.c makes the type of
+ * them. Their arguments can run Python code that closes the array or lets other threads run. So
+ * each method reads its arguments first, and then checks the array.
  */
 #pragma once
 
 #include "client/python/core/buffer.h"
 
-/* ---- view.c: new Arrays that share the memory ---- */
+/* ---- methods and functions of the module, which core.pyi.in describes ---- */
 
-/* mp_subscript: integers, slices, Ellipsis and None, alone or in a tuple; always a view. */
-PyObject *view_subscript(PyObject *o, PyObject *key);
 PyObject *Array_reshape(PyObject *o, PyObject *args, PyObject *kwargs);
 PyObject *Array_ravel(PyObject *o, PyObject *args, PyObject *kwargs);
 PyObject *Array_transpose(PyObject *o, PyObject *args);
 PyObject *Array_split(PyObject *o, PyObject *args, PyObject *kwargs);
 PyObject *Array_view(PyObject *o, PyObject *args, PyObject *kwargs);
-PyObject *Array_T(PyObject *o, void *unused); /* the getter of T */
+PyObject *Array_T(PyObject *o, void *unused);
+PyObject *Array_span(PyObject *o, PyObject *unused);
+PyObject *Array_read_into(PyObject *o, PyObject *args);
+PyObject *Array_write_from(PyObject *o, PyObject *args);
+PyObject *Array_dlpack(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *Array_dlpack_device(PyObject *o, PyObject *unused);
+PyObject *Array_typestr(PyObject *o, void *unused);
+PyObject *Array_last_stream(PyObject *o, PyObject *unused);
+PyObject *module_copy_many(PyObject *module, PyObject *args);
+PyObject *module_tensors(PyObject *module, PyObject *args);
+PyObject *module_copy_of(PyObject *module, PyObject *args);
+PyObject *module_read_dlpack(PyObject *module, PyObject *capsule);
+
+/* ---- view.c ---- */
+
+/* mp_subscript: integers, slices, Ellipsis and None, alone or in a tuple; always a view. */
+PyObject *view_subscript(PyObject *o, PyObject *key);
 
 /* An array over the bytes of an open buffer; its layout need not be described there. strides None:
  * C order. */
@@ -39,24 +54,7 @@ PyObject *open_result(struct buffer *b);
 int memory_get(PyObject *o, Py_buffer *view, int flags);
 void memory_release(PyObject *o, Py_buffer *view);
 
-/* _span(): (an Array of uint8 over all bytes from the lowest element to the highest, where element
- * [0, 0, ...] begins in them). It stands for memory that NumPy uses: see array::span. */
-PyObject *Array_span(PyObject *o, PyObject *unused);
-
-/* _read_into(out, stream): copies to an object that has the buffer protocol, with this shape and
- * item size or with as many contiguous bytes. _write_from(data, stream): in the other direction. */
-PyObject *Array_read_into(PyObject *o, PyObject *args);
-PyObject *Array_write_from(PyObject *o, PyObject *args);
-
-/* _copy_many(copies, stream), for the package: copies into Arrays, from memory of other libraries:
- * a list of (Array, address, strides, device, memory). Waits once, or, with a stream, not at all.
- */
-PyObject *module_copy_many(PyObject *module, PyObject *args);
-
-/* ---- exchange.c: DLPack and the CUDA Array Interface ---- */
-
-PyObject *Array_dlpack(PyObject *o, PyObject *args, PyObject *kwargs);
-PyObject *Array_dlpack_device(PyObject *o, PyObject *unused);
+/* ---- exchange.c: DLPack ---- */
 
 #define EXCHANGE_CAPSULE "dltensor_versioned"
 #define EXCHANGE_PADDED (1u << 2) /* DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED */
@@ -69,25 +67,3 @@ void exchange_taken(struct dlpack_versioned *v);
 
 struct dlpack_tensor;
 bool exchange_in_c_order(const struct dlpack_tensor *t);
-
-/* ---- exchange_api.c: the same in C, for libraries that have DLPack's exchange API ---- */
-
-/* _tensors(buffer, names, api): a list of the library's tensors over the arrays of these names,
- * ordered before its current stream. */
-PyObject *module_tensors(PyObject *module, PyObject *args);
-
-/* _copy_of(array, tensor, api): the copy of the library's tensor into the Array, as _copy_many()
- * takes it; None: it is no plain copy. Orders no stream. */
-PyObject *module_copy_of(PyObject *module, PyObject *args);
-
-/* _read_dlpack(capsule), for the package: (dtype's name, shape, strides in bytes or None, address,
- * (type, id) of the device, whether each element narrower than a byte has one) of another library's
- * capsule, which stays that library's. */
-PyObject *module_read_dlpack(PyObject *module, PyObject *capsule);
-
-/* _last_stream(): the stream that a consumer must wait for, or None. The CUDA Array Interface can
- * name one only, so this waits for copies on all other streams. */
-PyObject *Array_last_stream(PyObject *o, PyObject *unused);
-
-/* "<f4", or None. */
-PyObject *Array_typestr(PyObject *o, void *unused);

@@ -90,9 +90,6 @@ int buffer_array(struct buffer *self, const char *name, size_t at, struct gpushm
  * which names them, and changes nothing. */
 int buffer_close(struct buffer *self);
 
-/* The method discard(): close(), for contents that nobody needs. StateError: it is published. */
-PyObject *OfBuffer_discard(PyObject *o, PyObject *unused);
-
 /* The end of a with block: closes the views and the buffer. Where tensors or memoryviews still use
  * the buffer, it stays open until the last of them ends, and a ResourceWarning names them. raised:
  * the type of the exception that ends the block, or None. An error says enough about contents that
@@ -119,26 +116,17 @@ int buffer_release(struct buffer *self, int r);
 int buffer_traverse(PyObject *o, visitproc visit, void *arg);
 void buffer_dealloc(PyObject *o);
 
-/* The method publish(state='sealed'). InUse: a writable view would outlive the sealing. */
+/* Methods and functions of the module, which core.pyi.in describes. */
+PyObject *OfBuffer_discard(PyObject *o, PyObject *unused);
 PyObject *OfBuffer_publish(PyObject *o, PyObject *args);
-
-/* The method publish_as(name, state='sealed', *, replace=False). */
 PyObject *OfBuffer_publish_as(PyObject *o, PyObject *args, PyObject *kwargs);
-
-/* The method set_attrs(attrs). */
+PyObject *OfBuffer_suspend(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *OfBuffer_resume(PyObject *o, PyObject *args, PyObject *kwargs);
 PyObject *Buffer_set_attrs(PyObject *o, PyObject *attrs);
-
-/* _report_unpublished(): warns of each buffer that is not published, at the end of the program. */
 PyObject *module_report_unpublished(PyObject *module, PyObject *unused);
-
-/* _opened(): a list of all buffers that this process has open. */
 PyObject *module_opened(PyObject *module, PyObject *unused);
 
 /* ---- suspend.c ---- */
-
-/* The methods suspend(*, idle=False), resume(timeout=None). */
-PyObject *OfBuffer_suspend(PyObject *o, PyObject *args, PyObject *kwargs);
-PyObject *OfBuffer_resume(PyObject *o, PyObject *args, PyObject *kwargs);
 
 /* Raises StateError where it is suspended. */
 bool buffer_is_mapped(const struct buffer *self);

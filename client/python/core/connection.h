@@ -54,14 +54,11 @@ PyObject *Connection_load(PyObject *self, PyObject *args);
 PyObject *Connection_stream_new(PyObject *self, PyObject *args);
 PyObject *Connection_follow(PyObject *self, PyObject *args);
 PyObject *Connection_set_timeout(PyObject *self, PyObject *seconds);
+PyObject *module_disconnect(PyObject *module, PyObject *unused);
 
 /* The connection of a function of the module or of a method: self, if self is a Connection, else
  * the process's common one, which lives as long as the process. Borrowed. */
 struct connection *connection_of(PyObject *self);
-
-/* Closes the common connection's links, at the end of the process. A later request connects again.
- */
-PyObject *module_disconnect(PyObject *module, PyObject *unused);
 
 /* Sends the request once, without waiting. If the daemon has ended and the connection had worked
  * before, sends it to the daemon's successor. Returns 0 or -errno; the caller raises the latter by

@@ -55,10 +55,8 @@ int side_traverse(PyObject *o, visitproc visit, void *arg);
 int side_clear(PyObject *o);
 void side_dealloc(PyObject *o);
 
-/* _close_streams(): closes all sides, at the end of the program. */
+/* Of the module, and a method in graph.c: core.pyi.in describes them. */
 PyObject *module_close_streams(PyObject *module, PyObject *unused);
-
-/* graph.c: the method graph(stream, where=0). */
 PyObject *Side_graph(PyObject *side, PyObject *const *args, Py_ssize_t n, PyObject *keywords);
 
 /* The type that both have as their base: close(), stats(), fileno() ... */

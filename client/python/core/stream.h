@@ -27,7 +27,7 @@ static inline void *stream_where(const struct stream *s)
 	return s->given ? s->handle : GPUSHM_ON_HOST;
 }
 
-/* A stream argument as an int; None: the legacy default stream. For the package's modules. */
+/* A function of the module, which core.pyi.in describes. */
 PyObject *module_stream(PyObject *module, PyObject *o);
 
 struct order {
