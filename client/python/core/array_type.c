@@ -56,11 +56,6 @@ GETTER(Array_closed, struct array,
 
 /* ---- methods ---- */
 
-static PyObject *Array_close(PyObject *o, PyObject *unused)
-{
-	return object_none(array_close((struct array *)o));
-}
-
 static PyObject *Array_enter(PyObject *o, PyObject *unused)
 {
 	return opened(o) ? Py_NewRef(o) : NULL;
@@ -71,8 +66,8 @@ static PyObject *Array_exit(PyObject *o, PyObject *args)
 	struct array *self = (struct array *)o;
 	bool owner = self->array && self->buffer->owner == self;
 
-	return object_none(owner ? buffer_leave(self->buffer, args_first(args))
-				 : array_close(self));
+	return owner ? object_none(buffer_leave(self->buffer, args_first(args)))
+		     : Array_close(o, NULL);
 }
 
 static PyObject *Array_wait_for_others(PyObject *o, PyObject *stream)

@@ -92,6 +92,11 @@ bool buffer_is_open(const struct buffer *self)
 	return false;
 }
 
+bool buffer_is_alive(const struct buffer *self)
+{
+	return self->buffer || buffer_is_open(self);
+}
+
 int buffer_array(struct buffer *self, const char *name, size_t at, struct gpushm_array **ret)
 {
 	int r;
@@ -600,23 +605,25 @@ void array_release(struct array *self)
 	buffer_release(self->buffer, 0);
 }
 
-int array_close(struct array *self)
+PyObject *Array_close(PyObject *o, PyObject *unused)
 {
+	struct array *self = (struct array *)o;
+
 	if (!self->array)
-		return 0;
+		Py_RETURN_NONE;
 	if (self->buffer->owner == self)
-		return buffer_close(self->buffer);
+		return object_none(buffer_close(self->buffer));
 	if (self->span)
-		return error_refuse(ERROR_IN_USE, EBUSY,
+		return error_format(ERROR_IN_USE, EBUSY,
 				    "it stands for the memory of a NumPy array");
 	if (self->memoryviews > 0 || self->calls > 0)
-		return error_refuse(
+		return error_format(
 			ERROR_IN_USE, EBUSY,
 			"the view can't be closed: alive are %u memoryviews and %u calls of other "
 			"threads; delete them first",
 			self->memoryviews, self->calls);
 	array_drop(self);
-	return 0;
+	Py_RETURN_NONE;
 }
 
 struct order *array_order(struct array *self)

@@ -81,6 +81,9 @@ struct buffer *buffer_of_open(PyObject *o);
 
 /* Whether its user may still use it, and not only its arrays; raises where not. */
 bool buffer_is_open(const struct buffer *self);
+/* Whether anything keeps it open: views and tensors may outlive the user's with block; raises where
+ * not. */
+bool buffer_is_alive(const struct buffer *self);
 
 /* The array of that name or, where name is NULL, at that position. Returns as gpushm_array_get(),
  * and raises nothing. */
@@ -122,6 +125,7 @@ PyObject *OfBuffer_publish(PyObject *o, PyObject *args);
 PyObject *OfBuffer_publish_as(PyObject *o, PyObject *args, PyObject *kwargs);
 PyObject *OfBuffer_suspend(PyObject *o, PyObject *args, PyObject *kwargs);
 PyObject *OfBuffer_resume(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *Array_close(PyObject *o, PyObject *unused);
 PyObject *Buffer_set_attrs(PyObject *o, PyObject *attrs);
 PyObject *module_report_unpublished(PyObject *module, PyObject *unused);
 PyObject *module_opened(PyObject *module, PyObject *unused);
@@ -152,9 +156,6 @@ struct order *array_order(struct array *self);
 
 /* Notes that a copy was queued on that stream, or done. */
 int array_queued(struct array *self, const struct stream *stream);
-
-/* The method close(). */
-int array_close(struct array *self);
 
 /* Bytes of an element; 0 for types narrower than a byte. */
 Py_ssize_t array_itemsize(const struct array *self);

@@ -24,9 +24,7 @@ static struct gpushm_buffer *alive(PyObject *o)
 {
 	struct buffer *self = buffer_of(o);
 
-	if (!self->buffer)
-		buffer_is_open(self);
-	return self->buffer;
+	return buffer_is_alive(self) ? self->buffer : NULL;
 }
 
 /* ---- getters ---- */

@@ -107,8 +107,8 @@ static struct link *take_idle(struct connection *self)
 {
 	struct link *l = take_ptr(self->idle);
 
-	if (!l || !is_the_parents(l))
-		return l ? l : link_new(self);
+	if (l && !is_the_parents(l))
+		return l;
 	link_unref(l);
 	return link_new(self);
 }
@@ -145,12 +145,10 @@ int connection_try(struct connection *self, struct ask *a)
 		a->timeout_ms = 0;
 		again = l->proven;
 		r = run(l, a);
-		if (r != -ECONNRESET) {
-			link_unref(l);
-			return r;
-		}
-		give_up(&self->link, l);
-		if (!again)
+		again = again && r == -ECONNRESET;
+		if (r == -ECONNRESET)
+			give_up(&self->link, l);
+		if (r == -ECONNRESET && !again)
 			error_raise(r);
 		link_unref(l);
 		if (!again)
@@ -307,15 +305,11 @@ static struct connection *connection_new(PyTypeObject *type, const char *path)
 
 	if (!self)
 		return NULL;
-	if (path) {
-		self->path = PyMem_Malloc(strlen(path) + 1);
-		if (!self->path) {
-			Py_DECREF(self);
-			return (struct connection *)PyErr_NoMemory();
-		}
-		strcpy(self->path, path);
-	}
-	return self;
+	self->path = path ? strdup(path) : NULL;
+	if (self->path || !path)
+		return self;
+	Py_DECREF(self);
+	return (struct connection *)PyErr_NoMemory();
 }
 
 struct connection *connection_of(PyObject *self)
@@ -425,7 +419,7 @@ static void dealloc(PyObject *o)
 	link_unref(take_ptr(self->link));
 	link_unref(take_ptr(self->idle));
 	disconnect(take_ptr(self->spare));
-	PyMem_Free(self->path);
+	free(self->path);
 	object_free(self);
 }
 

@@ -149,15 +149,14 @@ static int make_copy(struct tensor *t, struct array *self, struct dlpack_tensor 
 	}
 	array_hold(self);
 	WITHOUT_GIL(r = gpushm_copy_to_host(self->array, t->copy, NULL));
-	if (r < 0)
-		error_raise(r);
+	r = error_result(r);
 	array_release(self);
 	for (int i = d->ndim - 1; i >= 0; i--) {
 		d->strides[i] = stride;
 		stride = (int64_t)((uint64_t)stride * (uint64_t)d->shape[i]);
 	}
 	d->data = bytes ? t->copy : NULL;
-	return r < 0 ? -1 : 0;
+	return r;
 }
 
 /* From here on the buffer counts the tensor. */

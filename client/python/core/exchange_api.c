@@ -32,8 +32,8 @@ static const struct dlpack_exchange_api *api_of(PyObject *capsule)
 /* Where the library refuses the tensor before it owns it, nobody else deletes it. */
 static PyObject *give(const struct dlpack_exchange_api *api, struct array *a)
 {
-	PyObject *type, *value, *traceback;
 	struct dlpack_versioned *v;
+	struct raised before;
 	void *made = NULL;
 	bool gone;
 
@@ -44,12 +44,13 @@ static PyObject *give(const struct dlpack_exchange_api *api, struct array *a)
 		exchange_taken(v);
 		return made;
 	}
-	PyErr_Fetch(&type, &value, &traceback);
+	if (!PyErr_Occurred())
+		error_python(PyExc_BufferError, "the library refuses the tensor");
+	/* The library may run Python's code: the exception stays. */
+	before = error_take();
 	if (!gone)
 		v->deleter(v);
-	if (!type)
-		return error_python(PyExc_BufferError, "the library refuses the tensor"), NULL;
-	PyErr_Restore(type, value, traceback);
+	error_put_back(&before);
 	return NULL;
 }
 

@@ -378,14 +378,13 @@ static int reshape(struct gpushm_array **a, const struct shape *s)
 		r = gpushm_array_slice(flat, 0, 0, n, 1, &part);
 	if (r == 0)
 		r = gpushm_array_reshape(part, 'C', s->ndim, s->dims, &shaped);
-	/* error_raise() keeps what elements() raised. */
-	if (r < 0)
-		error_raise(r);
+	/* It keeps what elements() raised. */
+	r = error_result(r);
 	gpushm_array_free(flat);
 	gpushm_array_free(part);
 	gpushm_array_free(*a);
 	*a = shaped;
-	return r < 0 ? -1 : 0;
+	return r;
 }
 
 /* The array's position in the stream's layout, which its shape has in the meta; NULL: no such

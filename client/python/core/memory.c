@@ -258,12 +258,9 @@ static int run(struct array *self, const struct copy *c)
 	self->buffer->writing += !c->to_host;
 	WITHOUT_GIL(r = carry_out(self, c, strides));
 	self->buffer->writing -= !c->to_host;
-	if (r < 0)
-		error_raise(r);
-	else
-		r = array_queued(self, &c->stream);
+	r = error_result(r) < 0 ? -1 : array_queued(self, &c->stream);
 	array_release(self);
-	return r < 0 ? -1 : 0;
+	return r;
 }
 
 static PyObject *copy_with(PyObject *o, PyObject *args, bool to_host)
@@ -382,8 +379,7 @@ static int carry_out_many(struct many *m)
 
 	WITHOUT_GIL(r = gpushm_copy_many(m->copies, m->n, m->stream.given ? GPUSHM_COPY_ASYNC : 0,
 					 m->stream.handle));
-	if (r < 0)
-		error_raise(r);
+	r = error_result(r);
 	for (size_t i = 0; i < m->n && r == 0; i++) {
 		struct array *a = m->ones[i].array;
 

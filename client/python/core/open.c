@@ -93,13 +93,6 @@ static PyObject *only_array(struct buffer *b)
 	return array_new(b, r, &a);
 }
 
-static PyObject *pick_array(struct buffer *b, const char *name)
-{
-	struct gpushm_array *a = NULL;
-
-	return name ? array_new(b, gpushm_array_get(b->buffer, name, &a), &a) : only_array(b);
-}
-
 /* The arguments of open() that replace parts of the array's own layout: dtype, shape, strides,
  * offset; None: not replaced. */
 #define OVERRIDES 4
@@ -114,10 +107,15 @@ static bool overridden(PyObject *const o[OVERRIDES])
 static PyObject *choose(struct buffer *b, const char *name, PyObject *const o[OVERRIDES])
 {
 	bool alone = o[0] != Py_None && o[1] != Py_None && o[3] != Py_None && !name;
-	_cleanup_(drop_object) PyObject *described = alone ? NULL : pick_array(b, name);
+	_cleanup_(drop_object) PyObject *described = NULL;
+	struct gpushm_array *a = NULL;
 	PyObject *result;
 	uint64_t offset;
 
+	if (name)
+		described = array_new(b, gpushm_array_get(b->buffer, name, &a), &a);
+	else if (!alone)
+		described = only_array(b);
 	if (alone)
 		result = u64_arg(o[3], &offset) ? view_over(b, o[0], o[1], o[2], offset) : NULL;
 	else if (described && overridden(o))

@@ -23,12 +23,6 @@ PyObject *buffer_address(const struct buffer *self, void *p)
 	return p || buffer_is_mapped(self) ? object_address(p) : NULL;
 }
 
-/* Whether anything keeps it open: tensors may have outlived the user's with block. */
-static bool is_alive(const struct buffer *self)
-{
-	return self->buffer || buffer_is_open(self);
-}
-
 /* until: NULL to suspend. A signal whose handler raises nothing does not end it. */
 static PyObject *change(struct buffer *self, uint32_t flags, const struct deadline *until)
 {
@@ -54,7 +48,7 @@ PyObject *OfBuffer_suspend(PyObject *o, PyObject *args, PyObject *kwargs)
 	int idle = 0;
 
 	if (!args_parse(args, kwargs, OfBuffer_suspend, "|$p:suspend", &idle) || !self ||
-	    !is_alive(self))
+	    !buffer_is_alive(self))
 		return NULL;
 	return change(self, idle ? GPUSHM_IDLE : 0, NULL);
 }
@@ -65,7 +59,7 @@ PyObject *OfBuffer_resume(PyObject *o, PyObject *args, PyObject *kwargs)
 	struct deadline until = { .at = GPUSHM_WAIT_FOREVER };
 
 	if (!args_parse(args, kwargs, OfBuffer_resume, "|O&:resume", deadline_arg, &until) ||
-	    !self || !is_alive(self))
+	    !self || !buffer_is_alive(self))
 		return NULL;
 	return change(self, 0, &until);
 }

@@ -300,12 +300,8 @@ PyObject *view_over(struct buffer *b, PyObject *dtype, PyObject *shape, PyObject
 	_cleanup_(array_layout_done) struct layout l = { 0 };
 	struct gpushm_array *a = NULL;
 
-	if (layout_from(dtype, shape, strides, 'C', &l) < 0)
+	if (layout_from(dtype, shape, strides, 'C', &l) < 0 || !buffer_is_alive(b))
 		return NULL;
-	if (!b->buffer) {
-		buffer_is_open(b);
-		return NULL;
-	}
 	l.spec.offset = offset;
 	return array_new(b, gpushm_array_over(b->buffer, &l.spec, &a), &a);
 }

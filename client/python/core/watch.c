@@ -30,27 +30,22 @@ static bool is_open(const struct watch *self)
 
 /* ---- names and buffers ---- */
 
-/* o: a name, or an Array or Buffer. */
-static int add(struct watch *self, PyObject *o)
+static PyObject *Watch_add(PyObject *o, PyObject *what)
 {
-	struct buffer *b = buffer_of(o);
+	struct watch *self = (struct watch *)o;
+	struct buffer *b = buffer_of(what);
 	const char *name = NULL;
 
 	if (!is_open(self) || (b && !buffer_is_open(b)))
-		return -1;
-	if (!b && !PyUnicode_Check(o))
-		return error_python(PyExc_TypeError,
+		return NULL;
+	if (!b && !PyUnicode_Check(what))
+		return PyErr_Format(PyExc_TypeError,
 				    "a name, an Array or a Buffer can be watched, not %R",
-				    (PyObject *)Py_TYPE(o));
-	if (!b && args_text(o, "name", &name) < 0)
-		return -1;
-	return error_result(b ? gpushm_watch_buffer(self->watch, b->buffer)
-			      : gpushm_watch_name(self->watch, name));
-}
-
-static PyObject *Watch_add(PyObject *o, PyObject *what)
-{
-	return object_none(add((struct watch *)o, what));
+				    (PyObject *)Py_TYPE(what));
+	if (!b && args_text(what, "name", &name) < 0)
+		return NULL;
+	return object_none(b ? gpushm_watch_buffer(self->watch, b->buffer)
+			     : gpushm_watch_name(self->watch, name));
 }
 
 struct watch_ask {
@@ -78,7 +73,7 @@ PyObject *Connection_watch(PyObject *module, PyObject *args)
 	}
 	self->watch = a.ret;
 	for (Py_ssize_t i = 0; i < PyTuple_Size(args); i++) {
-		if (add(self, PyTuple_GetItem(args, i)) < 0) {
+		if (object_done(Watch_add((PyObject *)self, PyTuple_GetItem(args, i))) < 0) {
 			Py_DECREF((PyObject *)self);
 			return NULL;
 		}
