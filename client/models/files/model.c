@@ -9,6 +9,7 @@
 #include "client/models/files/file.h"
 #include "client/models/web/remote.h"
 #include "proto/base/grow.h"
+#include "proto/base/hashtable.h"
 #include "proto/base/own.h"
 #include "proto/dtype.h"
 #include "proto/limits.h"
@@ -288,27 +289,39 @@ static int add_metadata(struct build *b, struct checkpoint *cp)
 
 /* ---- names are unique ---- */
 
-static int by_text(const void *a, const void *b)
+struct named {
+	struct hashtable_link link;
+	const char *name;
+};
+
+static int insert_unique(struct hashtable *names, struct named *n, const char *name)
 {
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
+	uint64_t hash = hashtable_hash(name, strlen(name));
+	struct named *it;
+
+	hashtable_foreach (it, names, hash, link)
+		if (strcmp(it->name, name) == 0)
+			return load_fail(EEXIST,
+					 "two tensors are named \"%.100s\": load one of them by "
+					 "patterns, or the files into two buffers",
+					 name);
+	n->name = name;
+	hashtable_insert(names, &n->link, hash);
+	return 0;
 }
 
 static int check_names(const struct model *m)
 {
-	_cleanup_(free_ptr) const char **names = calloc(m->n + 1, sizeof(*names));
+	_cleanup_(free_ptr) struct named *named = calloc(m->n + 1, sizeof(*named));
+	struct hashtable names;
+	int r = 0;
 
-	if (!names)
+	if (!named || hashtable_init(&names) < 0)
 		return load_no_memory();
-	for (size_t i = 0; i < m->n; i++)
-		names[i] = m->specs[i].name;
-	qsort(names, m->n, sizeof(*names), by_text);
-	for (size_t i = 1; i < m->n; i++)
-		if (strcmp(names[i - 1], names[i]) == 0)
-			return load_fail(EEXIST,
-					 "two tensors are named \"%.100s\": load one of them by "
-					 "patterns, or the files into two buffers",
-					 names[i]);
-	return 0;
+	for (size_t i = 0; i < m->n && r == 0; i++)
+		r = insert_unique(&names, &named[i], m->specs[i].name);
+	hashtable_done(&names);
+	return r;
 }
 
 /* ---- places ---- */
