@@ -8,6 +8,7 @@ that was loaded.
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import hashlib
 import json
@@ -56,6 +57,26 @@ class Options(NamedTuple):
         if unknown:
             raise ValueError(f"gpushm's loader has no option {', '.join(unknown)}, but {', '.join(cls._fields)}")
         return cls(**(given or {}))
+
+
+class Loader:
+    """What the loaders of all engines do alike, beside a base class of the engine's, which keeps load_config."""
+
+    load_config: Any
+    from_disk: Any  # the engine's own class of loaders
+
+    def __init__(self, load_config: Any) -> None:
+        """The options are those of --model-loader-extra-config: fallback, size, timeout."""
+        super().__init__(load_config)  # type: ignore[call-arg]
+        self._options = Options.parse(load_config.model_loader_extra_config)
+
+    def download_model(self, model_config: Any) -> None:
+        """As the engine's own loader."""
+        self._disk().download_model(model_config)
+
+    def _disk(self) -> Any:
+        plain = dataclasses.replace(self.load_config, load_format="auto", model_loader_extra_config={})
+        return self.from_disk(plain)
 
 
 def name_of(engine: str, key: str, device: torch.device) -> str:

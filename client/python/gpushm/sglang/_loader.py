@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 from collections.abc import Iterable, Iterator
@@ -38,17 +37,10 @@ _LAYOUT = ("_runner_backend", "_gemm_backend", "ep_num_redundant_experts", "init
 _READ_ONLY = "the weights are shared by gpushm, and read-only: use another --load-format to update them"
 
 
-class Loader(BaseModelLoader):  # type: ignore[misc]
+class Loader(_engine.Loader, BaseModelLoader):  # type: ignore[misc]
     """--load-format private."""
 
-    def __init__(self, load_config: Any) -> None:
-        """The options are those of --model-loader-extra-config: fallback, size, timeout."""
-        super().__init__(load_config)
-        self._options = _engine.Options.parse(load_config.model_loader_extra_config)
-
-    def download_model(self, model_config: Any) -> None:
-        """As SGLang's own loader."""
-        self._disk().download_model(model_config)
+    from_disk = DefaultModelLoader
 
     def load_model(self, *, model_config: Any, device_config: Any) -> torch.nn.Module:
         """Attaches to the model of this configuration; loads it, if no engine has it."""
@@ -112,11 +104,6 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         notes = _engine.attach_model(model, buffer)
         _engine.drop_leftovers(model, notes, device)
         return model.eval()
-
-    def _disk(self) -> Any:
-        return DefaultModelLoader(
-            dataclasses.replace(self.load_config, load_format="auto", model_loader_extra_config={})
-        )
 
 
 def _quantisation(model_config: Any) -> tuple[str, Any]:

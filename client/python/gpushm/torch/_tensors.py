@@ -18,8 +18,6 @@ except ImportError as e:
     raise ImportError(f"gpushm.torch needs PyTorch: pip install torch ({e})") from e
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from .._typing import Array, Buffer
 
 # The loader's array for metadata that is too large for an attribute. It is no tensor of the model.
@@ -170,10 +168,8 @@ class Tensors(Mapping[str, "torch.Tensor"]):
         self._buffer.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._buffer.__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._buffer.__exit__(*raised)
 
     def __repr__(self) -> str:
         if self._buffer.closed:

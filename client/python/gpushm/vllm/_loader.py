@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import weakref
 from typing import Any
@@ -34,13 +33,10 @@ _held: dict[str, Any] = {}
 models: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
 
 
-class Loader(BaseModelLoader):  # type: ignore[misc]
+class Loader(_engine.Loader, BaseModelLoader):  # type: ignore[misc]
     """--load-format gpushm."""
 
-    def __init__(self, load_config: Any) -> None:
-        """The options are those of --model-loader-extra-config: fallback, size, timeout."""
-        super().__init__(load_config)
-        self._options = _engine.Options.parse(load_config.model_loader_extra_config)
+    from_disk = DefaultModelLoader
 
     def get_external_weight_memory(self, vllm_config: Any) -> int:
         """Bytes of weights that another engine has made; vLLM takes them out of its budget."""
@@ -55,10 +51,6 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
                 _held[name] = found
                 total += int(found.nbytes)
         return total
-
-    def download_model(self, model_config: Any) -> None:
-        """As vLLM's own loader."""
-        self._disk().download_model(model_config)
 
     def load_weights(self, model: torch.nn.Module, model_config: Any) -> None:
         """For reload_weights(): the newest generation of the name. A model that is not shared loads from disk."""
@@ -112,11 +104,6 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
                 del layers[key]
             raise
         return model.eval()
-
-    def _disk(self) -> Any:
-        return DefaultModelLoader(
-            dataclasses.replace(self.load_config, load_format="auto", model_loader_extra_config={})
-        )
 
 
 def _flags(model: torch.nn.Module) -> dict[str, bool] | None:
