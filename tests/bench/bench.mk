@@ -7,7 +7,7 @@ BENCH_SRC := $(filter-out tests/bench/bare_start.c tests/bench/models_load.c tes
 	$(if $(CUDA_INCLUDE),tests/gpu/driver.c)
 STREAMS_BIN := $(BUILD)/tests/bench/streams
 BENCH_BIN := $(BUILD)/gpushm-bench $(BUILD)/tests/bench/bare_start $(if $(CUDA_INCLUDE),$(addprefix $(BUILD)/tests/bench/,models_load models_ring) $(STREAMS_BIN))
-$(BUILD)/gpushm-bench: $(call objects,$(BENCH_SRC) daemon/util/verb_counts.c) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
+$(BUILD)/gpushm-bench: $(call objects,$(BENCH_SRC)) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	$(call link,.) -lgpushm $(CHECK_LIBS) $(CLIENT_LIBS) -lm
 $(BUILD)/tests/bench/models_ring: $(call objects,tests/bench/models_ring.c tests/bench/sample.c) $(BUILD)/libgpushm-load.a $(BUILD)/libgpushm.a
 	$(link) $(CLIENT_LIBS) $(MODELS_LIBS) -lm

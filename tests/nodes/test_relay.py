@@ -15,6 +15,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
 
@@ -440,6 +441,26 @@ def test_rubbish_ends_its_connection_alone(here: Here, file: bytes) -> None:
 
 
 # ---- the daemon ----
+
+
+def test_a_name_is_never_missing_while_it_gets_other_buffers(here: Here) -> None:
+    with gpushm.types.Connection(here.daemon.socket) as c:
+        c.create("n", 16).publish("sealed")
+        here.await_name("n")
+
+        def replace() -> None:
+            for _ in range(300):
+                c.create("next", 16).publish_as("n", replace=True)
+
+        with ThreadPoolExecutor(1) as pool:
+            replaced, found = pool.submit(replace), set()
+            while not replaced.done():
+                found.add(here.ask("/v1/manifests/n").status)
+        replaced.result()
+        while (status := here.ask("/v1/manifests/n").status) == 503:
+            pass
+        c.unlink("n")
+    assert found <= {200, 503} and status == 200
 
 
 def test_a_buffer_is_served_to_its_end_after_it_was_unlinked(tmp_path: Path) -> None:

@@ -198,6 +198,12 @@ static struct offer *offer_of(struct daemon_question *q)
 	return container_of(q, struct offer, question);
 }
 
+/* Its name has another buffer, of which this relay will know in a moment. */
+static int replaced(const struct offer *o)
+{
+	return gpushm_private_fail(EAGAIN, "buffer \"%s\" is replaced just now: ask again", o->name);
+}
+
 static int open_it(int (*open)(struct gpushm *, const char *, struct mapping *), struct gpushm *c,
 		   const struct offer *o, struct mapping *ret)
 {
@@ -206,7 +212,7 @@ static int open_it(int (*open)(struct gpushm *, const char *, struct mapping *),
 	if (r < 0 || gpushm_buffer_id(ret->buffer) == o->id)
 		return r;
 	gpushm_private_mapping_close(ret);
-	return gpushm_private_fail(ENOENT, "buffer \"%s\" was replaced", o->name);
+	return replaced(o);
 }
 
 /* A buffer that does not fit the format is closed at once. */
@@ -289,7 +295,7 @@ static int ask_attrs(struct gpushm *c, struct daemon_question *q)
 	if (r < 0)
 		return r;
 	if (stat->id != o->id)
-		return gpushm_private_fail(ENOENT, "buffer \"%s\" was replaced", o->name);
+		return replaced(o);
 	fresh = copy_attrs(stat);
 	if (!fresh)
 		return gpushm_private_fail(ENOMEM, "out of memory");
