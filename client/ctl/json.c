@@ -110,7 +110,8 @@ void json_base64(struct json *j, const char *key, const void *value, size_t len)
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	const unsigned char *s = value;
 
-	begin(j, key);
+	json_open(j, key, '{');
+	begin(j, "base64");
 	fputc('"', j->out);
 	for (size_t i = 0; i < len; i += 3) {
 		size_t n = len - i < 3 ? len - i : 3;
@@ -121,6 +122,7 @@ void json_base64(struct json *j, const char *key, const void *value, size_t len)
 			fputc(k <= n ? digits[v >> (18 - 6 * k) & 63] : '=', j->out);
 	}
 	fputc('"', j->out);
+	json_close(j, '}');
 }
 
 void json_value(struct json *j, const char *key, const char *format, ...)

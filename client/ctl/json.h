@@ -28,7 +28,7 @@ void json_close(struct json *j, char bracket);
 /* Each byte that is not valid UTF-8 becomes U+FFFD. NULL is null. */
 void json_string(struct json *j, const char *key, const char *value);
 void json_bytes(struct json *j, const char *key, const void *value, size_t len);
-/* RFC 4648 with padding. */
+/* {"base64": "..."}, for bytes that are no text: RFC 4648 with padding. */
 void json_base64(struct json *j, const char *key, const void *value, size_t len);
 void json_ints(struct json *j, const char *key, const int64_t *values, int n); /* an array */
 /* A time in ns since 1970 as an ISO 8601 string; null for 0. */

@@ -62,13 +62,10 @@ static void attrs_json(struct json *j, const struct gpushm_stat *s)
 	for (size_t i = 0; i < s->n_attrs; i++) {
 		const struct gpushm_attr *a = s->attrs[i];
 
-		if (utf8_valid(a->value, a->size)) {
+		if (utf8_valid(a->value, a->size))
 			json_bytes(j, a->key, a->value, a->size);
-			continue;
-		}
-		json_open(j, a->key, '{');
-		json_base64(j, "base64", a->value, a->size);
-		json_close(j, '}');
+		else
+			json_base64(j, a->key, a->value, a->size);
 	}
 	json_close(j, '}');
 }

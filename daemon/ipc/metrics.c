@@ -2,7 +2,7 @@
  *
  * METRICS: what the daemon counts, beside the numbers that STATUS and POOLS return. Nothing in it
  * is about a user, so each client gets the same. It walks pools, verbs, streams and
- * the buffers that have a twin, but no others. The client's half is client/lib/buffer/metrics.c.
+ * the buffers that have a twin, but no others. The client's half is client/lib/buffer/query.c.
  */
 #include "daemon/ipc/request.h"
 #include "daemon/ipc/service.h"

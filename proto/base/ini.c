@@ -24,36 +24,19 @@ static const char blanks[] = " \t";
 static const char byte_order_mark[] = "\xef\xbb\xbf";
 
 /* The text quotes the file, and --check-config writes to a terminal, so everything is escaped. */
-__attribute__((format(printf, 3, 0))) static void write_text(struct diagnostics *d, unsigned line,
-							     const char *format, va_list args)
+void diagnostics_note(struct diagnostics *d, unsigned line, const char *format, ...)
 {
 	char text[1024], safe[4 * sizeof(text)], file[PATH_MAX + 16], where[16] = "";
+	va_list args;
 
+	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
 	text_escape(text, safe, sizeof(safe));
 	text_escape(d->file, file, sizeof(file));
 	if (line > 0)
 		snprintf(where, sizeof(where), ":%u", line);
 	fprintf(d->out, "%s%s: %s\n", file, where, safe);
-}
-
-void diagnostics_add(struct diagnostics *d, unsigned line, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	write_text(d, line, format, args);
-	va_end(args);
-	d->n++;
-}
-
-void diagnostics_note(struct diagnostics *d, unsigned line, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	write_text(d, line, format, args);
-	va_end(args);
 }
 
 void ini_init(struct ini *ini, char *text, size_t len, struct diagnostics *diagnostics)

@@ -16,14 +16,13 @@ struct diagnostics {
 };
 
 /* Writes "FILE:LINE: text", or "FILE: text" if line is 0, with control characters escaped. */
-void diagnostics_add(struct diagnostics *d, unsigned line, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-enum ini_what { INI_END, INI_SECTION, INI_ASSIGNMENT };
-
-/* Writes a note in the same form. A note is not a fault, and is not counted. */
 void diagnostics_note(struct diagnostics *d, unsigned line, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* The same, and counts it: a note is not a fault. */
+#define diagnostics_add(d, ...) (diagnostics_note(d, __VA_ARGS__), (void)(d)->n++)
+
+enum ini_what { INI_END, INI_SECTION, INI_ASSIGNMENT };
 
 /* One section's header or one assignment. Strings lie in the text that ini_init() got. */
 struct ini_item {

@@ -40,13 +40,10 @@ static bool write_string(struct writer *w, const char *key, const struct cbor_it
 
 	if (!s || (i->major == CBOR_TEXT && !utf8_valid(s, i->value)))
 		return false;
-	if (i->major == CBOR_TEXT) {
+	if (i->major == CBOR_TEXT)
 		json_bytes(&w->json, key, s, i->value);
-		return true;
-	}
-	json_open(&w->json, key, '{');
-	json_base64(&w->json, "base64", s, i->value);
-	json_close(&w->json, '}');
+	else
+		json_base64(&w->json, key, s, i->value);
 	return true;
 }
 

@@ -59,17 +59,14 @@ static void json_meta(struct json *j, const struct line *l)
 {
 	_cleanup_(free_ptr) char *map = cbor_to_json(l->meta, l->n);
 
-	if (l->n == 0) {
+	if (l->n == 0)
 		json_null(j, "meta");
-	} else if (map) {
+	else if (map)
 		json_value(j, "meta", "%s", map);
-	} else if (is_text(l->meta, l->n)) {
+	else if (is_text(l->meta, l->n))
 		json_bytes(j, "meta", l->meta, l->n);
-	} else {
-		json_open(j, "meta", '{');
-		json_base64(j, "base64", l->meta, l->n);
-		json_close(j, '}');
-	}
+	else
+		json_base64(j, "meta", l->meta, l->n);
 }
 
 static void print_json(struct json *j, const struct follower *f, const struct line *l)

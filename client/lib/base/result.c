@@ -7,6 +7,7 @@
 
 #include "client/gpushm.h"
 #include "client/lib/base/error.h"
+#include "proto/base/grow.h"
 #include "proto/base/own.h"
 
 #include <stdalign.h>
@@ -77,24 +78,16 @@ void *result_alloc(struct result *r, size_t bytes)
 	return b->bytes + b->used - rounded;
 }
 
-/* Grows by doubling: when the number is a power of two, the array is full. */
-static int reserve_item(struct result *r)
-{
-	void **grown;
-
-	if (r->n & (r->n - 1))
-		return 0;
-	grown = reallocarray(r->items, r->n ? 2 * r->n : 1, sizeof(*grown));
-	if (!grown)
-		return error_set_text(ENOMEM, "out of memory for the daemon's answer");
-	r->items = grown;
-	return 0;
-}
-
 void *result_add(struct result *r, size_t bytes)
 {
-	void *item = reserve_item(r) < 0 ? NULL : result_alloc(r, bytes);
+	void **grown = grow(r->items, r->n, sizeof(*grown)), *item;
 
+	if (!grown) {
+		error_set_text(ENOMEM, "out of memory for the daemon's answer");
+		return NULL;
+	}
+	r->items = grown;
+	item = result_alloc(r, bytes);
 	if (item)
 		r->items[r->n++] = item;
 	return item;

@@ -261,9 +261,10 @@ START_TEST(json_is_escaped_and_divided_correctly)
 {
 	_cleanup_(free_ptr) char *text = written(write_document);
 
-	ck_assert_str_eq(text, "{\"a\\\"\\\\\\n\":\"\\u0000\\u001f\\u007f/\xc3\xa9\\ufffd\\u009b\","
-			       "\"empty\":[],\"list\":[18446744073709551615,-9223372036854775808,"
-			       "true,null,\"00000000000000ab\",null],\"b\":\"/wAQgA==\"}\n");
+	ck_assert_str_eq(text,
+			 "{\"a\\\"\\\\\\n\":\"\\u0000\\u001f\\u007f/\xc3\xa9\\ufffd\\u009b\","
+			 "\"empty\":[],\"list\":[18446744073709551615,-9223372036854775808,"
+			 "true,null,\"00000000000000ab\",null],\"b\":{\"base64\":\"/wAQgA==\"}}\n");
 }
 END_TEST
 
