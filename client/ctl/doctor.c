@@ -212,7 +212,7 @@ static void judge(struct doctor *d, const char *pool, const char *kind, const un
 	if (!WIFEXITED(status) || WEXITSTATUS(status))
 		doctor_fail(d, pool, "its message is above, on standard error",
 			    "%s: another process could not read a buffer (%s %d)", kind,
-			    WIFSIGNALED(status) ? "signal" : "exit code",
+			    WIFSIGNALED(status) ? "signal" : "exit status",
 			    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 	else if (n != TRIAL_BYTES || memcmp(wrote, got, TRIAL_BYTES))
 		doctor_fail(d, pool, "do not trust this pool; please report it",
@@ -373,8 +373,8 @@ const struct command command_doctor = {
 	.synopsis = "[--driver]",
 	.about = "test what this machine can do",
 	.more = "Tests the kernel's features, the driver's device nodes, the driver, the daemon,\n"
-		"and in each pool a small buffer that a second process reads. The exit code is 1\n"
-		"if a test fails; warnings do not count.",
+		"and in each pool a small buffer that a second process reads. The exit status is\n"
+		"1 if a test fails; warnings do not count.",
 	OPTIONS(options,
 		FLAG(options, driver, "driver", 0,
 		     "test instead, in a minute, what gpushm relies on and no driver promises")),

@@ -270,7 +270,7 @@ const struct command command_events = {
 		ARG(options, count, "count", ARG_COUNT, 'c', "N",
 		    "end after this number of events"),
 		ARG(options, timeout, "timeout", ARG_TIME, 't', "TIME",
-		    "give up after this time without an event, with exit code 5")),
+		    "give up after this time without an event, with exit status 5")),
 	.defaults = &(const struct options){ .timeout = GPUSHM_WAIT_FOREVER },
 	.words = { 0, SIZE_MAX },
 	.run = run_events,

@@ -63,7 +63,7 @@ static int run_demote(struct ctl *ctl, const void *options, size_t n, char **wor
 
 const struct command command_demote = {
 	.name = "demote",
-	.synopsis = "--pool POOL NAME...",
+	.synopsis = "--pool=POOL NAME...",
 	.about = "move the bytes of buffers to a pool of the host's memory",
 	.more = "Makes a twin of each buffer in POOL, unless it has one, and then does as evict.\n"
 		"A buffer that a process uses stays where it is, and from now on its memory can\n"
@@ -121,7 +121,7 @@ static int run_keep(struct ctl *ctl, const void *options, size_t n, char **words
 
 const struct command command_keep = {
 	.name = "keep",
-	.synopsis = "[--priority N] NAME TIME|forever",
+	.synopsis = "[--priority=N] NAME TIME|forever",
 	.about = "say how long the memory of a buffer stays after its last use",
 	.more = "For buffers that have a twin, or were loaded from a file or URL that is still\n"
 		"there: the memory of others always stays. 0: it goes when its owner needs\n"
@@ -237,12 +237,11 @@ static int run_suspend(struct ctl *ctl, const void *options, size_t n, char **wo
 
 const struct command command_suspend = {
 	.name = "suspend",
-	.synopsis = "[-t TIME] NAME...",
+	.synopsis = "[--timeout=TIME] NAME...",
 	.about = "ask all processes to suspend buffers",
-	.more = "Waits until they have, and names those that have not; it forces none. The buffers "
-		"keep\n"
-		"their memory. They stay asked until `resume`, or until the daemon is started "
-		"again.",
+	.more = "Waits until they have, and names those that have not; it forces none. The\n"
+		"buffers keep their memory. They stay asked until `resume`, or until the daemon\n"
+		"is started again.",
 	OPTIONS(suspend_options,
 		ARG(suspend_options, timeout, "timeout", ARG_TIME, 't', "TIME",
 		    "wait up to this time; without it, yield-timeout of gpushmd.conf")),

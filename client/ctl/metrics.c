@@ -36,7 +36,7 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 
 const struct command command_metrics = {
 	.name = "metrics",
-	.synopsis = "[--by-owner] [--by-stream] [--format FORMAT]",
+	.synopsis = "[--by-owner] [--by-stream] [--format=FORMAT]",
 	.about = "print what the daemon counts, for Prometheus",
 	OPTIONS(options, FLAG(options, by_owner, "by-owner", 0, "print what each user holds, too"),
 		FLAG(options, by_stream, "by-stream", 0, "print each stream, too"),

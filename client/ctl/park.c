@@ -61,7 +61,7 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 
 const struct command command_park = {
 	.name = "park",
-	.synopsis = "[-t TIME] [--kill-stuck] PID|NAME...",
+	.synopsis = "[--timeout=TIME] [--kill-stuck] PID|NAME...",
 	.about = "freeze idle processes, which take no memory of a GPU then",
 	.more = "NAME: all processes that have this buffer open. Asks each to suspend all that\n"
 		"it has open, and has the driver freeze it: gpushm-memory(7) says what that\n"
@@ -72,7 +72,7 @@ const struct command command_park = {
 
 const struct command command_unpark = {
 	.name = "unpark",
-	.synopsis = "[-t TIME] [--kill-stuck] PID|NAME...",
+	.synopsis = "[--timeout=TIME] [--kill-stuck] PID|NAME...",
 	.about = "let processes run again that were parked",
 	PARK_OPTIONS(gpushm_unpark),
 	.run = run,

@@ -262,7 +262,7 @@ const struct command command_follow = {
 		ARG(options, count, "count", ARG_COUNT, 'c', "N",
 		    "end after this number of frames"),
 		ARG(options, timeout, "timeout", ARG_TIME, 't', "TIME",
-		    "give up if NAME or a frame does not come in this time, with exit code 5"),
+		    "give up if NAME or a frame does not come in this time, with exit status 5"),
 		ARG(options, out, "out", ARG_TEXT, 'o', "FILE",
 		    "write an array of each frame to this file, \"-\" for standard output"),
 		ARG(options, array, "array", ARG_TEXT, 'A', "ARRAY",
