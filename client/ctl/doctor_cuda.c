@@ -64,7 +64,7 @@ static bool start(struct doctor *d, int *ret_count)
 		return false;
 	}
 	cuda.cuDriverGetVersion(&version);
-	doctor_ok(d, "driver", "CUDA %d.%d, %d devices", version / 1000, version % 1000 / 10,
+	doctor_ok(d, "driver", "CUDA %d.%d, devices: %d", version / 1000, version % 1000 / 10,
 		  *ret_count);
 	return true;
 }

@@ -32,8 +32,8 @@ static int find(const struct session *s, const Gpushm__Proto__Park *m, struct pi
 	*ret = pidfd_find(&s->service->reaper.pidfds, p->uid, m->pid, pidfd_start_time(m->pid));
 	if (!*ret)
 		return fault(f, CODE_NOT_FOUND,
-			     "process %d is none of uid %u that is connected to gpushmd", m->pid,
-			     p->uid);
+			     "uid %u has no process %d that is connected to gpushmd", p->uid,
+			     m->pid);
 	return 0;
 }
 

@@ -4,9 +4,9 @@
  */
 #include "proto/base/utf8.h"
 
-#include <string.h>
-
 #include "proto/base/own.h"
+
+#include <string.h>
 
 size_t utf8_next(const char *text, size_t len, uint32_t *ret)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Deferred cleanup: what would synchronise a GPU in the middle of a hot section goes onto a list of
- * this process and is done later, by Numba's rule. gpushm.h says what users see of it.
+ * this process and is done later, by Numba's rule. gpushm_cleanup.h says what users see of
+ * it.
  */
 #pragma once
 

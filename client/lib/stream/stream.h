@@ -76,7 +76,7 @@ struct gpushm_stream {
 	int device;  /* whose streams wait and write; -1 */
 	uint32_t slots, readers; /* these and the next two: as checked once */
 	uint64_t slot_bytes, limit_ms;
-	uint64_t outage;	      /* since nothing has come: see wait_check_daemon() */
+	uint64_t outage;	      /* for wait_check_daemon() */
 	uint64_t idle_since;	      /* see stream_is_idle(); 0: not idle */
 	uint64_t spin_ns;	      /* a wait looks all the time for so long, and then sleeps */
 	struct gpushm_array **arrays; /* owned; sorted by name; with the slots as first dimension */
@@ -120,8 +120,7 @@ static inline struct stream_head *stream_head(const struct gpushm_stream *s)
 /* Counts itself on b. NULL: no memory. */
 struct gpushm_stream *client_stream_new(struct gpushm_buffer *b);
 
-/* As options' spin_us says. */
-/* 0; -EINVAL with gpushm_error() set. */
+/* spin_us is that of the options; stream_check_spin(): 0, or -EINVAL with gpushm_error() set. */
 int stream_check_spin(uint64_t spin_us);
 void stream_set_spin(struct gpushm_stream *s, uint64_t spin_us);
 /* When to stop spinning for what is waited for since `begun`: not before the default time from now

@@ -394,9 +394,8 @@ static int wrong_block(const struct worker *w, uint64_t block)
 			 f->data + begin + (left < BLOCK_BYTES ? left : BLOCK_BYTES) - 1);
 }
 
-/* Loads a block until it has its digest. Bytes that had it not are in the buffer until then, which
- * nobody has seen; copies of them that are still on their way come before those of the right ones.
- */
+/* Loads a block until it has its digest. Until then wrong bytes may be in the buffer, which is not
+ * published yet; copies of them that are still queued come before those of the right ones. */
 static int load_right(struct worker *w, uint64_t block, uint64_t *ret_hash)
 {
 	for (unsigned i = 0; i < ATTEMPTS; i++) {

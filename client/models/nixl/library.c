@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finds NIXL. The wheel of PyPI has the library in a hidden folder beside its package, ".nixl_cu12.
- * mesonpy.libs", and finds the rest (UCX, its plug-ins) relative to it. Nothing but the name of the
- * wheel's folder of metadata says which version it is.
+ * Finds NIXL. The wheel of PyPI has the library in a hidden folder beside its package,
+ * ".nixl_cu12.mesonpy.libs", and finds the rest (UCX, its plug-ins) relative to it. Nothing but the
+ * name of the wheel's folder of metadata says which version it is.
  */
 #include "client/models/nixl/library.h"
 

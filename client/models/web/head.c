@@ -292,7 +292,7 @@ static int read_field(struct head *h, struct text line)
 	return 0;
 }
 
-/* "HTTP/1.1 206 Partial Content", "HTTP/2 206". False: it is none. */
+/* "HTTP/1.1 206 Partial Content", "HTTP/2 206". False: not a status line. */
 static bool read_status(struct head *h, struct text t)
 {
 	uint64_t status;

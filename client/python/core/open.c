@@ -23,13 +23,13 @@ static int run_open(struct gpushm *c, struct ask *ask)
 	return gpushm_open(c, a->name, a->access, ask->timeout_ms, a->options, &a->ret);
 }
 
-/* What ends by itself. */
+/* Errors that may be gone on another try. */
 static bool is_worth_a_wait(int r)
 {
 	return r == -ENOENT || r == -EAGAIN || r == -EUCLEAN || connection_is_turns_end(r);
 }
 
-/* One that is published is waited for by opens: until it is clean, or its memory is back. */
+/* Waits for the publication first; then opens wait until it is clean, or its memory is back. */
 static int open_in_time(struct connection *c, struct open_ask *a, const struct deadline *d)
 {
 	int r = connection_try(c, &a->ask);

@@ -30,8 +30,8 @@ int fanout_start(void)
 	return mirrors && transfers ? 0 : -ENOMEM;
 }
 
-/* One that nobody waits for may wait for everybody. A pull that is not known to have an order lets
- * no other machine's pull wait. */
+/* A client that is not itself a relay may wait for any block. If this relay's own pull has no start
+ * time, no other pull waits for it: that could be a cycle. */
 static bool may_wait(const char *name, const struct announcement *asks)
 {
 	struct announcement own;

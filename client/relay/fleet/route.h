@@ -15,7 +15,7 @@
 
 #include <stdbool.h>
 
-/* What this relay says of a name whose source has said `via`; "": so many are no chain any more. */
+/* What this relay says of a name whose source has said `via`; "": the list is too long. */
 void route_append(const char *via, char ret[PULL_VIA_MAX]);
 
 /* Whether this relay is among those that a source has said; then those before it are left out of

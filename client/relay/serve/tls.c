@@ -309,7 +309,7 @@ const void *const tls_retrieve = (const void *)retrieve;
 
 /* ---- clients ---- */
 
-/* A name with a NUL in it is none of a host. */
+/* A host name has no NUL. */
 static void find_names(gnutls_x509_crt_t cert, struct strings *ret)
 {
 	char name[1024];

@@ -79,7 +79,7 @@ def test_a_prefix_a_pool_and_buffers_that_stay(weights: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--pool", "gpu", "--", "true"], "--pool: 'gpu' is no pool of kind host; those are: host"),
+        (["--pool", "gpu", "--", "true"], "--pool: 'gpu' is no host pool; there are: host"),
         (["--name", "/mine", "--", "true"], '--name: name "/mine/name": it has an empty component'),
         (["--"], "usage: python -m gpushm.share [-h] [--name PREFIX] [--pool POOL] -- COMMAND..."),
     ],

@@ -171,7 +171,7 @@ class Holder:
         return held
 
     def _later(self, seconds: float, held: Held) -> None:
-        """Ends by then what no owner has taken over."""
+        """Ends it after this time, unless an owner has taken it over."""
         asyncio.get_running_loop().call_later(seconds, lambda: None if held.claimed else self._end(held))
 
     def _left(self, peer: Peer) -> None:

@@ -66,7 +66,7 @@ class Loader(_engine.Loader, BaseModelLoader):  # type: ignore[misc]
         model, attached = _engine.shared_model(name, device, self._options, logger, size, load, attach, _flags)
         if _engine.is_shared(model):
             model._derived_weight_cache_error = _READ_ONLY
-            # SGLang has looked at the free memory before: it counts as its own what was in use by then.
+            # SGLang measured the free memory before this: what was in use then, it takes for its own.
             self.preloaded_weights_bytes = int(attached.nbytes) if attached and was_there else 0
         return model
 

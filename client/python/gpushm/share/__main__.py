@@ -16,8 +16,8 @@ def _options() -> argparse.Namespace:
         usage="%(prog)s [-h] [--name PREFIX] [--pool POOL] -- COMMAND...",
         description="Runs a program whose processes share the weights that they load. See help(gpushm.share).",
     )
-    parser.add_argument("--name", metavar="PREFIX", default="~/share", help="of buffers that it makes (%(default)s)")
-    parser.add_argument("--pool", help="of kind host, for weights on the CPU")
+    parser.add_argument("--name", metavar="PREFIX", default="~/share", help="start of its buffers' names (%(default)s)")
+    parser.add_argument("--pool", help="a host pool, for weights on the CPU")
     parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="the program and its arguments")
     found = parser.parse_args()
     if found.command[:1] == ["--"]:
@@ -32,7 +32,7 @@ def _options() -> argparse.Namespace:
         parser.error(f"--name: {error.strerror}")
     pools = [pool.name for pool in _core.pools() if pool.kind == "host"]
     if found.pool and found.pool not in pools:
-        parser.error(f"--pool: {found.pool!r} is no pool of kind host; those are: {', '.join(pools) or 'none'}")
+        parser.error(f"--pool: {found.pool!r} is no host pool; there are: {', '.join(pools) or 'none'}")
     return found
 
 

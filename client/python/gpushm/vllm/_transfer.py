@@ -15,7 +15,7 @@ from ._loader import models
 
 @dataclass
 class Info:
-    """Of init_weight_transfer_engine: the name that updates mean if they say none; and of update_weights."""
+    """What both requests carry: init_weight_transfer_engine the name for updates that have none."""
 
     name: str | None = None
 
