@@ -53,4 +53,6 @@ def main(scheduler: str, source: str, workers_at_least: str = "1") -> None:
 
 
 if __name__ == "__main__":
+    if not sys.argv[2:]:
+        sys.exit(__doc__)
     main(*sys.argv[1:4])

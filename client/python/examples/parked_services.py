@@ -86,7 +86,7 @@ def main(pool: str, n: int = 20, requests: int = 100) -> None:
     services, over = [Service(i, pool) for i in range(n)], threading.Event()
     thread = threading.Thread(target=supervise, args=(services, over))
     thread.start()
-    while not all(s.parked for s in services):
+    while thread.is_alive() and not all(s.parked for s in services):
         time.sleep(0.01)
     for _ in range(requests):
         i = random.randrange(n)
@@ -101,6 +101,8 @@ def main(pool: str, n: int = 20, requests: int = 100) -> None:
 
 
 if __name__ == "__main__":
+    if not sys.argv[1:]:
+        sys.exit(__doc__)
     if sys.argv[1] == "--serve":
         serve(sys.argv[2])
     main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -114,4 +114,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if not sys.argv[2:]:
+        sys.exit(__doc__)
     main()
