@@ -99,8 +99,8 @@ void config_dump(const struct config *c, FILE *out)
 		dump_keys(c, SECTION_POOL, i, out);
 	}
 	if (c->auto_pools)
-		fputs("\n# No pool is configured: each GPU gets gpuN, gpuN-mempool and a pinned "
-		      "pool, and\n# there is always host.\n",
+		fputs("\n# No pool is configured: each GPU gets gpuN and gpuN-mempool; where there "
+		      "is one,\n# there is pinned, and always host.\n",
 		      out);
 }
 

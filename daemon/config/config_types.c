@@ -400,7 +400,7 @@ const struct keyfile_type value_bytes =
 	KEYFILE_SIZE(0, unlimited,
 		     "bytes, with K, M, G or T for powers of 1024 (\"40G\"), or \"unlimited\"");
 const struct keyfile_type value_path = {
-	.allowed = "an absolute path of at most 107 bytes that does not end with / or \\",
+	.allowed = "an absolute path of at most 107 bytes, without / or backslash at its end",
 	.parse = parse_path,
 	.format = keyfile_format_text,
 	.clear = free_ptr

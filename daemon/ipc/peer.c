@@ -29,7 +29,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* To poll a socket and to stop that takes as long as to report it so often. */
+/* To start and stop polling a socket takes as long as so many reports of it. */
 #define PASSED_MAX 4u
 
 static void on_poll_closed(uv_handle_t *handle)
