@@ -30,6 +30,11 @@ import sys as _sys
 from collections.abc import Mapping as _Mapping
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as _e:
+    raise ImportError(f"gpushm.torch needs PyTorch: pip install torch ({_e})") from _e
+
 from .. import _core
 from .._yields import yields
 from . import _attach, _fingerprint, _layout

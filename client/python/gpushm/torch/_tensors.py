@@ -9,13 +9,10 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from .. import _core, _dtype, _foreign
+import torch
+from torch.utils.dlpack import from_dlpack
 
-try:
-    import torch
-    from torch.utils.dlpack import from_dlpack
-except ImportError as e:
-    raise ImportError(f"gpushm.torch needs PyTorch: pip install torch ({e})") from e
+from .. import _core, _dtype, _foreign
 
 if TYPE_CHECKING:
     from .._typing import Array, Buffer
