@@ -201,7 +201,8 @@ static struct offer *offer_of(struct daemon_question *q)
 /* Its name has another buffer, of which this relay will know in a moment. */
 static int replaced(const struct offer *o)
 {
-	return gpushm_private_fail(EAGAIN, "buffer \"%s\" is replaced just now: ask again", o->name);
+	return gpushm_private_fail(EAGAIN, "buffer \"%s\" is replaced just now: ask again",
+				   o->name);
 }
 
 static int open_it(int (*open)(struct gpushm *, const char *, struct mapping *), struct gpushm *c,
