@@ -13,16 +13,16 @@ from gpushm.ray import _store
 
 def test_memory_of_empty_is_not_used_again_while_a_tensor_lies_there() -> None:
     store = _store.Store()
-    part = _store.tensor_over(store.lend(4096))[1024:2048].view(torch.float32)
+    part = _store.tensor(store.lend(4096), (256,), torch.float32, 1024)
     gc.collect()
-    other = _store.tensor_over(store.lend(4096))
+    other = _store.tensor(store.lend(4096), (4096,), torch.uint8)
     part.fill_(2)
     other.fill_(0)
     assert part.sum() == 2 * 256
     address = part.data_ptr() - 1024
     del part
     gc.collect()
-    again = _store.tensor_over(store.lend(4096))
+    again = _store.tensor(store.lend(4096), (4096,), torch.uint8)
     assert again.data_ptr() == address
 
 
@@ -34,7 +34,7 @@ def test_a_tensor_that_is_received_says_when_it_ends() -> None:
     done: list[str] = []
     whole = read.array((read.nbytes,), "uint8")
     weakref.finalize(whole, done.append, name)
-    part = _store.tensor_over(whole)[:64].view(torch.float32)
+    part = _store.tensor(whole, (16,), torch.float32)
     del whole
     gc.collect()
     assert part.sum() == 16 and not done

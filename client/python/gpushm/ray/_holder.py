@@ -7,11 +7,10 @@ The first process of the node that makes an object starts it, in a session of it
 half a minute after the last object and the last connection. It takes lines from processes of its user on this node by
 an abstract socket, and at ADDRESS from owners on other nodes, who have its token from the object's metadata. What a
 process holds it lets go when it says so, or with its connection: the kernel closes that when the process ends, and
-TCP's keepalive when the node vanishes. Until the owner holds an object for the first time, its maker does.
+TCP's keepalive when the node vanishes. An object that nobody holds before its owner has held it waits for that.
 
     keep KEY BUFFER      take a lease -> "ok HOST PORT TOKEN" of the holder, for the metadata; or "no" and the error
-    spent KEY            from the maker, when it has passed the metadata on
-    hold KEY, drop KEY   the process at the other end refers to the object, does not any more
+    hold KEY, drop KEY   the owner at the other end refers to the object; it, or the maker, does not any more
     end KEY              Ray's reference count is zero
     use KEY              read the object -> "ok BUFFER", and "ended KEY" when it has ended
     done KEY             once for each use: nothing of that process reads it any more
@@ -35,7 +34,7 @@ import struct
 import sys
 from collections import Counter
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import gpushm
 from gpushm import _core
@@ -43,7 +42,8 @@ from gpushm.ray import _store
 
 IDLE = 30  # seconds until it ends
 ORPHANED = 15.0  # seconds for the owner to take over what a process made that has died
-UNCLAIMED = 300.0  # the same, while that process lives
+UNCLAIMED = 300.0  # the same, of a process that lives and has passed the metadata on
+Peer: TypeAlias = asyncio.StreamWriter  # a process at the other end of a connection
 
 
 def place(host: str) -> str:
@@ -57,8 +57,7 @@ def place(host: str) -> str:
 
 def is_ours(connection: socket.socket) -> bool:
     """Whether a process of this user is at the other end."""
-    ucred = struct.Struct("3i")
-    uid: int = ucred.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, ucred.size))[1]
+    uid: int = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
     return uid == os.geteuid()
 
 
@@ -70,32 +69,22 @@ def keep_alive(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_{option}"), value)
 
 
-class Peer:
-    """A process at the other end of a connection."""
-
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self._writer = writer
-
-    def say(self, line: str) -> None:
-        self._writer.write(f"{line}\n".encode())
+def say(peer: Peer, line: str) -> None:
+    peer.write(f"{line}\n".encode())
 
 
 class Held:
     """An object: the leases of its buffers, its references, and its readers."""
 
-    def __init__(self, key: str, buffer: gpushm.Buffer, maker: Peer | None) -> None:
-        self.key, self.buffer = key, buffer.name
+    def __init__(self, key: str, buffer: gpushm.Buffer, peer: Peer, maker: Any) -> None:
+        self.key, self.buffer, self.maker = key, buffer.name, maker
         self.leases = [buffer]
         self.sealing = asyncio.Lock()
-        self.maker = maker
-        self.waiting = False  # for the owner, since the maker has let it go
-        self.claimed = False
-        self.holders: set[Peer] = set()
+        self.holders = {peer}
+        self.is_claimed = False  # the owner has held it
         self.users: Counter[Peer] = Counter()
         self.is_lost = False  # one of the users has left without a word
-
-    def is_wanted(self) -> bool:
-        return bool(self.holders) or (not self.claimed if self.waiting else self.maker is not None)
+        self.task: asyncio.Task[None] | None = None  # of a copy: follows the holder of what was copied
 
 
 class Holder:
@@ -108,7 +97,6 @@ class Holder:
         self._ended: dict[str, Held] = {}  # whose buffers have readers
         self._within: dict[str, set[Held]] = {}  # both, by buffer
         self._peers: set[Peer] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Returns when it is not needed any more."""
@@ -120,14 +108,13 @@ class Holder:
             idle = 0 if self._held or self._peers else idle + 1
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = Peer(writer)
         with suppress(OSError, ValueError, TypeError, TimeoutError):
             if await self._admits(writer.get_extra_info("socket"), reader):
-                self._peers.add(peer)
+                self._peers.add(writer)
                 while line := await reader.readline():
-                    await self._take(peer, *line.decode().split())
+                    await self._take(writer, *line.decode().split())
                     await writer.drain()
-        self._left(peer)
+        self._left(writer)
         writer.close()
 
     async def _admits(self, connection: socket.socket, reader: asyncio.StreamReader) -> bool:
@@ -140,59 +127,53 @@ class Holder:
     async def _take(self, peer: Peer, verb: str, key: str, *more: str) -> None:
         if verb in ("keep", "copy", "seal", "use"):
             try:
-                peer.say(f"ok {await getattr(self, f'_{verb}')(peer, key, *more)}")
+                say(peer, f"ok {await getattr(self, f'_{verb}')(peer, key, *more)}")
             except OSError as e:
-                peer.say(f"no {type(e).__name__}: {e}".replace("\n", " "))
+                say(peer, f"no {type(e).__name__}: {e}".replace("\n", " "))
         elif verb == "room":
             for other in self._peers:
-                other.say("room -")
+                say(other, "room -")
         elif verb == "done":
             if held := self._held.get(key) or self._ended.get(key):
                 held.users -= Counter([peer])
                 self._release(held)
         elif held := self._held.get(key):
-            self._refer(peer, verb, held)
+            if verb == "hold":
+                held.is_claimed = True
+                held.holders.add(peer)
+            elif verb == "drop":
+                self._drop(peer, held, UNCLAIMED)
+            else:
+                self._end(held)
 
-    def _refer(self, peer: Peer, verb: str, held: Held) -> None:
-        if verb == "spent":
-            held.waiting = True
-            self._later(UNCLAIMED, held)
-        elif verb == "hold":
-            held.claimed = True
-            held.holders.add(peer)
-        elif verb == "drop":
-            held.holders.discard(peer)
-        if verb == "end" or not held.is_wanted():
-            self._end(held)
-
-    def _add(self, key: str, buffer: str, maker: Peer | None) -> Held:
-        held = self._held[key] = Held(key, gpushm.open_many(buffer), maker)
+    def _add(self, key: str, buffer: str, peer: Peer, is_maker: bool) -> Held:
+        held = self._held[key] = Held(key, gpushm.open_many(buffer), peer, peer if is_maker else None)
         self._within.setdefault(buffer, set()).add(held)
         return held
 
-    def _later(self, seconds: float, held: Held) -> None:
-        """Ends it after this time, unless an owner has taken it over."""
-        asyncio.get_running_loop().call_later(seconds, lambda: None if held.claimed else self._end(held))
+    def _drop(self, peer: Peer, held: Held, patience: float) -> None:
+        held.holders.discard(peer)
+        if held.is_claimed and not held.holders:
+            self._end(held)
+        elif not held.is_claimed:
+            asyncio.get_running_loop().call_later(patience, lambda: None if held.holders else self._end(held))
 
     def _left(self, peer: Peer) -> None:
         self._peers.discard(peer)
         for held in [*self._held.values(), *self._ended.values()]:
-            held.holders.discard(peer)
             held.is_lost |= bool(held.users.pop(peer, 0))
-            if held.maker is peer:
-                held.maker, held.waiting = None, True
-                self._later(ORPHANED, held)
+            if peer is held.maker or peer in held.holders:
+                held.maker = None if peer is held.maker else held.maker
+                self._drop(peer, held, ORPHANED)
             if held.key in self._ended:
                 self._release(held)
-            elif not held.is_wanted():
-                self._end(held)
 
     def _end(self, held: Held) -> None:
         if self._held.get(held.key) is held:
             self._ended[held.key] = self._held.pop(held.key)
             held.leases.clear()  # those that are being copied end after that
             for peer in held.users:
-                peer.say(f"ended {held.key}")
+                say(peer, f"ended {held.key}")
             self._release(held)
 
     def _release(self, held: Held) -> None:
@@ -204,7 +185,7 @@ class Holder:
         for one in self._within.pop(held.buffer, within):
             self._ended.pop(one.key, None)
             if one.maker:
-                one.maker.say(f"{word} {one.key}")
+                say(one.maker, f"{word} {one.key}")
 
     # ---- what is answered ----
 
@@ -214,7 +195,7 @@ class Holder:
         return self._held[key]
 
     async def _keep(self, peer: Peer, key: str, buffer: str) -> str:
-        self._add(key, buffer, peer)
+        self._add(key, buffer, peer, is_maker=True)
         host, port = self._there.getsockname()[:2]
         return f"{host} {port} {self._token}"
 
@@ -233,11 +214,8 @@ class Holder:
 
     async def _copy(self, peer: Peer, key: str, buffer: str, *holder: str) -> str:
         if key not in self._held:
-            held = self._add(key, buffer, None)
-            held.holders.add(peer)  # until the other holder is asked
-            task = asyncio.get_running_loop().create_task(self._follow(held, *holder))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            held = self._add(key, buffer, peer, is_maker=False)
+            held.task = asyncio.get_running_loop().create_task(self._follow(held, *holder))
         return ""
 
     async def _follow(self, held: Held, host: str, port: str, token: str) -> None:
@@ -245,7 +223,7 @@ class Holder:
             reader, writer = await asyncio.wait_for(asyncio.open_connection(host, int(port)), 10)
             keep_alive(writer.get_extra_info("socket"))
             writer.write(f"{token}\nuse {held.key}\n".encode())
-            held.holders = {Peer(writer)}
+            held.holders = {writer}  # and no more the peer that has pulled it
             if (await reader.readline()).startswith(b"ok"):
                 await reader.readline()
             writer.write(f"done {held.key}\n".encode())
@@ -254,13 +232,12 @@ class Holder:
 
 
 def _sealed(buffer: gpushm.Buffer, name: str) -> gpushm.Buffer:
-    options: Any = {"pool": buffer.pool, "transient": True, "mode": gpushm.stat(buffer.name).mode}
-    if not buffer.host_ptr or buffer.kind != "host":
-        made = gpushm.create_many(name, dict(buffer), **options)
-    else:
-        made = gpushm.create_many(name, {n: (a.shape, a.dtype_name) for n, a in buffer.items()}, **options)
-        to, at = made.host_ptr or 0, buffer.host_ptr
-        _store.copy([(to + made[n].offset, at + a.offset, a.nbytes) for n, a in buffer.items()])
+    at = buffer.host_ptr if buffer.kind == "host" else None
+    described: Any = {n: (a.shape, a.dtype_name) if at else a for n, a in buffer.items()}
+    mode = gpushm.stat(buffer.name).mode
+    made = gpushm.create_many(name, described, pool=buffer.pool, transient=True, mode=mode)
+    if at and made.host_ptr:
+        _store.copy([(made.host_ptr + made[n].offset, at + a.offset, a.nbytes) for n, a in buffer.items()])
     made.publish()
     return made
 

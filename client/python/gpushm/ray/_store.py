@@ -31,16 +31,16 @@ KEEP = 10.0  # seconds for which a slab waits for the next object
 PATIENCE = 5.0  # the same for room in the pool
 BLOCK = 8 << 20  # bytes that a thread copies at a time
 BYTES = "bytes"  # the one array of a buffer that is made here
+LOAN = "loan"  # in place of an object, while memory is being lent
 _libc = ctypes.CDLL(None)
 _MADV_POPULATE_READ = 22  # asm-generic/mman-common.h, Linux 5.14; before it is an error and does nothing
 
 
 class Placed(NamedTuple):
-    """Tensors in a buffer: the array and the offset of each. lease: keeps the buffer open."""
+    """Tensors in a buffer: the array and the offset of each."""
 
-    buffer: str
+    buffer: Buffer
     pieces: list[tuple[str, int]]
-    lease: Slab | Buffer
 
 
 class Slab:
@@ -50,7 +50,6 @@ class Slab:
         self.nbytes = nbytes
         self.buffer = created(uuid.uuid4().hex, nbytes, None)
         self.buffer.publish("shared")
-        self.start: int = self.buffer.host_ptr or 0
         self.objects: set[str] = set()
         self.loan: weakref.ref[Any] | None = None  # an array of all bytes, which its views keep alive
         self.since = time.monotonic()
@@ -67,7 +66,6 @@ class Reading(NamedTuple):
 
     buffer: Buffer
     whole: Any
-    is_slab: bool
 
 
 def mode() -> int:
@@ -98,16 +96,16 @@ class Store:
         self._slabs: list[Slab] = []
         self._read: dict[str, Reading | None] = {}  # until the object ends; None: it is being opened
         self.on_full: Callable[[], None] = lambda: None  # asks other processes for what waits for an object
-        self._idle: list[tuple[float, Buffer]] = []  # slabs of others, and since when nothing in them is read
+        self._idle: dict[str, tuple[float, Buffer]] = {}  # slabs of others, and since when nothing in them is read
 
-    def _slab(self, nbytes: int, claim: Callable[[Slab], None]) -> Slab:
-        """One that is used from now on. Where the pool is full, processes let go of what waits for an object."""
+    def _slab(self, nbytes: int, key: str) -> Slab:
+        """One in which that object is from now on. Where the pool is full, processes let go of what waits for one."""
         end = time.monotonic() + PATIENCE
         while True:
             with self._lock:
                 try:
                     made = self._free_slab(nbytes)
-                    claim(made)
+                    made.objects.add(key)
                     return made
                 except _core.PoolFull:
                     if time.monotonic() > end:
@@ -126,79 +124,62 @@ class Store:
 
     def lend(self, nbytes: int) -> Any:
         """Memory for tensors that are to be given away: an Array of at least that many bytes."""
-        made: list[Any] = []
-
-        def claim(slab: Slab) -> None:
-            made.append(slab.buffer.array((slab.nbytes,), "uint8"))
-            slab.loan = weakref.ref(made[0])
-
-        self._slab(nbytes, claim)
-        return made[0]
+        slab = self._slab(nbytes, LOAN)
+        made = slab.buffer.array((slab.nbytes,), "uint8")
+        slab.loan = weakref.ref(made)
+        slab.objects.discard(LOAN)
+        return made
 
     def on_word(self, verb: str, key: str) -> None:
         """What the holder says."""
         with self._lock:
             if verb in ("free", "lost"):
-                self._given_back(key, verb == "free")
+                for slab in [s for s in self._slabs if key in s.objects]:
+                    slab.objects.discard(key)
+                    slab.since = time.monotonic()
+                    if verb == "lost":
+                        self._slabs.remove(slab)
             elif verb == "ended":
                 read = self._read.pop(key, None)
-                if read and read.is_slab:
-                    self._idle.append((time.monotonic(), read.buffer))
+                if read and read.buffer.state == "shared":
+                    self._idle[read.buffer.name] = time.monotonic(), read.buffer
             elif verb == "left":
                 self._read.clear()
                 self._slabs = [s for s in self._slabs if not s.objects]
             else:
                 self.tidy(KEEP if verb == "tick" else 0)
 
-    def _given_back(self, key: str, is_free: bool) -> None:
-        for slab in [s for s in self._slabs if key in s.objects]:
-            slab.objects.discard(key)
-            slab.since = time.monotonic()
-            if not is_free:
-                self._slabs.remove(slab)
-
     def tidy(self, keep: float) -> None:
         """Frees what has waited for an object for that many seconds."""
         with self._lock:
             since = time.monotonic() - keep
             self._slabs = [s for s in self._slabs if s.is_used() or s.since > since]
-            self._idle = [one for one in self._idle if one[0] > since]
+            self._idle = {name: one for name, one in self._idle.items() if one[0] > since}
 
-    def read(self, link: Any, key: str, access: Any, device: Any, is_slab: bool) -> Reading:
+    def read(self, link: Any, key: str, access: Any, device: Any) -> Reading:
         """Opens the object, or returns what is open. NotFound: the holder does not have it."""
         if access == "r":
             with self._lock:
                 if found := self._read.setdefault(key, None):
                     return found
+        name = ""
         try:
-            whole, buffer = self._opened(link, key, access, device)
+            name = link.ask("use", key)
+            _, buffer = self._idle.pop(name, (0, None)) if access == "r" else (0, None)
+            buffer = buffer or _opened(name, access, device)
+            whole = buffer.array((buffer.nbytes,), "uint8")
         except BaseException:
             with self._lock:
                 self._read.pop(key, None)
+            if name:
+                link.say("done", key)
             raise
         weakref.finalize(whole, link.say, "done", key).atexit = False
-        made = Reading(buffer, whole, is_slab)
+        made = Reading(buffer, whole)
         with self._lock:
             if key in self._read and access == "r":
                 self._read[key] = made
         return made
-
-    def _opened(self, link: Any, key: str, access: Any, device: Any) -> tuple[Any, Buffer]:
-        name = link.ask("use", key)
-        try:
-            buffer = (access == "r" and self._mapped(name)) or _opened(name, access, device)
-            return buffer.array((buffer.nbytes,), "uint8"), buffer
-        except BaseException:
-            link.say("done", key)
-            raise
-
-    def _mapped(self, name: str) -> Buffer | None:
-        with self._lock:
-            for one in self._idle:
-                if one[1].name == name:
-                    self._idle.remove(one)
-                    return one[1]
-        return None
 
     def place(self, key: str, tensors: Sequence[Any], sealed: bool = False) -> Placed:
         """The tensors of that object in a buffer that others can open. sealed: in no slab."""
@@ -212,31 +193,28 @@ class Store:
         device = getattr(tensors[0], "device", None)
         gpu = int(device.index) if device is not None and str(device) != "cpu" else None
         if gpu is None and not sealed:
-            slab = self._slab(ends[-1], lambda slab: slab.objects.add(key))
+            slab = self._slab(ends[-1], key)
             try:
                 _fill(slab.buffer, tensors, ends)
             except BaseException:
                 self.on_word("lost", key)
                 raise
-            return Placed(slab.buffer.name, pieces, slab)
+            return Placed(slab.buffer, pieces)
         with created(key, ends[-1], gpu) as buffer:
             _fill(buffer, tensors, ends)
             buffer.publish()
-            return Placed(buffer.name, pieces, _core.open_many(buffer.name, device=gpu))
+            return Placed(_core.open_many(buffer.name, device=gpu), pieces)
 
     def _in_place(self, key: str, tensors: Sequence[Any], sealed: bool) -> Placed | None:
         first = _address(tensors[0])
-        for slab in self._slabs:
-            if slab.start <= first < slab.start + slab.nbytes:
-                pieces = _pieces(tensors, {BYTES: (slab.start, slab.nbytes)})
-                if sealed or pieces is None:
-                    return None
-                slab.objects.add(key)
-                return Placed(slab.buffer.name, pieces, slab)
         for buffer in _core._opened():
             start = buffer.device_ptr or buffer.host_ptr or 0
             if start <= first < start + buffer.nbytes and buffer.access != "c":
-                return _in_buffer(buffer, start, tensors, sealed)
+                placed = _in_buffer(buffer, start, tensors, sealed)
+                for slab in self._slabs:
+                    if placed and slab.buffer is buffer:
+                        slab.objects.add(key)
+                return placed
         return None
 
 
@@ -259,7 +237,7 @@ def _in_buffer(buffer: Buffer, start: int, tensors: Sequence[Any], sealed: bool)
     pieces = _pieces(tensors, arrays)
     if pieces is None or _core.stat(buffer.name).id != buffer.id:
         return None
-    return Placed(buffer.name, pieces, buffer)
+    return Placed(buffer, pieces)
 
 
 def _in_section(buffer: Buffer) -> bool:
@@ -313,27 +291,32 @@ def _address(tensor: Any) -> int:
     return int(tensor.data_ptr() if hasattr(tensor, "data_ptr") else tensor.__array_interface__["data"][0])
 
 
-def tensor_over(array: Any) -> Any:
-    """PyTorch's, of bytes. It keeps the Array if that can be written to; by DLPack it would keep the memory alone."""
+def ndarray(array: Any, shape: Any, dtype: Any, at: int = 0) -> Any:
+    """NumPy's, over bytes from there on. It keeps the Array."""
     import numpy
+
+    return numpy.ndarray(shape, dtype, numpy.asarray(array), at)
+
+
+def tensor(array: Any, shape: Any, dtype: Any, at: int = 0) -> Any:
+    """PyTorch's. It keeps the Array if that can be written to; by DLPack it would keep the memory alone."""
     import torch
 
     from ..torch._tensors import tensor_of
 
     is_writable = array.host_ptr and not array.readonly
-    return torch.from_numpy(numpy.asarray(array)) if is_writable else tensor_of(array)
+    base = torch.from_numpy(ndarray(array, array.shape, "u1")) if is_writable else tensor_of(array)
+    return base[at : at + math.prod(shape) * dtype.itemsize].view(dtype).view(shape)
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any) -> Any:
     """As gpushm.ray.empty()."""
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if hasattr(dtype, "is_floating_point"):  # of torch
-        nbytes = dtype.itemsize * math.prod(shape)
-        return tensor_over(store.lend(nbytes))[:nbytes].view(dtype).view(shape)
+        return tensor(store.lend(dtype.itemsize * math.prod(shape)), shape, dtype)
     import numpy
 
-    nbytes = numpy.dtype(dtype).itemsize * math.prod(shape)
-    return numpy.ndarray(shape, dtype, numpy.asarray(store.lend(nbytes)))
+    return ndarray(store.lend(numpy.dtype(dtype).itemsize * math.prod(shape)), shape, dtype)
 
 
 store = Store()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import uuid
+import weakref
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -31,35 +32,29 @@ if TYPE_CHECKING:
 RELAY_PORT = 19401
 
 
-class Hold:
-    """What this process holds; at its end the holder is told that word."""
-
-    def __init__(self, link: _link.Link, key: str, end: str) -> None:
-        self._link, self._key, self._end = link, key, end
-
-    def __del__(self) -> None:
-        with suppress(Exception):  # at the end of the process its modules are gone
-            self._link.say(self._end, self._key)
-
-
 @dataclass
 class Metadata(TensorTransportMetadata):  # type: ignore[misc]
-    """Where an object is. buffer: empty for one without tensors."""
+    """Where an object is. buffer: empty for one without tensors. It has no copy in a process: its end counts."""
 
     buffer: str = ""
     key: str = ""
     pieces: list[tuple[str, int]] = field(default_factory=list)
     is_sealed: bool = True
-    on_gpu: bool = False
     node: str = ""
     address: _link.Address = ("", 0, "")
     relay: str = ""
     names: list[str] = field(default_factory=list)  # of weights
-    hold: Hold | None = field(default=None, repr=False, compare=False)
-    for_owner: bool = field(default=False, repr=False, compare=False)
+    for_owner: bool = False
+
+    def on_gpu(self) -> bool:
+        return bool(self.tensor_device != "cpu")
+
+    def say_at_end(self, link: _link.Link, verb: str) -> None:
+        """When this process has let go of it. At the end of the process the connection ends."""
+        weakref.finalize(self, link.say, verb, self.key).atexit = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fields = {name: value for name, value in self.__dict__.items() if name not in ("hold", "for_owner")}
+        fields = self.__dict__ | {"for_owner": False}
         for_owner, self.for_owner = self.for_owner, False
         return _revived, (fields, for_owner)
 
@@ -69,7 +64,7 @@ def _revived(fields: dict[str, Any], is_owner: bool) -> Metadata:
     if is_owner:
         link = _link.to(made.address)
         link.say("hold", made.key)
-        made.hold = Hold(link, made.key, "drop")
+        made.say_at_end(link, "drop")
     return made
 
 
@@ -107,18 +102,20 @@ def published(tensors: list[Any], is_owner: bool, sealed: bool = False) -> Metad
     host, port, token = kept.split()
     if is_owner:
         link.say("hold", key)
-    return Metadata(
-        tensor_meta=[(t.shape, t.dtype) for t in tensors], tensor_device=device, buffer=placed.buffer, key=key,
-        pieces=placed.pieces, is_sealed=not isinstance(placed.lease, _store.Slab), on_gpu=device != "cpu",
+    made = Metadata(
+        tensor_meta=[(t.shape, t.dtype) for t in tensors], tensor_device=device, buffer=placed.buffer.name, key=key,
+        pieces=placed.pieces, is_sealed=placed.buffer.state == "sealed",
         node=ray.get_runtime_context().get_node_id(), address=(host, int(port), token), relay=relay(),
-        hold=Hold(link, key, "drop" if is_owner else "spent"), for_owner=not is_owner,
+        for_owner=not is_owner,
     )  # fmt: skip
+    made.say_at_end(link, "drop")
+    return made
 
 
 def _kept(link: _link.Link, key: str, tensors: list[Any], sealed: bool) -> tuple[_store.Placed, str]:
     placed = store.place(key, tensors, sealed)
     try:
-        return placed, link.ask("keep", key, placed.buffer)
+        return placed, link.ask("keep", key, placed.buffer.name)
     except BaseException:
         store.on_word("lost", key)
         raise
@@ -136,10 +133,10 @@ def _is_put(obj_id: str) -> bool:
 
 def opened(meta: Metadata, copy_on_write: bool = False) -> _store.Reading:
     """The object, from another node if this one does not have it."""
-    device: Device | None = "current" if meta.on_gpu else None
-    access, link = "c" if copy_on_write and not meta.on_gpu else "r", local()
+    device: Device | None = "current" if meta.on_gpu() else None
+    access, link = "c" if copy_on_write and not device else "r", local()
     try:
-        return store.read(link, meta.key, access, device, not meta.is_sealed)
+        return store.read(link, meta.key, access, device)
     except _core.NotFound:
         if meta.node == ray.get_runtime_context().get_node_id():
             text = f"object {meta.key} is gone: its owner let it go or died, or the daemon has lost it"
@@ -147,12 +144,12 @@ def opened(meta: Metadata, copy_on_write: bool = False) -> _store.Reading:
     copy = f"ray/{meta.key}"
     with _pulled(meta, copy, device):
         link.ask("copy", meta.key, copy, *map(str, meta.address))
-        return store.read(link, meta.key, access, device, is_slab=False)
+        return store.read(link, meta.key, access, device)
 
 
 def _pulled(meta: Metadata, copy: str, device: Device | None) -> _core.Buffer:
     name = meta.buffer if meta.is_sealed else _link.to(meta.address).ask("seal", meta.key)
-    pool = _store.pool((_core._current_device() or 0) if meta.on_gpu else None)
+    pool = _store.pool((_core._current_device() or 0) if device else None)
     transport = _load.Transport(via="nixl") if os.environ.get("GPUSHM_RAY_VIA") == "nixl" else None
     source = f"{meta.relay}/v1/buffers/{name}" if "://" in meta.relay else f"{meta.relay}/{name}"
     options: dict[str, Any] = {"pool": pool, "mode": _store.mode(), "device": device, "transport": transport}
@@ -168,29 +165,16 @@ def _pulled(meta: Metadata, copy: str, device: Device | None) -> _core.Buffer:
         ) from e
 
 
-def arrays(meta: Metadata) -> list[Any]:
-    """NumPy's, over the buffer's memory, which they keep open, read-only."""
-    import numpy
-
-    read = opened(meta)
-    base = numpy.asarray(read.whole)
-    described = zip(meta.tensor_meta, _offsets(meta, read.buffer), strict=True)
-    return [numpy.ndarray(shape, dtype, base, at) for (shape, dtype), at in described]
-
-
-def tensors(meta: Metadata, copy_on_write: bool = True) -> list[Any]:
-    """PyTorch's. Programs write to those on the CPU: they get pages of their own then."""
-    read = opened(meta, copy_on_write)
-    base = _store.tensor_over(read.whole)
-    described = zip(meta.tensor_meta, _offsets(meta, read.buffer), strict=True)
-    return [
-        base[at : at + shape.numel() * dtype.itemsize].view(dtype).view(shape) for (shape, dtype), at in described
-    ]
-
-
-def _offsets(meta: Metadata, buffer: _core.Buffer) -> list[int]:
-    starts = {name: buffer[name].offset for name in {name for name, _ in meta.pieces}}
-    return [starts[name] + at for name, at in meta.pieces]
+def views(meta: Metadata, copy_on_write: bool = True) -> list[Any]:
+    """Over the buffer's memory, which they keep open: NumPy's arrays, read-only, or PyTorch's tensors. Programs write
+    to those on the CPU: they get pages of their own then.
+    """
+    is_torch = type(meta.tensor_meta[0][1]).__module__ == "torch"
+    read = opened(meta, copy_on_write and is_torch)
+    starts = {name: read.buffer[name].offset for name, _ in meta.pieces}
+    of = _store.tensor if is_torch else _store.ndarray
+    described = zip(meta.tensor_meta, meta.pieces, strict=True)
+    return [of(read.whole, shape, dtype, starts[name] + at) for (shape, dtype), (name, at) in described]
 
 
 # ---- what Ray calls ----
@@ -207,7 +191,7 @@ def _nothing(*_: Any) -> None:
 class NumpyTransport(TensorTransportManager):  # type: ignore[misc]
     """NumPy's arrays."""
 
-    tensor_transport_backend, views = "GPUSHM_NUMPY", staticmethod(arrays)
+    tensor_transport_backend = "GPUSHM_NUMPY"
     is_one_sided = can_abort_transport = staticmethod(_yes)
     actor_has_tensor_transport = _yes
     abort_transport = send_multiple_tensors = _nothing
@@ -221,7 +205,7 @@ class NumpyTransport(TensorTransportManager):  # type: ignore[misc]
     def recv_multiple_tensors(
         self, obj_id: str, tensor_transport_metadata: Metadata, communicator_metadata: Any, target_buffers: Any = None
     ) -> Any:
-        found = self.views(tensor_transport_metadata) if tensor_transport_metadata.buffer else []
+        found = views(tensor_transport_metadata) if tensor_transport_metadata.buffer else []
         for to, tensor in zip(target_buffers or [], found, strict=bool(target_buffers)):
             to[...] = tensor
         return target_buffers or found
@@ -232,14 +216,8 @@ class NumpyTransport(TensorTransportManager):  # type: ignore[misc]
             local().say("end", tensor_transport_meta.key)
 
 
-class TorchTransport(NumpyTransport):
-    """PyTorch's tensors."""
-
-    tensor_transport_backend, views = "GPUSHM", staticmethod(tensors)
-
-
 class DefaultTransport(NumpyTransport):
-    """NumPy's arrays, where there is no PyTorch."""
+    """PyTorch's tensors, or NumPy's arrays where there is no PyTorch."""
 
     tensor_transport_backend = "GPUSHM"
 
@@ -248,13 +226,11 @@ def register() -> None:
     """As gpushm.ray.register()."""
     import numpy
 
-    todo: list[tuple[type[NumpyTransport], list[str], Any]] = [(NumpyTransport, ["cpu"], numpy.ndarray)]
-    try:
+    default: tuple[list[str], Any] = ["cpu"], numpy.ndarray
+    with suppress(ImportError):
         import torch
 
-        todo.append((TorchTransport, ["cpu", "cuda"], torch.Tensor))
-    except ImportError:
-        todo.append((DefaultTransport, ["cpu"], numpy.ndarray))
-    for transport, devices, kind in todo:
+        default = ["cpu", "cuda"], torch.Tensor
+    for transport, (devices, kind) in (NumpyTransport, (["cpu"], numpy.ndarray)), (DefaultTransport, default):
         if transport.tensor_transport_backend not in transport_manager_info:
             register_tensor_transport(transport.tensor_transport_backend, devices, transport, kind)

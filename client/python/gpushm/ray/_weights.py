@@ -55,7 +55,7 @@ class Directory:
         if self._now is None or not source:
             return None
         name = self._now.buffer if source == self._now.node else f"ray/{self._now.key}"
-        return changed(self._now, relay=self._nodes[source], buffer=name, hold=None)
+        return changed(self._now, relay=self._nodes[source], buffer=name)
 
     async def alive(self, job: int) -> None:
         """A sign of life."""
@@ -115,9 +115,7 @@ def _loaded(directory: Any, job: int, load: Callable[[], Mapping[str, Any]]) -> 
 
 
 def _views(meta: Metadata) -> Mapping[str, Any]:
-    is_torch = type(meta.tensor_meta[0][1]).__module__ == "torch"
-    views = _transport.tensors(meta, copy_on_write=False) if is_torch else _transport.arrays(meta)
-    return dict(zip(meta.names, views, strict=True))
+    return dict(zip(meta.names, _transport.views(meta, copy_on_write=False), strict=True))
 
 
 def _beat(directory: Any, job: int, done: threading.Event) -> None:
