@@ -20,6 +20,7 @@ import ray
 
 from .. import _core
 from . import _holder
+from ._store import store
 
 TICK = 5.0  # seconds in which the end of the cluster is noticed
 PATIENCE = 60.0  # seconds for an answer
@@ -148,10 +149,18 @@ def to(address: Address) -> Link:
         return _links.get(address) or _links.setdefault(address, Link(connect))
 
 
-def here(host: Callable[[], str], on_word: Callable[[str, str], None]) -> Link:
-    """Returns the connection to the holder of this node. Starts a holder where none runs."""
+def here() -> Link:
+    """The connection to the holder of this node. Starts a holder where none runs."""
     with _lock:
-        return _links.get("here") or _links.setdefault("here", Link(lambda: _started(host()), on_word))
+        return _links.get("here") or _links.setdefault("here", Link(lambda: _started(node_address()), store.on_word))
+
+
+store.on_full = lambda: here().say("room", "-")
+
+
+def node_address() -> str:
+    """The address of this node, as other nodes know it."""
+    return str(ray.util.get_node_ip_address())
 
 
 def _started(host: str) -> socket.socket:

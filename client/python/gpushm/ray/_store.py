@@ -31,7 +31,7 @@ KEEP = 10.0  # seconds for which a slab waits for the next object
 PATIENCE = 5.0  # the same for room in the pool
 BLOCK = 8 << 20  # bytes that a thread copies at a time
 BYTES = "bytes"  # the one array of a buffer that is made here
-LOAN = "loan"  # in place of an object, while memory is being lent
+LOAN = "loan"  # in place of an object
 _libc = ctypes.CDLL(None)
 _MADV_POPULATE_READ = 22  # asm-generic/mman-common.h, Linux 5.14; before it is an error and does nothing
 
@@ -50,15 +50,8 @@ class Slab:
         self.nbytes = nbytes
         self.buffer = created(uuid.uuid4().hex, nbytes, None)
         self.buffer.publish("shared")
-        self.objects: set[str] = set()
-        self.loan: weakref.ref[Any] | None = None  # an array of all bytes, which its views keep alive
+        self.objects: set[str] = set()  # with LOAN, while somebody writes to it
         self.since = time.monotonic()
-
-    def is_used(self) -> bool:
-        return bool(self.objects) or (self.loan is not None and self.loan() is not None)
-
-    def fits(self, nbytes: int) -> bool:
-        return nbytes <= self.nbytes <= 2 * nbytes + (1 << 20) and not self.is_used()
 
 
 class Reading(NamedTuple):
@@ -116,18 +109,17 @@ class Store:
 
     def _free_slab(self, nbytes: int) -> Slab:
         for found in sorted(self._slabs, key=lambda s: s.nbytes):
-            if found.fits(nbytes):
+            if nbytes <= found.nbytes <= 2 * nbytes + (1 << 20) and not found.objects:
                 return found
         step = 1 << max(nbytes.bit_length() - 4, 12)
         self._slabs.append(Slab(max(-(-nbytes // step), 1) * step))
         return self._slabs[-1]
 
     def lend(self, nbytes: int) -> Any:
-        """Memory for tensors that are to be given away: an Array of at least that many bytes."""
+        """Memory for tensors that are to be given away: an Array of at least that many bytes, which its views keep."""
         slab = self._slab(nbytes, LOAN)
         made = slab.buffer.array((slab.nbytes,), "uint8")
-        slab.loan = weakref.ref(made)
-        slab.objects.discard(LOAN)
+        weakref.finalize(made, slab.objects.discard, LOAN).atexit = False
         return made
 
     def on_word(self, verb: str, key: str) -> None:
@@ -153,7 +145,7 @@ class Store:
         """Frees what has waited for an object for that many seconds."""
         with self._lock:
             since = time.monotonic() - keep
-            self._slabs = [s for s in self._slabs if s.is_used() or s.since > since]
+            self._slabs = [s for s in self._slabs if s.objects or s.since > since]
             self._idle = {name: one for name, one in self._idle.items() if one[0] > since}
 
     def read(self, link: Any, key: str, access: Any, device: Any) -> Reading:

@@ -68,22 +68,9 @@ def _revived(fields: dict[str, Any], is_owner: bool) -> Metadata:
     return made
 
 
-def node_address() -> str:
-    """The address of this node, as other nodes know it."""
-    return str(ray.util.get_node_ip_address())
-
-
-def local() -> _link.Link:
-    """The connection to the holder of this node."""
-    return _link.here(node_address, store.on_word)
-
-
-store.on_full = lambda: local().say("room", "-")
-
-
 def relay() -> str:
     """How other nodes ask the relay of this one."""
-    return os.environ.get("GPUSHM_RAY_RELAY") or f"{node_address()}:{RELAY_PORT}"
+    return os.environ.get("GPUSHM_RAY_RELAY") or f"{_link.node_address()}:{RELAY_PORT}"
 
 
 # ---- the source ----
@@ -94,7 +81,7 @@ def published(tensors: list[Any], is_owner: bool, sealed: bool = False) -> Metad
     kinds = {str(getattr(t, "device", "cpu")) for t in tensors}
     if len(kinds) > 1:
         raise ValueError(f"the tensors of one object are on one device, not on {', '.join(sorted(kinds))}")
-    device, key, link = kinds.pop().partition(":")[0], uuid.uuid4().hex, local()
+    device, key, link = kinds.pop().partition(":")[0], uuid.uuid4().hex, _link.here()
     try:
         placed, kept = _kept(link, key, tensors, sealed)
     except _core.NotFound:  # a daemon that was started anew has lost this process's slabs
@@ -134,7 +121,7 @@ def _is_put(obj_id: str) -> bool:
 def opened(meta: Metadata, copy_on_write: bool = False) -> _store.Reading:
     """The object, from another node if this one does not have it."""
     device: Device | None = "current" if meta.on_gpu() else None
-    access, link = "c" if copy_on_write and not device else "r", local()
+    access, link = "c" if copy_on_write and not device else "r", _link.here()
     try:
         return store.read(link, meta.key, access, device)
     except _core.NotFound:
@@ -213,7 +200,7 @@ class NumpyTransport(TensorTransportManager):  # type: ignore[misc]
     def garbage_collect(self, obj_id: str, tensor_transport_meta: Metadata, tensors: list[Any]) -> None:
         """The owner's metadata ends as well; this may be sooner."""
         if tensor_transport_meta.buffer:
-            local().say("end", tensor_transport_meta.key)
+            _link.here().say("end", tensor_transport_meta.key)
 
 
 class DefaultTransport(NumpyTransport):
