@@ -12,7 +12,8 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from . import _core
 
@@ -100,9 +101,7 @@ def _wait(pid: int, log: str, said_before: int) -> None:
     while (gone := _gone()) is not None:
         is_there = _is_running(pid)
         if not is_there or time.monotonic() > end:
-            with open(log, "rb") as file:
-                file.seek(said_before)
-                said = file.read().decode(errors="replace").splitlines()
+            said = Path(log).read_bytes()[said_before:].decode(errors="replace").splitlines()
             errors = [line.partition(": error: ")[2] for line in said if ": error: " in line]
             what = "does not reply" if is_there else f"ended: {'; '.join(errors) or 'it said nothing'}"
             raise _core.DaemonGone(
@@ -113,8 +112,6 @@ def _wait(pid: int, log: str, said_before: int) -> None:
 
 def _is_running(pid: int) -> bool:
     """One that has ended has no command, also where the first process of a container never waits for it."""
-    try:
-        with open(f"/proc/{pid}/cmdline") as file:
-            return bool(file.read())
-    except OSError:
-        return False
+    with suppress(OSError):
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    return False

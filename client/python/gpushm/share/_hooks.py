@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is replaced in libraries that load weights, after the program has imported them."""
+"""What is replaced in libraries that load weights: sitecustomize calls into_*() when the program has imported them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import hashlib
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
@@ -27,12 +26,7 @@ _thread = _Thread()
 _is_read = threading.Event()
 
 
-def put_into(module: ModuleType) -> None:
-    """Puts the hooks into a module that has been executed."""
-    _HOOKS[module.__name__](module)
-
-
-def _safetensors(module: ModuleType) -> None:
+def into_safetensors(module: Any) -> None:
     original = module.safe_open
 
     @functools.wraps(original, updated=())
@@ -46,10 +40,10 @@ def _safetensors(module: ModuleType) -> None:
         _copies.INSTEAD.clear()  # the functions that it names share by these hooks
         return safe_open(filename, framework, *args, **kwargs)
 
-    module.safe_open = opened  # type: ignore[attr-defined]
+    module.safe_open = opened
 
 
-def _torch(module: Any) -> None:
+def into_torch(module: Any) -> None:
     kind, load = module.nn.Module, module.load
 
     @functools.wraps(load)
@@ -63,16 +57,16 @@ def _torch(module: Any) -> None:
     kind._apply = _sharing(kind._apply, _has_shared)
 
 
-def _accelerate(module: Any) -> None:
+def into_accelerate(module: Any) -> None:
     module.load_checkpoint_in_model = _sharing(module.load_checkpoint_in_model)
 
 
-def _diffusers(module: Any) -> None:
+def into_diffusers(module: Any) -> None:
     original = module.ModelMixin.from_pretrained.__func__
     module.ModelMixin.from_pretrained = classmethod(_sharing(original, of_result=True))
 
 
-def _transformers(module: Any) -> None:
+def into_transformers(module: Any) -> None:
     original = module.PreTrainedModel.from_pretrained.__func__
 
     @functools.wraps(original)
@@ -87,15 +81,6 @@ def _transformers(module: Any) -> None:
         return made
 
     module.PreTrainedModel.from_pretrained = classmethod(_sharing(from_pretrained, of_result=True))
-
-
-_HOOKS: dict[str, Callable[[Any], None]] = {
-    "accelerate.utils.modeling": _accelerate,
-    "diffusers.models.modeling_utils": _diffusers,
-    "safetensors": _safetensors,
-    "torch": _torch,
-    "transformers.modeling_utils": _transformers,
-}
 
 
 # ---- modules that are loaded ----

@@ -130,16 +130,15 @@ def _is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _buffer(name: str, tensors: dict[str, torch.Tensor], gpu: int | None) -> Buffer:
     """The buffer of that name, which has those tensors if no process has published it."""
-    while True:
-        found = _opened(name, gpu)
-        if found is None:
-            with _models.turn(name, None):
-                if _opened(name, gpu) is None:
-                    pool = _models.pool_of(gpu, _file.options().pool)
-                    with gpushm_torch.publish(name, tensors, digest=False, **options() | {"pool": pool}):
-                        found = _opened(name, gpu)
-        if found is not None:
-            return found
+    while (found := _opened(name, gpu)) is None:
+        with _models.turn(name, None):
+            if _models.published(name) is None:
+                how = options() | {"pool": _models.pool_of(gpu, _file.options().pool)}
+                # A transient buffer ends with its last user.
+                with gpushm_torch.publish(name, tensors, digest=False, **how):
+                    if found := _opened(name, gpu):
+                        return found
+    return found
 
 
 def _opened(name: str, gpu: int | None) -> Buffer | None:

@@ -12,11 +12,11 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 _WATCHED = {
-    "accelerate.utils.modeling",
-    "diffusers.models.modeling_utils",
-    "safetensors",
-    "torch",
-    "transformers.modeling_utils",
+    "accelerate.utils.modeling": "into_accelerate",
+    "diffusers.models.modeling_utils": "into_diffusers",
+    "safetensors": "into_safetensors",
+    "torch": "into_torch",
+    "transformers.modeling_utils": "into_transformers",
 }
 
 
@@ -49,7 +49,7 @@ def _put_into(module: ModuleType) -> None:
         print(f"gpushm.share: {sys.executable} shares no weights: {error}", file=sys.stderr)
         sys.meta_path.remove(_Finder)
         return
-    hooks.put_into(module)
+    getattr(hooks, _WATCHED[module.__name__])(module)
 
 
 def _import_the_other() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -50,10 +51,7 @@ def share(
     """
     from . import publish  # that module imports this one
 
-    def attached(source: Module | Callable[[], Module]) -> Module:
-        made: Module = attach(name, source, device=device, writable=writable, fingerprint=fingerprint)
-        return made
-
+    attached: Callable[..., Module] = partial(attach, name, device=device, writable=writable, fingerprint=fingerprint)
     _own_daemon.ensure()
     end = None if timeout is None else time.monotonic() + timeout
     other = None  # a buffer that does not fit
@@ -82,7 +80,7 @@ def share(
             return made
 
 
-def _made(build: Callable[[], Module], attached: Callable[[Module | Callable[[], Module]], Module]) -> Module:
+def _made(build: Callable[[], Module], attached: Callable[..., Module]) -> Module:
     try:
         return attached(build)
     except _core.Error:
