@@ -88,6 +88,12 @@ class Actor:
 
         return len(global_worker.rdt_manager.rdt_store._rdt_store)
 
+    def is_free(self) -> bool:
+        """Nothing is in its slabs."""
+        from gpushm.ray._store import store
+
+        return not any(slab.objects for slab in store._slabs)
+
     def borrow(self, refs: list[Any]) -> float:
         self.kept = refs
         return float(ray.get(refs[0]).sum())
@@ -161,6 +167,7 @@ def test_memory_is_used_again_when_its_readers_have_let_go(nodes: Nodes) -> None
     assert ray.get(reader.drop.remote()) == 1.0 * N
     del ref
     for value in range(4):
+        until(lambda: ray.get(source.is_free.remote()))
         ref = source.make.remote(float(value))
         assert ray.get(reader.total.remote(ref)) == value * N
         del ref
