@@ -24,61 +24,24 @@ freed. gpushm.ray._holder has the details; gpushm-fleets(7) has the environment 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from ._store import empty
+    from ._transport import register
+    from ._weights import forget, weights
 
 __all__ = ["empty", "forget", "register", "weights"]
+_PLACES = {"empty": "_store", "forget": "_weights", "register": "_transport", "weights": "_weights"}
 
 
-def register() -> None:
-    """Registers two transports: "gpushm" for PyTorch's tensors, or for NumPy's arrays where there is no PyTorch, and
-    "gpushm_numpy" for NumPy's.
-
-    Call it before the decorators that name one, in the process that makes the actors: Ray carries it to them.
-
-    Arrays of NumPy that are received are read-only. PyTorch's tensors on the CPU may be written to, which nobody else
-    sees; on a GPU a write is an illegal memory access, as gpushm.torch has it.
-    """
-    from . import _transport
-
-    _transport.register()
+def __getattr__(name: str) -> Any:
+    # Not before they are used: the holder imports this package, too, and needs no Ray.
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
 
 
-def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Any:
-    """An array in memory of this node, whose values are whatever was there: returned or put as an object it is not
-    copied. NumPy's, or with a dtype of torch's a tensor on the CPU.
-
-    Whoever writes to it afterwards changes the object. The memory is used again when the array and the object have
-    ended.
-    """
-    from . import _store
-
-    return _store.empty(shape, dtype)
-
-
-def weights(
-    name: str, load: Callable[[], Mapping[str, Any]], *, replace: bool = False
-) -> Mapping[str, Any]:
-    """The tensors of that name, from the one copy that this node has of them, read-only; all its processes share it.
-
-    load: makes them, a dict of names to tensors of PyTorch or arrays of NumPy. Of all processes of the cluster one
-    calls it. Other nodes get them from a node that has them, by relays and in a tree; a process that comes later
-    attaches. An error of load() is raised where it was called, and another process that waits tries its own.
-
-    replace: load a new generation. The nodes that have the old one get it, and so do later calls of weights();
-    those who use the old one keep it.
-
-    The copies stay until forget(), or until the cluster ends.
-    """
-    from . import _weights
-
-    return _weights.weights(name, load, replace=replace)
-
-
-def forget(name: str) -> None:
-    """Frees the weights of that name, on each node when its processes have let go of them."""
-    from . import _weights
-
-    _weights.forget(name)
+def __dir__() -> list[str]:
+    return [*__all__, *globals()]

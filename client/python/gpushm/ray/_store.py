@@ -301,8 +301,13 @@ def tensor(array: Any, shape: Any, dtype: Any, at: int = 0) -> Any:
     return base[at : at + math.prod(shape) * dtype.itemsize].view(dtype).view(shape)
 
 
-def empty(shape: int | tuple[int, ...], dtype: Any) -> Any:
-    """As gpushm.ray.empty()."""
+def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Any:
+    """An array in memory of this node, whose values are whatever was there: returned or put as an object it is not
+    copied. NumPy's, or with a dtype of torch's a tensor on the CPU.
+
+    Whoever writes to it afterwards changes the object. The memory is used again when the array and the object have
+    ended.
+    """
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if hasattr(dtype, "is_floating_point"):  # of torch
         return tensor(store.lend(dtype.itemsize * math.prod(shape)), shape, dtype)

@@ -210,7 +210,14 @@ class DefaultTransport(NumpyTransport):
 
 
 def register() -> None:
-    """As gpushm.ray.register()."""
+    """Registers two transports: "gpushm" for PyTorch's tensors, or for NumPy's arrays where there is no PyTorch, and
+    "gpushm_numpy" for NumPy's.
+
+    Call it before the decorators that name one, in the process that makes the actors: Ray carries it to them.
+
+    Arrays of NumPy that are received are read-only. PyTorch's tensors on the CPU may be written to, which nobody else
+    sees; on a GPU a write is an illegal memory access, as gpushm.torch has it.
+    """
     import numpy
 
     default: tuple[list[str], Any] = ["cpu"], numpy.ndarray

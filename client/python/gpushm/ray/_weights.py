@@ -80,7 +80,17 @@ class Directory:
 
 
 def weights(name: str, load: Callable[[], Mapping[str, Any]], *, replace: bool = False) -> Mapping[str, Any]:
-    """As gpushm.ray.weights()."""
+    """The tensors of that name, from the one copy that this node has of them, read-only; all its processes share it.
+
+    load: makes them, a dict of names to tensors of PyTorch or arrays of NumPy. Of all processes of the cluster one
+    calls it. Other nodes get them from a node that has them, by relays and in a tree; a process that comes later
+    attaches. An error of load() is raised where it was called, and another process that waits tries its own.
+
+    replace: load a new generation. The nodes that have the old one get it, and so do later calls of weights();
+    those who use the old one keep it.
+
+    The copies stay until forget(), or until the cluster ends.
+    """
     title: dict[str, Any] = {"name": f"gpushm weights {name}", "namespace": "gpushm", "lifetime": "detached"}
     make = ray.remote(num_cpus=0, max_concurrency=10000)(Directory)
     directory = make.options(**title, get_if_exists=True).remote(name)
@@ -133,6 +143,6 @@ def _fetch(name: str) -> None:
 
 
 def forget(name: str) -> None:
-    """As gpushm.ray.forget()."""
+    """Frees the weights of that name, on each node when its processes have let go of them."""
     with suppress(ValueError):
         ray.kill(ray.get_actor(f"gpushm weights {name}", "gpushm"))
