@@ -95,7 +95,8 @@ def lab(args):
             env = node.env | {"GPUSHM_RAY_RELAY": node.relay(insecure=True).url}
             where = f"--address={nodes[0].address}:6379" if i else "--head"
             words = [sys.executable, "-m", "ray.scripts.scripts", "start", where, f"--node-ip-address={node.address}"]
-            words += ["--num-cpus=8", f"--object-store-memory={args.mib * 3 << 19}", "--block", "--disable-usage-stats"]
+            store = max(args.mib * 3, 160) << 19  # Ray takes 75 MiB or more
+            words += ["--num-cpus=8", f"--object-store-memory={store}", "--block", "--disable-usage-stats"]
             words += [] if i else ["--port=6379", "--include-dashboard=false"]
             programs.append(Program(node.within(*words), folder / f"node{i}", **env))
             end = time.monotonic() + 120
