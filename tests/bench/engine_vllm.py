@@ -159,6 +159,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--gib", type=float, default=16)
     parser.add_argument("--folder")
+    parser.add_argument("--roles", default=",".join(ROLES), help="which of them, the second one after the first")
     parser.add_argument("--role", choices=ROLES)
     parser.add_argument("--path")
     given = parser.parse_args()
@@ -175,7 +176,9 @@ def main() -> None:
         try:
             made, _ = timed(lambda: make(Path(folder), given.gib))
             print(f"checkpoint made in {made / 1e3:.0f} s", flush=True)
-            for name in ROLES if tiny.GPU else ("disk", "first", "second"):
+            for name in given.roles.split(","):
+                if name == "cumem" and not tiny.GPU:
+                    continue
                 subprocess.run([sys.executable, __file__, "--role", name, "--path", folder], timeout=120)
         finally:
             daemon.remove()
