@@ -177,6 +177,7 @@ struct pidfd *pidfd_share(struct pidfds *all, int *fd, uid_t uid, pid_t pid, uin
 	p->fd = take_fd(&own);
 	p->users = 1;
 	list_init(&p->suspects);
+	list_init(&p->park.held);
 	if (is_linked(p))
 		hashtable_insert(&all->by_process, &p->link, hash_of(pid, start_time));
 	return p;

@@ -23,9 +23,10 @@ enum parking { PARK_NONE, PARK_ASKED, PARK_CHANGING, PARK_PARKED };
 /* A process whose use of the driver another process freezes (park.c). */
 struct park {
 	enum parking state;
-	bool may;      /* it has promised that the library knows of all its imports */
-	bool has_pool; /* it was lent a mempool, which it keeps imported */
-	pid_t by;      /* CHANGING: who calls the driver; 0: that has failed */
+	bool may;	  /* it has promised that the library knows of all its imports */
+	bool has_pool;	  /* it was lent a mempool, which it keeps imported */
+	pid_t by;	  /* CHANGING: who calls the driver; 0: that has failed */
+	struct list held; /* pending_request::held_link: sessions whose memory waits */
 	char unless[PARK_TEXT_MAX + 1]; /* why it may not */
 };
 

@@ -67,6 +67,25 @@ static int check_step(const struct session *s, const struct pidfd *p, int step, 
 	return r == 0 && changes && p->park.state != PARK_PARKED ? check(s, p, f) : r;
 }
 
+/* The process is back, and may import what it has asked for meanwhile. */
+static void attach_held(struct catalog *c, struct pidfd *p)
+{
+	static const struct fault ended = { CODE_NOT_FOUND, "its lease has ended meanwhile" };
+	struct session *s;
+	struct reply reply;
+
+	list_drain (s, &p->park.held, pending.held_link) {
+		struct lease *l = catalog_lease_by_id(c, s->pending.held_lease);
+
+		reply_init(&reply);
+		if (l)
+			reply_attach(&reply, s, l, s->pending.held_again);
+		else
+			reply_fault(&reply, &ended);
+		s->on_reply(s, &reply);
+	}
+}
+
 /* What the client may do next is checked; what it has done is believed. */
 static int step(struct session *s, struct pidfd *p, int step, const char *text, struct fault *f)
 {
@@ -89,6 +108,8 @@ static int step(struct session *s, struct pidfd *p, int step, const char *text, 
 				    : step == STEP(BACK) ? PARK_NONE
 							 : p->park.state,
 				    step == STEP(STUCK) ? text : NULL);
+	if (step == STEP(BACK))
+		attach_held(c, p);
 	return 0;
 }
 

@@ -49,6 +49,9 @@ struct pending_request {
 	struct flush flush;	    /* FLUSH: in a pool's list */
 	uint32_t flushed_pool;	    /* FLUSH: id of the last pool that was waited for */
 	struct restarter restarter; /* RESTART: in the list of those who asked */
+	struct list held_link;	    /* park::held, with what the reply attaches: */
+	uint64_t held_lease;
+	bool held_again;
 };
 
 struct session {
@@ -84,5 +87,9 @@ static inline bool session_busy(const struct session *s)
 	const struct pending_request *p = &s->pending;
 
 	return p->creating || !list_empty(&p->waiter.link) || !list_empty(&p->flush.link) ||
-	       !list_empty(&p->restarter.link);
+	       !list_empty(&p->restarter.link) || !list_empty(&p->held_link);
 }
+
+/* Whether the reply attaches memory and its process is frozen, whose driver may not import: then
+ * the reply is made anew when the process is back. */
+bool session_hold(struct session *s, const struct reply *reply);

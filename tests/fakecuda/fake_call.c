@@ -141,8 +141,8 @@ CUresult call_enter(struct call *c, const char *name, enum call_kind kind)
 		return CUDA_ERROR_NOT_INITIALIZED;
 
 	hang_if_due(name);
-	if (owner)
-		checkpoint_wait();
+	if (owner && !checkpoint_wait(name))
+		return CUDA_ERROR_OPERATING_SYSTEM;
 	call_lock();
 	c->locked = true;
 	count(name);

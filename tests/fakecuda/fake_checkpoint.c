@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 enum { RUNNING, LOCKED, CHECKPOINTED }; /* enum CUprocessState */
@@ -53,10 +54,16 @@ static void set_length(pid_t pid, const char *what, int n)
 	close_fd(&fd);
 }
 
-void checkpoint_wait(void)
+bool checkpoint_wait(const char *call)
 {
-	while (length(getpid(), "state") != RUNNING)
+	int state;
+
+	while ((state = length(getpid(), "state")) != RUNNING) {
+		if (state == CHECKPOINTED && strcmp(call, "cuMemImportFromShareableHandle") == 0)
+			return false;
 		poll(NULL, 0, 5);
+	}
+	return true;
 }
 
 void checkpoint_count_imports(int more)
