@@ -77,7 +77,11 @@ class Link:
             except queue.Empty:
                 line = ""
                 self._on_word("tick", "")
-            self._leave_cluster()
+            if (cluster := _cluster()) != self._cluster:
+                # Ray's manager keeps metadata after ray.shutdown(): the end of the connection ends what they hold.
+                self._cluster = cluster
+                self._holds.clear()
+                self._close()
             if line:
                 self._send(line)
 
@@ -94,13 +98,6 @@ class Link:
                 self._socket = None
                 if is_last and verb in ("keep", "copy", "seal", "use"):
                     self._answers.put(f"no {e}")
-
-    def _leave_cluster(self) -> None:
-        """Ray's manager has all metadata also after ray.shutdown(): the end of the connection ends what they hold."""
-        if (cluster := _cluster()) != self._cluster:
-            self._cluster = cluster
-            self._holds.clear()
-            self._close()
 
     def _close(self) -> None:
         with suppress(OSError):

@@ -7,7 +7,6 @@ Nothing is imported here that the program would not import: the hooks follow wit
 import importlib
 import os
 import sys
-from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -24,12 +23,11 @@ class _Finder:
     """Finds what the others find, and puts the hooks into it after it has been executed."""
 
     @classmethod
-    def find_spec(
-        cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(cls, name: str, *where: object) -> ModuleSpec | None:
         if name not in _WATCHED:
             return None
-        found = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not cls)
+        others = (finder for finder in sys.meta_path if finder is not cls)
+        found = (finder.find_spec(name, *where) for finder in others)  # type: ignore[arg-type]
         spec = next(filter(None, found), None)
         if spec and spec.loader:
             execute = spec.loader.exec_module
