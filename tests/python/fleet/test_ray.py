@@ -88,6 +88,11 @@ class Actor:
 
         return len(global_worker.rdt_manager.rdt_store._rdt_store)
 
+    def has_manager(self) -> bool:
+        from ray._private.worker import global_worker
+
+        return global_worker._rdt_manager is not None
+
     def is_free(self) -> bool:
         """Nothing is in its slabs."""
         from gpushm.ray._store import store
@@ -140,6 +145,14 @@ def test_a_list_of_any_length_is_one_buffer_and_one_open(nodes: Nodes) -> None:
     assert len(nodes.buffers()) == 1 and ray.get(reader.opens.remote(ref)) == 1
     del ref
     empty(nodes)
+
+
+def test_a_new_actor_has_rays_manager_of_objects_before_two_threads_ask_for_it(nodes: Nodes) -> None:
+    from ray._private.worker import global_worker
+
+    reader = nodes.on(Actor, 0)
+    global_worker.rdt_manager.wait_until_custom_transports_registered(reader)
+    assert ray.get(reader.has_manager.remote())
 
 
 def test_an_object_outlives_its_actor_until_nobody_refers_to_it(nodes: Nodes) -> None:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from .._typing import Device
 
 RELAY_PORT = 19401
+# Ray makes its manager of objects when it is first asked for it, without a lock: two threads of a new actor that ask at
+# once have one each, and one waits 60 s for what the other has received. An actor imports this before that.
+_MANAGER = ray._private.worker.global_worker.rdt_manager
 
 
 @dataclass
