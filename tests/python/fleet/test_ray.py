@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,8 @@ import gpushm
 import gpushm.ray
 import ray
 from nodes import Nodes, until
+
+from daemon import BUILD, Daemon
 
 N = 1 << 18
 
@@ -153,6 +158,28 @@ def test_a_new_actor_has_rays_manager_of_objects_before_two_threads_ask_for_it(n
     reader = nodes.on(Actor, 0)
     global_worker.rdt_manager.wait_until_custom_transports_registered(reader)
     assert ray.get(reader.has_manager.remote())
+
+
+def test_a_holder_keeps_memory_of_a_gpu(tmp_path: Path) -> None:
+    env = {"LD_LIBRARY_PATH": str(BUILD / "fakecuda"), "FAKECUDA_STATE": f"{tmp_path}/gpus"}
+    daemon = Daemon("[pool gpu]\nkind=vmm\ndevice=0\nsize=64M\n", **env)
+    code = """
+import socket, gpushm
+from gpushm.ray import _holder
+gpushm.create("o", 4, pool="gpu").publish("sealed")
+with socket.socket(socket.AF_UNIX) as s:
+    s.connect(_holder.place("127.0.0.1"))
+    s.sendall(b"keep k o\\n")
+    print(s.recv(999).decode())
+    s.sendall(b"end k\\n")
+"""
+    try:
+        env = os.environ | env | {"GPUSHM_SOCKET": daemon.socket}
+        subprocess.run([sys.executable, "-m", "gpushm.ray._holder", "127.0.0.1"], env=env, check=True, timeout=60)
+        said = subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60, capture_output=True, text=True)
+        assert said.stdout.startswith("ok 127.0.0.1 ")
+    finally:
+        daemon.remove()
 
 
 def test_an_object_outlives_its_actor_until_nobody_refers_to_it(nodes: Nodes) -> None:

@@ -49,7 +49,7 @@ Peer: TypeAlias = asyncio.StreamWriter  # a process at the other end of a connec
 def place(host: str) -> str:
     """The abstract socket of this user's holder for a daemon, at an address of this node."""
     with gpushm.connect() as daemon:
-        daemon.pools()
+        daemon.status()  # connects, and starts no driver, which a fork would end
         with socket.socket(fileno=os.dup(daemon.fileno())) as connection:
             path = connection.getpeername()
     return f"\0gpushm-ray-{os.geteuid()}-{hashlib.sha256(f'{path} {host}'.encode()).hexdigest()[:16]}"
