@@ -176,7 +176,8 @@ with socket.socket(socket.AF_UNIX) as s:
     try:
         env = os.environ | env | {"GPUSHM_SOCKET": daemon.socket}
         subprocess.run([sys.executable, "-m", "gpushm.ray._holder", "127.0.0.1"], env=env, check=True, timeout=60)
-        said = subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60, capture_output=True, text=True)
+        words = [sys.executable, "-c", code]
+        said = subprocess.run(words, env=env, check=True, timeout=60, capture_output=True, text=True)
         assert said.stdout.startswith("ok 127.0.0.1 ")
     finally:
         daemon.remove()
