@@ -36,10 +36,10 @@ lacking() {
 	dist) ;;
 	sdist | wheel) tools=(python3) ;;
 	wheel-aarch64) tools=(python3 apt-get dpkg-deb) ;;
-	deb) tools=(dpkg-buildpackage dh chrpath) ;;
+	deb) tools=(dpkg-buildpackage dh dh_python3 chrpath) ;;
 	rpm) tools=(rpmbuild chrpath) ;;
 	image)
-		tools=(dpkg-buildpackage dh)
+		tools=(dpkg-buildpackage dh dh_python3)
 		command -v podman >/dev/null || tools+=(buildah)
 		[ "${IMAGE_BASE-}" != mmdebstrap ] || tools+=(mmdebstrap)
 		;;

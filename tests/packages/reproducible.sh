@@ -21,7 +21,7 @@ may() {
 wheel_tools() { [ -n "${CUDA_INCLUDE-}" ] && make -s BUILD="$build" wheel-tools; }
 may sdist test -e "$build/venv/ready"
 if [ "${2-}" != quick ]; then
-	may deb command -v dh
+	may deb dpkg-checkbuilddeps systemd/debian/control
 	may rpm command -v rpmbuild
 	may wheel wheel_tools
 fi
