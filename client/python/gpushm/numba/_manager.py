@@ -26,11 +26,9 @@ try:
     _open_plain, _plain_handles = _numba.Context.open_ipc_handle, _numba.GetIpcHandleMixin.get_ipc_handle
     _OUT_OF_MEMORY = _numba.binding.CUresult.CUDA_ERROR_OUT_OF_MEMORY
 except (ImportError, AttributeError) as e:
-    import numba
-
     raise ImportError(
-        f"gpushm.numba.MemoryManager needs the package numba-cuda, 0.20 or later, and not the CUDA target that Numba "
-        f"{numba.__version__} itself brings (pip install 'numba-cuda[cu13]'): {e}"
+        "gpushm.numba.MemoryManager needs the package numba-cuda, 0.20 or later, and not the CUDA target that Numba "
+        f"itself brings (pip install 'numba-cuda[cu13]'): {e}"
     ) from e
 
 # What is in a CUipcMemHandle: a mark, the buffer's id, where the memory begins in it, its name.
