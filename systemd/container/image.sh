@@ -37,9 +37,18 @@ make_base() {
 		cat "$build/image/log" >&2
 		fail "mmdebstrap failed"
 	}
-	"$tool" import -q "$build/image/base.tar" localhost/gpushm-base:"$version" >/dev/null
-	rm "$build/image/base.tar"
 	base=localhost/gpushm-base:$version
+	import_base >/dev/null || fail "$tool can't import what mmdebstrap has made"
+	rm "$build/image/base.tar"
+}
+
+# buildah has no import.
+import_base() {
+	local made
+	case $tool in
+	*/podman) "$tool" import -q "$build/image/base.tar" "$base" ;;
+	*) made=$("$tool" from scratch) && "$tool" add -q "$made" "$build/image/base.tar" / && "$tool" commit -q "$made" "$base" && "$tool" rm "$made" ;;
+	esac
 }
 
 tool=$(command -v podman || command -v buildah) || fail "neither podman nor buildah: apt-get install podman"
