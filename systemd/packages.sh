@@ -31,7 +31,7 @@ export_files() {
 		done
 	else
 		find . -path "./$(realpath -m --relative-to=. "$build")" -prune -o -type f -printf '%P\0'
-	fi | tar -c --null -T - | tar -x -C "$source"
+	fi | tar -c --null -T - --mtime="@$SOURCE_DATE_EPOCH" | tar -x -C "$source"
 }
 
 export_source() {
