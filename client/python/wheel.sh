@@ -68,6 +68,20 @@ other_packages() { # FOLDER ARCH
 	rm -r "$1/apt"
 }
 
+# The modes of a wheel's files do not depend on umask.
+same_modes() {
+	"$venv/bin/python" - "$1" <<-'END'
+		import os, sys, zipfile
+		path = sys.argv[1]
+		with zipfile.ZipFile(path) as old, zipfile.ZipFile(path + ".new", "w", zipfile.ZIP_DEFLATED) as new:
+		    for item in old.infolist():
+		        mode = 0o755 if item.is_dir() or item.external_attr >> 16 & 0o100 else 0o644
+		        item.external_attr = (item.external_attr >> 16 & ~0o7777 | mode) << 16 | item.external_attr & 0xFFFF
+		        new.writestr(item, old.read(item))
+		os.replace(path + ".new", path)
+	END
+}
+
 wheel() { # ARCH
 	local arch=$1 work tag=manylinux_${glibc/./_}_$1 libs cc other='' ldflags=-s plat repair=() p
 	work=$build/manylinux-$arch
@@ -101,6 +115,7 @@ wheel() { # ARCH
 	pack "$work" "$venv"
 	rm -f "$dist"/*-"$tag".whl
 	PATH=$(realpath "$venv")/bin:$PATH "${repair[@]}" auditwheel repair --plat "$plat" --only-plat -w "$dist" "$work"/wheel/*.whl
+	same_modes "$(echo "$dist"/*-"$tag".whl)"
 	ls "$dist"/*-"$tag".whl
 }
 
