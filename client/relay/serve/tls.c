@@ -263,7 +263,7 @@ void tls_refresh(const struct config *c)
 	tls.looked_ns = now;
 	version = look_at_files(c);
 	if (version != tls.version) {
-		/* One that is wrong is told once, not every few seconds. */
+		/* Report a bad certificate once, not every few seconds. */
 		tls.version = version;
 		if (tls_read(c) == 0)
 			fprintf(stderr, "gpushm-relay: the certificates were read again\n");
