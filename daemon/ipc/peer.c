@@ -184,7 +184,7 @@ static void on_reply(struct session *s, struct reply *reply)
 {
 	struct peer *p = container_of(s, struct peer, session);
 
-	if (session_hold(s, reply))
+	if (reply_hold(reply, s))
 		return;
 	count_late_time(p);
 	deliver(p, reply);
@@ -249,7 +249,7 @@ static enum found handle(struct peer *p, const unsigned char *data, size_t len)
 	if (r == -ERESTART)
 		return keep_unfinished(p, data, len);
 	free_ptr(&p->unfinished.data);
-	if (r == 0 && session_hold(&p->session, &reply))
+	if (r == 0 && reply_hold(&reply, &p->session))
 		r = -EINPROGRESS;
 	p->replied = r == 0;
 	if (r == 0 && reply.silent)

@@ -136,6 +136,19 @@ void reply_attach(struct reply *reply, struct session *s, struct lease *l, bool 
 	lend_fds(reply, s, l, !again);
 }
 
+bool reply_hold(const struct reply *reply, struct session *s)
+{
+	struct pidfd *p = s->process->pidfd;
+
+	if (reply->message.result_case != GPUSHM__PROTO__REPLY__RESULT_ATTACH || !p ||
+	    p->park.state < PARK_CHANGING)
+		return false;
+	s->pending.held_lease = reply->u.attach.lease;
+	s->pending.held_again = !reply->lease;
+	list_insert(&p->park.held, &s->pending.held_link);
+	return true;
+}
+
 /* Measuring a message costs as much as packing it, so a small one is not measured. */
 int reply_send(struct reply *reply, int socket)
 {

@@ -80,6 +80,9 @@ void reply_done(struct reply *reply);
 int reply_result(struct reply *reply, int r);
 /* again: the client has the table, and keeps the lease also where the reply cannot be sent. */
 void reply_attach(struct reply *reply, struct session *s, struct lease *l, bool again);
+/* Whether the reply attaches memory and its process is frozen, whose driver may not import: then
+ * the reply is made anew when the process is back. */
+bool reply_hold(const struct reply *reply, struct session *s);
 
 /* Bytes that outlive the reply. */
 ProtobufCBinaryData reply_bytes(const void *data, size_t len);

@@ -4,7 +4,6 @@
  */
 #include "daemon/ipc/session.h"
 
-#include "daemon/ipc/reply.h"
 #include "daemon/ipc/service.h"
 #include "proto/base/own.h"
 
@@ -38,19 +37,6 @@ static void cancel(struct session *s)
 	list_drop(&s->pending.held_link);
 	if (s->pending.creating)
 		catalog_cancel_create(&s->service->catalog, take_ptr(s->pending.creating));
-}
-
-bool session_hold(struct session *s, const struct reply *reply)
-{
-	struct pidfd *p = s->process->pidfd;
-
-	if (reply->message.result_case != GPUSHM__PROTO__REPLY__RESULT_ATTACH || !p ||
-	    p->park.state < PARK_CHANGING)
-		return false;
-	s->pending.held_lease = reply->u.attach.lease;
-	s->pending.held_again = !reply->lease;
-	list_insert(&p->park.held, &s->pending.held_link);
-	return true;
 }
 
 void session_done(struct session *s)

@@ -89,7 +89,3 @@ static inline bool session_busy(const struct session *s)
 	return p->creating || !list_empty(&p->waiter.link) || !list_empty(&p->flush.link) ||
 	       !list_empty(&p->restarter.link) || !list_empty(&p->held_link);
 }
-
-/* Whether the reply attaches memory and its process is frozen, whose driver may not import: then
- * the reply is made anew when the process is back. */
-bool session_hold(struct session *s, const struct reply *reply);
