@@ -256,10 +256,16 @@ static inline uint64_t stream_owner(uint64_t seq, uint32_t reader)
 	return seq << 7 | (reader + 1);
 }
 
+/* The member's index, STREAM_REDO or STREAM_LOST; UINT32_MAX: nobody has taken the frame. */
+static inline uint32_t stream_owner_reader(uint64_t owner)
+{
+	return (uint32_t)(owner & 127) - 1;
+}
+
 /* Whether a member has taken this frame, or one that has died had. */
 static inline bool stream_is_owned(uint64_t owner, uint64_t seq)
 {
-	return (owner & 127) != 0 && owner >> 7 == seq << 7 >> 7;
+	return stream_owner_reader(owner) != UINT32_MAX && owner >> 7 == seq << 7 >> 7;
 }
 
 /* ---- sizes ---- */

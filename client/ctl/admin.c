@@ -64,7 +64,7 @@ static int remove_word(struct ctl *ctl, const void *options, const char *word)
 	if (r == -ENOENT && pattern_is(word))
 		return remove_matching(ctl, word, force);
 	/* Not where the daemon knows how the buffer ended. */
-	if (r == -ENOENT && !force && strstr(gpushm_error(), "open can wait for it"))
+	if (r == -ENOENT && !force && strstr(gpushm_error(), "gpushmctl ls shows what there is"))
 		return report_missing(ctl, word);
 	return r == -ENOENT && force ? CTL_OK : ctl_result(r);
 }

@@ -19,9 +19,9 @@ static int check_words(const struct command *c, size_t n)
 
 	if (n >= c->words.min && n <= c->words.max)
 		return CTL_OK;
-	snprintf(text, sizeof(text), "%s: gpushmctl %s %.*s",
+	snprintf(text, sizeof(text), "%s: gpushmctl %s%s%.*s",
 		 n < c->words.min ? "something is missing" : "too many words", c->name,
-		 (int)strcspn(c->synopsis, "\n"), c->synopsis);
+		 *c->synopsis ? " " : "", (int)strcspn(c->synopsis, "\n"), c->synopsis);
 	return help_usage_error(c, text);
 }
 

@@ -164,16 +164,16 @@ struct buffer *catalog_next(const struct catalog *c, uint64_t after)
 	return NULL;
 }
 
+/* advice: what else the request could do. */
 static int refuse_missing(const struct catalog *c, const struct process *p, const char *key,
-			  struct fault *f)
+			  const char *advice, struct fault *f)
 {
 	char why[256];
 
 	if (lost_explain(&c->lost, p, key, why, sizeof(why)))
 		return fault(f, CODE_NOT_FOUND, "no buffer \"%s\": %s", key, why);
-	return fault(f, CODE_NOT_FOUND,
-		     "no buffer \"%s\" (gpushmctl ls shows what there is; open can wait for it)",
-		     key);
+	return fault(f, CODE_NOT_FOUND, "no buffer \"%s\" (gpushmctl ls shows what there is%s)",
+		     key, advice);
 }
 
 int catalog_lookup_for_open(struct catalog *c, const struct process *p, const char *key,
@@ -183,7 +183,7 @@ int catalog_lookup_for_open(struct catalog *c, const struct process *p, const ch
 	struct buffer *b = held && !held->lost ? held : catalog_by_key(c, key);
 
 	if (!b)
-		return refuse_missing(c, p, key, f);
+		return refuse_missing(c, p, key, "; open can wait for it", f);
 	if (!buffer_allows(b, p, access))
 		return fault(f, CODE_ACCESS,
 			     "buffer \"%s\" belongs to uid %u with mode %04o: not open to uid %u "
@@ -219,7 +219,7 @@ int catalog_lookup_visible(struct catalog *c, const struct process *p, const cha
 	struct buffer *b = catalog_by_key(c, key);
 
 	if (!b || (b->state == BUFFER_FILLING && !buffer_owned_by(b, p)))
-		return refuse_missing(c, p, key, f);
+		return refuse_missing(c, p, key, "", f);
 	if (!catalog_visible(b, p))
 		return fault(
 			f, CODE_ACCESS,
@@ -390,7 +390,7 @@ int catalog_unlink(struct catalog *c, const struct process *p, const char *key, 
 	int r;
 
 	if (!b || (id && b->id != id))
-		return refuse_missing(c, p, key, f);
+		return refuse_missing(c, p, key, "", f);
 	r = buffer_check_owner(b, p, "unlink it", f);
 	/* The creator still gets the memory if it is being allocated, and keeps it until CLOSE. */
 	if (r == 0)

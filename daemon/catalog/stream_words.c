@@ -206,7 +206,8 @@ static void close_group(const struct stream_words *w)
 	for (uint32_t i = 0; i < w->shape.slots; i++) {
 		uint64_t owner = stream_load(&w->group->owner[i]);
 
-		if ((owner & 127) == STREAM_REDO + 1 && stream_swap(&w->group->owner[i], owner, 0))
+		if (stream_owner_reader(owner) == STREAM_REDO &&
+		    stream_swap(&w->group->owner[i], owner, 0))
 			stream_add(&w->group->lost, 1);
 	}
 }
@@ -364,6 +365,6 @@ uint64_t stream_words_queued(const struct stream_words *w)
 	if (!stream_load(&w->head->group_open))
 		return 0;
 	for (uint32_t i = 0; i < w->shape.slots; i++)
-		n += (stream_load(&w->group->owner[i]) & 127) == STREAM_REDO + 1;
+		n += stream_owner_reader(stream_load(&w->group->owner[i])) == STREAM_REDO;
 	return n;
 }

@@ -38,6 +38,7 @@
  * that it says so itself, and than a restart. */
 #define TIMEOUT_MS 60000u
 #define INTERRUPT_MS 100 /* between two looks whether a wait is to end */
+#define AWAKE_NS 100000u /* a suspend asks for its reply before it sleeps */
 
 int connection_check_fork(uint64_t generation)
 {
@@ -456,10 +457,24 @@ static int receive_once(struct gpushm *c, int flags)
 	return r;
 }
 
+/* The memory is unmapped already, and the daemon is quick: asleep, this thread would wake up later
+ * than the reply comes. */
+static int receive_awake(struct gpushm *c)
+{
+	int r;
+
+	do
+		r = receive_once(c, MSG_DONTWAIT);
+	while (r == -EAGAIN && clock_monotonic_ns() - c->sent_at < AWAKE_NS);
+	return r;
+}
+
 static int receive(struct gpushm *c, int flags)
 {
-	int r = receive_once(c, flags);
+	int r = c->verb == GPUSHM__PROTO__REQUEST__VERB_SUSPEND ? receive_awake(c) : -EAGAIN;
 
+	if (r == -EAGAIN)
+		r = receive_once(c, flags);
 	while ((r == -EAGAIN || r == -EINTR) && !(flags & MSG_DONTWAIT)) {
 		r = await(c, POLLIN, connection_due(c));
 		if (r < 0)

@@ -166,7 +166,7 @@ static int take_redo(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 		uint64_t seq = stream_load(&r->head->slot[i].seq);
 		int e;
 
-		if ((owner & 127) != STREAM_REDO + 1)
+		if (stream_owner_reader(owner) != STREAM_REDO)
 			continue;
 		found |= seq == 0;
 		if (seq == 0 || owner != stream_owner(seq, STREAM_REDO))
@@ -326,7 +326,7 @@ static bool mend_redos(struct reader *r)
 	for (uint32_t i = 0; i < r->slots; i++) {
 		uint64_t owner = stream_load(&r->group->owner[i]), seq;
 
-		if ((owner & 127) != STREAM_REDO + 1)
+		if (stream_owner_reader(owner) != STREAM_REDO)
 			continue;
 		seq = stream_load(&r->head->slot[i].seq);
 		if (seq && owner == stream_owner(seq, STREAM_REDO)) {
@@ -380,7 +380,7 @@ static bool end_claim(struct reader *r, const struct reader_frame *f, uint64_t w
 
 uint64_t reader_release_value(const struct reader_frame *f)
 {
-	return f->ticket << 2;
+	return stream_claim_end(stream_claim_word(f->ticket, STREAM_RELEASING));
 }
 
 uint64_t reader_release_after(const struct reader *r, const struct reader_frame *f)

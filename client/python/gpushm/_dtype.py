@@ -42,7 +42,7 @@ def encode(dtype: object) -> tuple[str, str | None]:
             return dtype, None
         found = _ml_dtype(numpy, dtype)
         if found is None:
-            raise TypeError(f"{dtype!r} is no dtype") from None
+            raise TypeError(f"{dtype!r} is no dtype: 'float32', numpy.float32 and torch.float32 are") from None
     return _encode_numpy(found)
 
 

@@ -142,6 +142,7 @@ static const struct {
 	{ 2, "$ctl ls --hodlers", "did you mean --holders?" },
 	{ 2, "$ctl stat", "something is missing" },
 	{ 2, "$ctl get a b c", "too many words" },
+	{ 2, "$ctl restart now", "too many words: gpushmctl restart\n" },
 	{ 2, "$ctl put a b c", "ARRAY=FILE" },
 	{ 2, "$ctl create x", "--size or --shape" },
 	{ 2, "$ctl create x --size=7 --dtype=float32", "whole number" },
@@ -192,6 +193,7 @@ static const struct {
 	{ 1, "$ctl get two:x /dev/full", "No space left" },
 	{ 1, "$ctl get two:x nothing/file", "No such file" },
 	{ 3, "$ctl rm nope", "gpushmctl: no buffer \"nope\"; gpushmctl ls shows what there is\n" },
+	{ 3, "$ctl mv nope other", "no buffer \"nope\" (gpushmctl ls shows what there is)\n" },
 	{ 3,
 	  "$ctl create -q --size=1 d/a && $ctl create -q --size=1 d/b && $ctl rm d; r=$?; "
 	  "$ctl rm d/; exit $r",
