@@ -6,9 +6,9 @@
 
 An actor returns what it has, which two others of its node get, each reading one number of every page, or on a GPU of
 every tensor; then it is passed once more. All ways take turns in one run. A row has the first time, the median, and the median of the ratios to the
-first way of the same turn; then the same of once more. On the CPU: Ray's object store, gpushm, gpushm where the source
-writes to gpushm.ray.empty(), GLOO where there is PyTorch; "empty" moves nothing, and its readers read as much of their
-own memory. On a GPU: CUDA_IPC, gpushm, NIXL where it is installed, and with two GPUs gpushm with readers on the second
+first way of the same turn; then the same of once more. On the CPU: Ray's object store, gpushm, GLOO where there is
+PyTorch; "empty" moves nothing, and its readers read as much of their own memory. Then the same of an array that the
+actor computes each time; "in place" computes it into gpushm.ray.empty(). On a GPU: CUDA_IPC, gpushm, NIXL where it is installed, and with two GPUs gpushm with readers on the second
 one, which CUDA_IPC refuses. At the end the time from the SIGKILL of a source to the tensor in a reader that has not had it.
 With --gpu --weights MIB eight actors get weights before that: when the first one has them, when each other one has, and
 the memory of the GPU by their size.
@@ -77,15 +77,20 @@ class Actor:
     def plasma(self):
         return self.array
 
+    def plasma_made(self):
+        return self.array * 1
+
     @ray.method(tensor_transport="gpushm_numpy")
     def gpushm(self):
         return self.array
 
     @ray.method(tensor_transport="gpushm_numpy")
+    def gpushm_made(self):
+        return self.array * 1
+
+    @ray.method(tensor_transport="gpushm_numpy")
     def in_place(self):
-        made = gpushm.ray.empty(self.array.shape, "f4")
-        made[...] = self.array
-        return made
+        return np.multiply(self.array, 1, out=gpushm.ray.empty(self.array.shape, "f4"))
 
     @ray.method(tensor_transport="empty")
     def empty(self):
@@ -160,8 +165,6 @@ def compare(title, ways, rounds, wanted):
             ratio = statistics.median(b / a for a, b in zip(now, beside, strict=True))
             words.append(f"{statistics.median(now) * 1e3:.1f} ms ({ratio:.2f} x)")
         print(f"| {title} | {name} | {times[0][0] * 1e3:.0f} ms | {' | '.join(words)} |", flush=True)
-    for actor in {a for *_, actors in ways for a in actors}:
-        ray.kill(actor)
 
 
 def on_cpu(args):
@@ -169,11 +172,15 @@ def on_cpu(args):
         # Once an actor has made an object of a transport, it pickles arrays for Ray's store slowly: plasma has its own.
         plasma, others = ([ray.remote(num_cpus=0)(Actor).remote() for _ in range(3)] for _ in range(2))
         ray.get([source.prepare.remote(mib) for source, *_ in (plasma, others)])
-        ways = [("plasma", "plasma", plasma), *((way, way, others) for way in ("gpushm", "in_place", "empty"))]
+        ways = [("plasma", "plasma", plasma), *((way, way, others) for way in ("gpushm", "empty"))]
+        made = [("plasma", "plasma_made", plasma), ("gpushm", "gpushm_made", others), ("in place", "in_place", others)]
         if torch:
             importlib.import_module("ray.experimental.collective").create_collective_group(others, "gloo")
             ways.append(("gloo", "gloo", others))
         compare(f"{mib} MiB", ways, args.rounds, mib * 256.0)
+        compare(f"{mib} MiB, computed", made, args.rounds, mib * 256.0)
+        for actor in {*plasma, *others}:
+            ray.kill(actor)
     print_kills(args.rounds, "gpushm", 0, lambda: ray.remote(num_cpus=0)(Actor).remote())
 
 
@@ -192,6 +199,8 @@ def on_gpu(args):
                 assert (len({*where}) == 1) == ("other" not in name), f"{name}: on the GPUs {where}"
                 ray.get(actors[0].prepare.remote(mib, tensors))
             compare(f"{mib} MiB, tensors: {tensors}", made, args.rounds, float(tensors))
+            for actor in {a for *_, actors in made for a in actors}:
+                ray.kill(actor)
     if args.weights:
         print_weights(args.weights)
     print_kills(args.rounds, "gpu", 1, lambda: on_a_gpu(0.1))

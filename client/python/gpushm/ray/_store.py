@@ -54,13 +54,6 @@ class Slab:
         self.since = time.monotonic()
 
 
-class Reading(NamedTuple):
-    """An object that this process has open. whole: all its bytes; the reading is done when that has ended."""
-
-    buffer: Buffer
-    whole: Any
-
-
 def mode() -> int:
     """Of new buffers."""
     return int(os.environ.get("GPUSHM_RAY_MODE", "0600"), 8)
@@ -87,7 +80,7 @@ class Store:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._slabs: list[Slab] = []
-        self._read: dict[str, Reading | None] = {}  # until the object ends; None: it is being opened
+        self._read: dict[str, Any] = {}  # all bytes of an object, until that ends; None: it is being opened
         self.on_full: Callable[[], None] = lambda: None  # asks other processes for what waits for an object
         self._idle: dict[str, tuple[float, Buffer]] = {}  # slabs of others, and since when nothing in them is read
 
@@ -132,9 +125,9 @@ class Store:
                     if verb == "lost":
                         self._slabs.remove(slab)
             elif verb == "ended":
-                read = self._read.pop(key, None)
-                if read and read.buffer.state == "shared":
-                    self._idle[read.buffer.name] = time.monotonic(), read.buffer
+                whole = self._read.pop(key, None)
+                if whole is not None and whole.buffer.state == "shared":
+                    self._idle[whole.buffer.name] = time.monotonic(), whole.buffer
             elif verb == "left":
                 self._read.clear()
                 self._slabs = [s for s in self._slabs if not s.objects]
@@ -148,11 +141,11 @@ class Store:
             self._slabs = [s for s in self._slabs if s.objects or s.since > since]
             self._idle = {name: one for name, one in self._idle.items() if one[0] > since}
 
-    def read(self, link: Any, key: str, access: Any, device: Any) -> Reading:
-        """Opens the object, or returns what is open. NotFound: the holder does not have it."""
+    def read(self, link: Any, key: str, access: Any, device: Any) -> Any:
+        """All bytes of the object, an Array, open until that has ended. NotFound: the holder does not have it."""
         if access == "r":
             with self._lock:
-                if found := self._read.setdefault(key, None):
+                if (found := self._read.setdefault(key, None)) is not None:
                     return found
         name = ""
         try:
@@ -167,17 +160,20 @@ class Store:
                 link.say("done", key)
             raise
         weakref.finalize(whole, link.say, "done", key).atexit = False
-        made = Reading(buffer, whole)
         with self._lock:
             if key in self._read and access == "r":
-                self._read[key] = made
-        return made
+                self._read[key] = whole
+        return whole
 
-    def place(self, key: str, tensors: Sequence[Any], sealed: bool = False) -> Placed:
-        """The tensors of that object in a buffer that others can open. sealed: in no slab."""
+    def place(self, key: str, tensors: Sequence[Any], keep: Callable[[str], str], sealed: bool) -> tuple[Placed, str]:
+        """The tensors of that object in a buffer that others can open. keep: is told its name, beside the copy if it
+        can; returns what that returns, too. sealed: in no slab.
+        """
+        found = None
         with self._lock, suppress(_core.NotFound):
-            if found := self._in_place(key, tensors, sealed):
-                return found
+            found = self._in_place(key, tensors, sealed)
+        if found:
+            return found, keep(found.buffer.name)
         ends = [0]
         for tensor in tensors:
             ends.append(ends[-1] + -(-tensor.nbytes // 256) * 256)
@@ -186,16 +182,16 @@ class Store:
         gpu = int(device.index) if device is not None and str(device) != "cpu" else None
         if gpu is None and not sealed:
             slab = self._slab(ends[-1], key)
+            kept = _threads().submit(keep, slab.buffer.name)
             try:
                 _fill(slab.buffer, tensors, ends)
-            except BaseException:
-                self.on_word("lost", key)
-                raise
-            return Placed(slab.buffer, pieces)
+            finally:
+                said = kept.result()
+            return Placed(slab.buffer, pieces), said
         with created(key, ends[-1], gpu) as buffer:
             _fill(buffer, tensors, ends)
             buffer.publish()
-            return Placed(_core.open_many(buffer.name, device=gpu), pieces)
+            return Placed(_core.open_many(buffer.name, device=gpu), pieces), keep(buffer.name)
 
     def _in_place(self, key: str, tensors: Sequence[Any], sealed: bool) -> Placed | None:
         first = _address(tensors[0])

@@ -49,12 +49,9 @@ class Metadata(TensorTransportMetadata):  # type: ignore[misc]
     names: list[str] = field(default_factory=list)  # of weights
     for_owner: bool = False
 
-    def on_gpu(self) -> bool:
-        return bool(self.tensor_device != "cpu")
-
-    def say_at_end(self, link: _link.Link, verb: str) -> None:
+    def drop_at_end(self, link: _link.Link) -> None:
         """When this process has let go of it. At the end of the process the connection ends."""
-        weakref.finalize(self, link.say, verb, self.key).atexit = False
+        weakref.finalize(self, link.say, "drop", self.key).atexit = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = self.__dict__ | {"for_owner": False}
@@ -67,7 +64,7 @@ def _revived(fields: dict[str, Any], is_owner: bool) -> Metadata:
     if is_owner:
         link = _link.to(made.address)
         link.say("hold", made.key)
-        made.say_at_end(link, "drop")
+        made.drop_at_end(link)
     return made
 
 
@@ -98,15 +95,15 @@ def published(tensors: list[Any], is_owner: bool, sealed: bool = False) -> Metad
         node=ray.get_runtime_context().get_node_id(), address=(host, int(port), token), relay=relay(),
         for_owner=not is_owner,
     )  # fmt: skip
-    made.say_at_end(link, "drop")
+    made.drop_at_end(link)
     return made
 
 
 def _kept(link: _link.Link, key: str, tensors: list[Any], sealed: bool) -> tuple[_store.Placed, str]:
-    placed = store.place(key, tensors, sealed)
     try:
-        return placed, link.ask("keep", key, placed.buffer.name)
+        return store.place(key, tensors, lambda name: link.ask("keep", key, name), sealed)
     except BaseException:
+        link.say("end", key)
         store.on_word("lost", key)
         raise
 
@@ -121,9 +118,9 @@ def _is_put(obj_id: str) -> bool:
 
 # ---- a reader ----
 
-def opened(meta: Metadata, copy_on_write: bool = False) -> _store.Reading:
-    """The object, from another node if this one does not have it."""
-    device: Device | None = "current" if meta.on_gpu() else None
+def opened(meta: Metadata, copy_on_write: bool = False) -> Any:
+    """All bytes of the object, from another node if this one does not have it."""
+    device: Device | None = None if meta.tensor_device == "cpu" else "current"
     access, link = "c" if copy_on_write and not device else "r", _link.here()
     try:
         return store.read(link, meta.key, access, device)
@@ -160,11 +157,11 @@ def views(meta: Metadata, copy_on_write: bool = True) -> list[Any]:
     to those on the CPU: they get pages of their own then.
     """
     is_torch = type(meta.tensor_meta[0][1]).__module__ == "torch"
-    read = opened(meta, copy_on_write and is_torch)
-    starts = {name: read.buffer[name].offset for name, _ in meta.pieces}
+    whole = opened(meta, copy_on_write and is_torch)
+    starts = {name: whole.buffer[name].offset for name, _ in meta.pieces}
     of = _store.tensor if is_torch else _store.ndarray
     described = zip(meta.tensor_meta, meta.pieces, strict=True)
-    return [of(read.whole, shape, dtype, starts[name] + at) for (shape, dtype), (name, at) in described]
+    return [of(whole, shape, dtype, starts[name] + at) for (shape, dtype), (name, at) in described]
 
 
 # ---- what Ray calls ----
