@@ -196,6 +196,18 @@ def test_an_object_outlives_its_actor_until_nobody_refers_to_it(nodes: Nodes) ->
     empty(nodes)
 
 
+def test_a_copy_that_fails_leaves_nothing(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gpushm.ray._store._fill", fails)
+        with pytest.raises(MemoryError):
+            ray.put(np.ones(N, "f4"), _tensor_transport="gpushm_numpy")
+    empty(nodes)
+    assert ray.get(nodes.on(Actor, 0).total.remote(ray.put(np.ones(N, "f4"), _tensor_transport="gpushm_numpy"))) == N
+
+
 def test_memory_is_used_again_when_its_readers_have_let_go(nodes: Nodes) -> None:
     source, reader = nodes.on(Actor, 0), nodes.on(Actor, 0)
     ref = source.make.remote(1.0)
