@@ -31,6 +31,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <sys/socket.h>
 
@@ -458,14 +459,14 @@ static int receive_once(struct gpushm *c, int flags)
 }
 
 /* The memory is unmapped already, and the daemon is quick: asleep, this thread would wake up later
- * than the reply comes. */
+ * than the reply comes. It yields, because the kernel may wake the daemon on this processor. */
 static int receive_awake(struct gpushm *c)
 {
 	int r;
 
-	do
-		r = receive_once(c, MSG_DONTWAIT);
-	while (r == -EAGAIN && clock_monotonic_ns() - c->sent_at < AWAKE_NS);
+	while ((r = receive_once(c, MSG_DONTWAIT)) == -EAGAIN &&
+	       clock_monotonic_ns() - c->sent_at < AWAKE_NS)
+		sched_yield();
 	return r;
 }
 
