@@ -18,7 +18,7 @@ models)
 		case $t in *_memory.py | *_examples.py | *_transformers.py | *_from_pretrained.py | *_documents.py) ;; *) tests+=("$t") ;; esac
 	done
 	;;
-models-examples) tests=(tests/python/models/test_examples.py tests/python/models/test_documents.py) ;;
+models-examples) tests=(tests/python/models/test_model_examples.py tests/python/models/test_documents.py) ;;
 transformers) tests=(tests/python/models/test_transformers.py tests/python/models/test_from_pretrained.py) ;;
 torch-memory) tests=(tests/python/models/test_memory.py) ;;
 cuda-core-resource) tests=(tests/python/gpu/test_cuda_core.py) ;;

@@ -166,8 +166,8 @@ class Store:
         return whole
 
     def place(self, key: str, tensors: Sequence[Any], keep: Callable[[str], str], sealed: bool) -> tuple[Placed, str]:
-        """The tensors of that object in a buffer that others can open. keep: is told its name, beside the copy if it
-        can; returns what that returns, too. sealed: in no slab.
+        """Places the tensors of that object in a buffer that others can open. Calls keep() with its name, while
+        it copies into a slab, else afterwards; returns what keep() returned, too. sealed: uses no slab.
         """
         found = None
         with self._lock, suppress(_core.NotFound):
