@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -178,6 +180,34 @@ def test_a_process_on_another_gpu_reads_the_same_bytes(
         a.publish()
         assert in_child(READER.format(device=other)) == f"(2, {other}) {VALUES}\n"
     gpushm.unlink("a")
+
+
+STREAM_READER = """
+import gpushm
+with gpushm.follow("s", "every", device={device}, timeout=30) as reader:
+    print("ready", flush=True)
+    print([(f["x"].__dlpack_device__(), f["x"].tolist()) for f in reader])
+"""
+
+
+@pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
+def test_a_stream_reaches_readers_on_both_gpus(pool: str, own: int, other: int) -> None:
+    """Processes of their own; the producer works on its memory's GPU."""
+    if pool in {p.name for p in gpushm.pools() if p.kind == "mempool"}:
+        pytest.skip("a mempool can't have streams")
+    frames = [[n, n + 1] for n in range(9)]
+    with gpushm.stream("s", {"x": ((2,), "int64")}, slots=3, pool=pool) as stream:
+        readers = {}
+        for device in (own, other):
+            words = [sys.executable, "-c", STREAM_READER.format(device=device)]
+            readers[device] = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+            assert readers[device].stdout.readline() == "ready\n"
+        with working_on(own):
+            for values in frames:
+                with stream.frame(timeout=30) as f:
+                    f["x"].copy_from_host(values)
+    for device, reader in readers.items():
+        assert reader.communicate(timeout=60)[0] == f"{[((2, device), values) for values in frames]}\n"
 
 
 @pytest.mark.parametrize(("pool", "own", "other"), PAIRS)

@@ -85,10 +85,11 @@ def _quantised(name: str, weight: torch.Tensor, block: int) -> dict[str, torch.T
 
 
 def start(rank: int = 0, ranks: int = 1, port: int = 0) -> None:
-    """What a worker of vLLM does before it loads, with gloo."""
+    """What a worker of vLLM does before it loads, with gloo. Each rank has a GPU of its own."""
     import vllm.platforms
 
     if GPU:
+        torch.cuda.set_device(rank)
         # Of its kernels, which are not here, only these modules must be.
         for name in ("_C_stable_libtorch", "vllm_flash_attn._vllm_fa2_C", "vllm_flash_attn._vllm_fa3_C"):
             sys.modules[f"vllm.{name}"] = ModuleType(f"vllm.{name}")
