@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import pickle
@@ -20,8 +21,11 @@ from gpushm.numba import MemoryManager, publish
 from numba import cuda
 from numba.cuda.cudadrv.driver import CudaAPIError
 
+from daemon import Daemon
+
 MIB = 1 << 20
 POOL = next(p for p in gpushm.pools() if p.kind == "vmm" and p.device == 0)
+FAKE = hasattr(ctypes.CDLL("libcuda.so.1"), "fakecuda_handed_out")
 OPENED = "import sys, numpy, gpushm.numba; from numba import cuda; gpushm.numba.MemoryManager; "
 
 
@@ -221,6 +225,42 @@ def test_a_closed_arena_stays_attached_for_a_moment() -> None:
     )
     assert run(code, pickle.dumps(array.get_ipc_handle())).split() == [b"45"] * 5
     assert gpushm.ls()[0].opens == opens + 1
+
+
+STAGED = """
+import pickle, sys, numpy, gpushm.numba
+from numba import cuda
+for device in 0, 1:
+    handle = pickle.load(sys.stdin.buffer)._ipc_handle
+    with cuda.gpus[device]:
+        memory, found = handle.open_staged(cuda.current_context()), numpy.zeros(5, "int64")
+        cuda.driver.device_to_host(found, memory, handle.size)
+        assert found.tolist() == [2, 3, 4, 5, 6]
+        try:
+            handle.open_staged(cuda.current_context())
+        except ValueError as e:
+            print(device, e)
+        handle.close()
+"""
+STAGES = """
+import pickle, subprocess, sys, numpy, gpushm.numba
+from numba import cuda
+array = cuda.to_device(numpy.arange(10))[2:7]
+given = pickle.dumps(array.get_ipc_handle()) * 2
+subprocess.run([sys.executable, "-c", sys.argv[1]], input=given, check=True)
+"""
+
+
+@pytest.mark.skipif(not FAKE and len(cuda.gpus) < 2, reason="one GPU; our own libcuda can have two")
+def test_a_staged_handle_is_copied_to_another_gpu() -> None:
+    daemon = Daemon(FAKECUDA_DEVICES="2")
+    env = {"GPUSHM_SOCKET": daemon.socket, "FAKECUDA_DEVICES": "2", "NUMBA_CUDA_MEMORY_MANAGER": "gpushm.numba"}
+    try:
+        words = [sys.executable, "-c", STAGES, STAGED]
+        told = subprocess.check_output(words, env=os.environ | env, text=True, timeout=120)
+    finally:
+        daemon.remove()
+    assert told.splitlines() == ["0 IpcHandle is already opened", "1 IpcHandle is already opened"]
 
 
 HOLDER = (

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .._typing import Array, Buffer
 
 try:
+    from numba.cuda.cudadrv import devices as _devices
     from numba.cuda.cudadrv import driver as _numba
 
     _open_plain, _plain_handles = _numba.Context.open_ipc_handle, _numba.GetIpcHandleMixin.get_ipc_handle
@@ -38,6 +39,23 @@ _MARK = b"gpushm\0\1"
 
 class IpcHandle(_numba.IpcHandle):  # type: ignore[misc]
     """Numba's IpcHandle with a handle of ours, which also brings this module to the process that unpickles it."""
+
+    def open_staged(self, context: Any) -> Any:
+        """Copies by way of the host, as Numba says: the driver's copy from GPU to GPU, which Numba's own way leaves that
+        to, refuses memory that was not mapped for both.
+        """
+        self._sentry_source_info()
+        if self._impl is not None:
+            raise ValueError("IpcHandle is already opened")
+        source, host = _numba._CudaIpcImpl(self), bytearray(self.size)
+        with _devices.gpus[int(_numba.Device.from_identity(self.source_info).id)]:
+            memory = source.open(_devices.get_context())
+            _numba.device_to_host(host, memory, self.size)
+            source.close()
+        made = context.memalloc(self.size)
+        _numba.host_to_device(made, host, self.size)
+        self._impl = _numba._StagedIpcImpl(self, self.source_info)
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (None, self.handle, self.size, self.source_info, self.offset)
