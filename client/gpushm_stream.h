@@ -120,8 +120,9 @@ int gpushm_stream_create(struct gpushm *c, const char *name, const struct gpushm
  *
  * Errors: -EAGAIN (timeout 0) and -ETIMEDOUT: no slot is free; gpushm_error() names the reader that
  * is in the way; or a reader has joined, and the daemon does not answer; -EALREADY: a frame is
- * being filled; -EBADF: not the producer; -ENOTSUP (a CUDA stream for host memory); -EIO (driver);
- * -ECONNRESET (a reader has joined, or the wait was long, and the daemon does not come back). */
+ * being filled; -EBADF: not the producer; -ENOTSUP (a CUDA stream for host memory); -EINVAL: a CUDA
+ * stream of another GPU than the memory is mapped for; -EIO (driver); -ECONNRESET (a reader has
+ * joined, or the wait was long, and the daemon does not come back). */
 int gpushm_frame_begin(struct gpushm_stream *s, void *cuda_stream, uint64_t timeout_ms,
 		       struct gpushm_frame **ret);
 
@@ -164,7 +165,7 @@ int gpushm_stream_open(struct gpushm *c, const char *name, enum gpushm_follow fo
  * no more frame; -EOWNERDEAD: the producer died, there is no more frame, and another producer may
  * come (call again to wait for it); -ESTALE: this reader was dropped, because it held up the
  * producer; close the stream and open it again; -ENOBUFS: max_held frames are held; -EBADF: not a
- * reader; -ENOTSUP, -EIO, -ECONNRESET as above. */
+ * reader; -ENOTSUP, -EINVAL, -EIO, -ECONNRESET as above. */
 int gpushm_frame_next(struct gpushm_stream *s, void *cuda_stream, uint64_t timeout_ms,
 		      struct gpushm_frame **ret);
 
@@ -254,8 +255,8 @@ struct gpushm_graph_frame;
 /* Call it while `capturing`, a CUstream, captures a graph: adds a node that waits for the frame, as
  * gpushm_frame_begin() or gpushm_frame_next() do. where: NULL, or device memory of 8 bytes that
  * gets the address of the frame's slot (with an array's offset: gpushm_graph_offset()) before the
- * nodes that follow run. -EINVAL: the CUstream does not capture; -ENOTSUP: the buffer is in a host
- * pool, or the driver is too old. */
+ * nodes that follow run. -EINVAL: the CUstream does not capture, or is another GPU's; -ENOTSUP: the
+ * buffer is in a host pool, or the driver is too old. */
 int gpushm_graph_acquire(struct gpushm_stream *s, void *capturing, void *where,
 			 struct gpushm_graph_frame **ret);
 /* Adds the node that publishes or releases the frame. */

@@ -174,6 +174,17 @@ static CUresult stream_id(CUstream stream, unsigned long long *ret)
 	return result;
 }
 
+static CUresult stream_context(CUstream stream, CUcontext *ret)
+{
+	unsigned int gpu;
+	struct queue *q;
+	CUresult result = stream_queue(stream, &q, &gpu);
+
+	if (result == CUDA_SUCCESS)
+		*ret = (CUcontext)q->context;
+	return result;
+}
+
 static CUresult host_function(CUstream stream, CUhostFn function, void *argument)
 {
 	unsigned int gpu;
@@ -285,6 +296,11 @@ CUresult cuStreamQuery(CUstream stream)
 CUresult cuStreamGetId(CUstream stream, unsigned long long *id)
 {
 	return FAKE_CALL(CALL_PLAIN, stream_id(stream, id));
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
+{
+	return FAKE_CALL(CALL_PLAIN, stream_context(stream, context));
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)

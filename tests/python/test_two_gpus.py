@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 import threading
@@ -208,6 +209,34 @@ def test_a_stream_reaches_readers_on_both_gpus(pool: str, own: int, other: int) 
                     f["x"].copy_from_host(values)
     for device, reader in readers.items():
         assert reader.communicate(timeout=60)[0] == f"{[((2, device), values) for values in frames]}\n"
+
+
+@pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
+def test_a_cuda_stream_of_another_gpu_is_refused(pool: str, own: int, other: int) -> None:
+    """Of a graph that runs there nobody would wait until it has done with the frames."""
+    if pool in {p.name for p in gpushm.pools() if p.kind == "mempool"}:
+        pytest.skip("a mempool can't have streams")
+    cuda, made = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    with gpushm.stream("s", {"x": ((2,), "int64")}, slots=3, pool=pool) as s, gpushm.follow("s", "every") as reader:
+        with working_on(own), s.frame() as f:
+            f["x"].copy_from_host([1, 2])
+        with working_on(other):
+            assert cuda.cuStreamCreate(ctypes.byref(made), 1) == 0
+            for use in (lambda: reader.next(stream=made.value, timeout=5), lambda: s.frame(stream=made.value).publish()):
+                with pytest.raises(gpushm.errors.BadArgument, match=f"is of GPU {other}.* mapped for GPU {own}"):
+                    use()
+            assert cuda.cuStreamBeginCapture_v2(made, 1) == 0
+            with pytest.raises(gpushm.errors.BadArgument, match=f"is of GPU {other}"):
+                s.graph(made.value)
+            graph = ctypes.c_void_p()
+            assert cuda.cuStreamEndCapture(made, ctypes.byref(graph)) == 0
+            assert cuda.cuGraphDestroy(graph) == 0
+            with gpushm.follow("s", device=other) as there:
+                there.next(stream=made.value, timeout=5).release(made.value)
+            assert cuda.cuStreamDestroy_v2(made) == 0
+        with working_on(own), s.frame() as f:
+            f["x"].copy_from_host([3, 4])
+        assert [reader.next(timeout=5)["x"].tolist() for _ in range(2)] == [[1, 2], [3, 4]]
 
 
 @pytest.mark.parametrize(("pool", "own", "other"), PAIRS)

@@ -33,7 +33,7 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *statu
 /* Those of streams alone: a driver that lacks one of them still maps buffers. */
 #define CUDA_STREAM_CALLS(X) \
 	X(cuDeviceGetAttribute) X(cuStreamWaitValue64) X(cuStreamWriteValue64) \
-	X(cuStreamBatchMemOp) X(cuStreamGetCaptureInfo_v2) X(cuGraphNodeGetType) \
+	X(cuStreamBatchMemOp) X(cuStreamGetCtx) X(cuStreamGetCaptureInfo_v2) X(cuGraphNodeGetType) \
 	X(cuGraphBatchMemOpNodeGetParams) X(cuGraphExecBatchMemOpNodeSetParams)
 
 /* NULL with drivers before CUDA 12.0. */

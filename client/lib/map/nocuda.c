@@ -103,6 +103,11 @@ uint64_t order_stream_id(int device, void *stream)
 	return 0;
 }
 
+int order_check_stream(int device, void *stream)
+{
+	return refuse();
+}
+
 int order_enqueue(int device, void *stream, const struct order_op *ops, size_t n)
 {
 	return refuse();

@@ -129,6 +129,30 @@ static int begin_operations(int device, size_t n, struct map_entered *ret)
 	return r;
 }
 
+int order_check_stream(int device, void *stream)
+{
+	_cleanup_(map_leave) struct map_entered entered;
+	CUcontext ctx = NULL, current = NULL;
+	CUdevice on = device;
+	int r = begin_operations(device, 0, &entered);
+
+	if (r == 0)
+		r = cuda_try(cuStreamGetCtx, stream, &ctx);
+	if (r < 0 || (cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == ctx))
+		return r;
+	r = cuda_try(cuCtxPushCurrent, ctx);
+	if (r < 0)
+		return r;
+	r = cuda_try(cuCtxGetDevice, &on);
+	cuda.cuCtxPopCurrent(&ctx);
+	if (r < 0 || on == device)
+		return r;
+	return error_set(EINVAL,
+			 "the CUDA stream is of GPU %d, and the frames are mapped for GPU %d: open "
+			 "them with device %d, or use a CUDA stream of GPU %d",
+			 on, device, on, device);
+}
+
 int order_enqueue(int device, void *stream, const struct order_op *ops, size_t n)
 {
 	_cleanup_(map_leave) struct map_entered entered = { 0 };

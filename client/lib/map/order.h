@@ -46,6 +46,11 @@ static inline uint64_t order_address(const struct order_page *p, const void *wor
  * tell. */
 uint64_t order_stream_id(int device, void *stream);
 
+/* 0, or -EINVAL with gpushm_error() set: the CUstream is another GPU's. Words are registered for
+ * all GPUs, but frames are mapped for one, and who ends the use of words waits for that one. -EIO.
+ */
+int order_check_stream(int device, void *stream);
+
 /* Queues the operations, in their order, on a CUstream of that GPU (NULL: the legacy default
  * stream). Never waits. 0 or -EIO with gpushm_error() set. */
 int order_enqueue(int device, void *stream, const struct order_op *ops, size_t n);

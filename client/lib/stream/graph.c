@@ -108,6 +108,8 @@ int gpushm_graph_acquire(struct gpushm_stream *s, void *capturing, void *where,
 	int r = check(s);
 
 	if (r == 0)
+		r = order_check_stream(s->device, capturing);
+	if (r == 0)
 		r = register_pages(s);
 	if (r < 0)
 		return r;

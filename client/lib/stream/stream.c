@@ -29,11 +29,13 @@ int stream_check_role(const struct gpushm_stream *s, bool producer)
 				     : "this process produces it; open it to read frames");
 }
 
-int stream_on_host(const struct gpushm_stream *s, const void *cuda_stream, bool *ret)
+int stream_on_host(const struct gpushm_stream *s, void *cuda_stream, bool *ret)
 {
 	*ret = cuda_stream == GPUSHM_ON_HOST || !s->on_gpu;
-	if (s->on_gpu || cuda_stream == GPUSHM_ON_HOST || !cuda_stream)
+	if (!cuda_stream || cuda_stream == GPUSHM_ON_HOST)
 		return 0;
+	if (s->on_gpu)
+		return order_check_stream(s->device, cuda_stream);
 	return stream_error(s, ENOTSUP,
 			    "it is in a host pool, which no GPU can use: pass GPUSHM_ON_HOST");
 }

@@ -148,8 +148,9 @@ void stream_free_arrays(struct gpushm_stream *s);
 /* Closes a half-made stream, and keeps gpushm_error(). Returns r. */
 int stream_give_up(struct gpushm_stream *s, int r);
 
-/* Whether that cuda_stream is the host: *ret. 0; -ENOTSUP: a CUDA stream for a host pool. */
-int stream_on_host(const struct gpushm_stream *s, const void *cuda_stream, bool *ret);
+/* Whether that cuda_stream is the host: *ret. 0; -ENOTSUP: a CUDA stream for a host pool;
+ * -EINVAL: one of another GPU. */
+int stream_on_host(const struct gpushm_stream *s, void *cuda_stream, bool *ret);
 
 /* A frame for what is taken next: for the thread that takes frames, and the same one until
  * frame_keep(). NULL: no memory. */

@@ -362,7 +362,8 @@ START_TEST(a_dead_mempool_is_replaced_by_a_new_one)
 	a = publish("gpu0-mempool", "a");
 	b = publish("gpu0-mempool", "b");
 	supervisor_end(&k, SIGKILL);
-	swap_kept('p', 0);
+	for (size_t i = 0; i < supervisor_count(&k, 'p'); i++) /* one for each GPU */
+		swap_kept('p', i);
 	supervisor_start(&k);
 	client_await(!is_there("a") && !is_there("b"));
 	ck_assert_uint_eq(log_count("is lost: pool \"gpu0-mempool\" no longer has its memory"), 2);
