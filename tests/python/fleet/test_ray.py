@@ -183,6 +183,51 @@ with socket.socket(socket.AF_UNIX) as s:
         daemon.remove()
 
 
+SEES_ONE_GPU = """
+import sys, gpushm
+from gpushm.ray import _link
+from gpushm.ray._store import store
+_link.node_address = lambda: "127.0.0.1"
+whole = store.read(_link.here(), "k", "r", "current")
+print(whole.buffer.pool, whole.tolist())
+sys.stdin.read()
+"""
+
+
+def test_actors_that_see_another_gpu_share_a_copy(tmp_path: Path) -> None:
+    """Ray sets CUDA_VISIBLE_DEVICES."""
+    env = {"LD_LIBRARY_PATH": str(BUILD / "fakecuda"), "FAKECUDA_STATE": f"{tmp_path}/gpus", "FAKECUDA_DEVICES": "2"}
+    daemon = Daemon("".join(f"[pool gpu{i}]\nkind=vmm\ndevice={i}\nsize=64M\n" for i in range(2)), **env)
+    env = os.environ | env | {"GPUSHM_SOCKET": daemon.socket, "PYTHONUNBUFFERED": "1"}
+    source = """
+import sys, gpushm
+from gpushm.ray import _link
+_link.node_address = lambda: "127.0.0.1"
+with gpushm.create("o", 4, "uint8", pool="gpu0") as a:
+    a.copy_from_host([1, 2, 3, 4])
+    a.publish("sealed")
+    print(_link.here().ask("keep", "k", "o"))
+sys.stdin.read()
+"""
+
+    def run(code: str, gpu: int) -> Any:
+        env["CUDA_VISIBLE_DEVICES"] = str(gpu)
+        made = subprocess.Popen([sys.executable, "-c", code], env=env, text=True, stdin=-1, stdout=-1)
+        programs.append(made)
+        return made.stdout.readline()
+
+    programs: list[Any] = []
+    try:
+        assert run(source, 0).startswith("127.0.0.1 ")
+        assert [run(SEES_ONE_GPU, gpu) for gpu in (1, 0, 1)] == [f"gpu{gpu} [1, 2, 3, 4]\n" for gpu in (1, 0, 1)]
+        with gpushm.connect(daemon.socket) as c:
+            assert sorted(b.pool for b in c.ls()) == ["gpu0", "gpu1"]
+    finally:
+        for program in programs:
+            program.communicate(timeout=60)
+        daemon.remove()
+
+
 def test_an_object_outlives_its_actor_until_nobody_refers_to_it(nodes: Nodes) -> None:
     source, old = nodes.on(Actor, 0), nodes.on(Actor, 0)
     ref = source.make.remote(3.0)

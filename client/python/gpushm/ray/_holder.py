@@ -14,7 +14,8 @@ TCP's keepalive when the node vanishes. An object that nobody holds before its o
     end KEY              Ray's reference count is zero
     use KEY              read the object -> "ok BUFFER", and "ended KEY" when it has ended
     done KEY             once for each use: nothing of that process reads it any more
-    seal KEY             make a sealed copy for a relay, if the buffer is not sealed -> "ok NAME"
+    seal KEY [POOL]      make a sealed copy for a relay, if the buffer is not sealed, or in that pool for processes that
+                         can't see the buffer's GPU -> "ok NAME"
     copy KEY BUFFER HOST PORT TOKEN  take a lease of what was pulled, for as long as that holder has KEY -> "ok"
     room -               "room -" to all: let go of memory that waits for its next object
 
@@ -204,12 +205,15 @@ class Holder:
         held.users[peer] += 1
         return held.buffer
 
-    async def _seal(self, peer: Peer, key: str) -> str:
+    async def _seal(self, peer: Peer, key: str, pool: str = "") -> str:
         """A relay offers sealed buffers alone; a slab is not."""
         held = self._known(key)
         async with held.sealing:
-            if held.leases[-1].state != "sealed":
-                held.leases.append(await asyncio.to_thread(_sealed, held.leases[0], f"ray/{key}"))
+            for made in held.leases:
+                if made.state == "sealed" and made.pool == (pool or made.pool):
+                    return made.name
+            name = f"ray/{key}{pool and '/'}{pool}"
+            held.leases.append(await asyncio.to_thread(_sealed, held.leases[0], name, pool))
         return held.leases[-1].name
 
     async def _copy(self, peer: Peer, key: str, buffer: str, *holder: str) -> str:
@@ -231,11 +235,11 @@ class Holder:
         self._end(held)
 
 
-def _sealed(buffer: gpushm.Buffer, name: str) -> gpushm.Buffer:
+def _sealed(buffer: gpushm.Buffer, name: str, pool: str) -> gpushm.Buffer:
     at = buffer.host_ptr if buffer.kind == "host" else None
     described: Any = {n: (a.shape, a.dtype_name) if at else a for n, a in buffer.items()}
     mode = gpushm.stat(buffer.name).mode
-    made = gpushm.create_many(name, described, pool=buffer.pool, transient=True, mode=mode)
+    made = gpushm.create_many(name, described, pool=pool or buffer.pool, transient=True, mode=mode)
     if at and made.host_ptr:
         _store.copy([(made.host_ptr + made[n].offset, at + a.offset, a.nbytes) for n, a in buffer.items()])
     made.publish()

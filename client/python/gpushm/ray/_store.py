@@ -151,7 +151,7 @@ class Store:
         try:
             name = link.ask("use", key)
             _, buffer = self._idle.pop(name, (0, None)) if access == "r" else (0, None)
-            buffer = buffer or _opened(name, access, device)
+            buffer = buffer or _opened_near(link, key, name, access, device)
             whole = buffer.array((buffer.nbytes,), "uint8")
         except BaseException:
             with self._lock:
@@ -204,6 +204,18 @@ class Store:
                         slab.objects.add(key)
                 return placed
         return None
+
+
+def _opened_near(link: Any, key: str, name: str, access: Any, device: Any) -> Buffer:
+    """By peer access where this process sees the buffer's GPU. Ray shows each actor its own alone: then a copy on that,
+    one for all its readers.
+    """
+    try:
+        return _opened(name, access, device)
+    except _core.DeviceFailed:
+        if device is None:
+            raise
+        return _opened(link.ask("seal", key, pool(_core._current_device() or 0)), access, device)
 
 
 def _opened(name: str, access: Any, device: Any) -> Buffer:
