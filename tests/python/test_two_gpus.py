@@ -118,6 +118,40 @@ def test_a_copy_between_gpus_has_the_same_contents(source: str, to: str) -> None
         a.discard()
 
 
+def staged() -> int:
+    """Calls that bring memory to the host; -1 where the driver does not count."""
+    count = getattr(ctypes.CDLL("libcuda.so.1"), "fakecuda_calls", None)
+    return int(count(b"cuMemcpyDtoHAsync")) if count else -1
+
+
+@pytest.mark.parametrize("to", GPU_POOLS)
+@pytest.mark.parametrize("source", GPU_POOLS)
+def test_a_large_copy_between_gpus_is_direct(source: str, to: str) -> None:
+    """Also once the memory is sealed, and after it was away."""
+    n = 1 << 18
+    with gpushm.create("a", n, "int64", pool=source) as a, gpushm.create("b", n, "int64", pool=to) as b:
+        a.copy_from_host(range(n))
+        before = staged()
+        for device in GPUS:
+            with working_on(device):
+                b.fill(0)
+                b.copy_to_device(a)
+                b[::2] = a[::2]
+                assert staged() == before
+                assert b[n - 3 :].tolist() == [n - 3, n - 2, n - 1]
+                before = staged()
+        a.publish()
+        if gpushm.stat("a").kind != "mempool":
+            a.suspend()
+            a.resume(timeout=10)
+        b.fill(0)
+        b.copy_to_device(a)
+        assert staged() == before
+        assert b[n - 3 :].tolist() == [n - 3, n - 2, n - 1]
+        b.discard()
+    gpushm.unlink("a")
+
+
 class Torchs(Tensor):
     """As PyTorch's: exported only while the thread works on its GPU."""
 

@@ -89,8 +89,24 @@ static int move_staged(const struct copy_plan *plan, const struct side *s, void 
 	return transfer_settle(s->stream, transfer(plan, s->at, staged, to_host, s->stream));
 }
 
-/* From one GPU to another by way of the host, because they have no access to each other's memory. A
- * stream belongs to one GPU: on the other one this uses the default stream. */
+#define PEER_MIN (1u << 20) /* bytes; fewer are sooner copied than mapped for another GPU */
+
+/* From one GPU to another: the other one copies. It can use its own memory, whoever made that, and
+ * the buffer's by peer access. Done on return, behind what is queued on both. */
+static int by_peer(const struct copy *c, const struct copy_plan *plan, void *dst, void *src)
+{
+	_cleanup_(map_leave) struct map_entered entered = { 0 };
+	int r = map_wait(c->stream);
+
+	if (r == 0)
+		r = map_share(c->buffer->map, c->device);
+	if (r == 0)
+		r = map_enter(c->device, &entered);
+	return r < 0 ? r : transfer_settle(NULL, transfer_on_device(plan, dst, src, NULL));
+}
+
+/* The same by way of the host, where they have no access to each other's memory. A stream belongs
+ * to one GPU: on the other one this uses the default stream. */
 static int between_gpus(const struct copy *c, const struct copy_plan *plan, void *mapped)
 {
 	_cleanup_(free_ptr) void *staged = malloc(copy_plan_bytes(plan));
@@ -135,6 +151,8 @@ static int by_driver(const struct copy *c, const struct copy_plan *plan)
 	if (r < 0)
 		return r;
 	r = transfer_on_device(plan, dst, src, c->stream);
+	if (r < 0 && is_other && copy_plan_bytes(plan) >= PEER_MIN)
+		r = by_peer(c, plan, dst, src);
 	return r < 0 && is_other ? between_gpus(c, plan, mapped) : r;
 }
 

@@ -66,7 +66,7 @@ uint64_t map_device_bytes(int device)
 	return bytes;
 }
 
-static int check_peer(int owner, int device)
+int context_check_peer(int owner, int device)
 {
 	CUdevice from, to;
 	int can = 0, r;
@@ -96,7 +96,7 @@ int context_find_devices(const struct map_request *r, int *ret_owner, int *ret_d
 	else if (device == GPUSHM_CURRENT_DEVICE)
 		device = context_current_device();
 	if (result == 0 && device != owner)
-		result = check_peer(owner, device);
+		result = context_check_peer(owner, device);
 	if (result < 0)
 		return result;
 	*ret_owner = owner;

@@ -101,3 +101,6 @@ int window_open(int fd, size_t bytes, const CUmemAccessDesc *access, size_t n_ac
 
 /* map_kind::unmap for both kinds: for both map.device_ptr is the window. */
 int window_unmap(struct map_private *p, bool keep);
+/* Gives GPUs (bit n: GPU n) that access to it. */
+int window_give(const struct map_private *p, uint64_t devices, bool write);
+int window_share(struct map_private *p, int device);

@@ -122,6 +122,7 @@ static int map_busy(struct process *self, struct map_private *p, const struct ma
 	int result;
 
 	lock_assert_none_from(LOCK_MAPS);
+	p->shared = 0;
 	result = p->kind->map(r, p);
 	if (result < 0) {
 		p->refs -= refs;
@@ -246,6 +247,15 @@ uint64_t map_bytes(const struct map *m)
 	return m->priv->bytes;
 }
 
+/* Nobody else changes the entry, which the caller uses, until settle(). */
+static void make_busy(struct process *self, struct map_private *p)
+{
+	lock_guard(&self->map_lock, LOCK_MAPS);
+	while (p->busy)
+		pthread_cond_wait(&self->map_changed, &self->map_lock);
+	p->busy = true;
+}
+
 int map_protect(struct map *m)
 {
 	struct process *self = process();
@@ -254,14 +264,36 @@ int map_protect(struct map *m)
 
 	if (!p->kind->knows_access || !m->writable)
 		return 0;
+	make_busy(self, p);
 	r = p->kind->protect(p);
+	if (r == 0) {
+		lock_guard(&self->map_lock, LOCK_MAPS);
+		m->writable = false;
+		p->write = false; /* From now on this map serves opens for reading. */
+	}
+	settle(self, p, true);
+	return r;
+}
+
+int map_share(struct map *m, int device)
+{
+	struct process *self = process();
+	struct map_private *p = m->priv;
+	int r = 0;
+
+	if (!p->kind->share)
+		return error_set(ENODEV, "GPU %d can't use memory of the host's alone", device);
+	if (m->device >= 0)
+		r = context_check_peer(m->device, device);
 	if (r < 0)
 		return r;
-	m->writable = false;
-	/* From now on this map serves opens for reading. */
-	lock_guard(&self->map_lock, LOCK_MAPS);
-	p->write = false;
-	return 0;
+	make_busy(self, p);
+	if (!(p->shared & 1ull << device))
+		r = p->kind->share(p, device);
+	if (r == 0)
+		p->shared |= 1ull << device;
+	settle(self, p, true);
+	return r;
 }
 
 int map_synchronize(struct map *m)

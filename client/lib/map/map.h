@@ -94,6 +94,10 @@ int map_synchronize(struct map *m);
  * -errno. */
 int map_protect(struct map *m);
 
+/* Another GPU of this process may use the mapping, too, as long as it is mapped: for a copy, after
+ * which the caller waits. 0; -ENODEV: it has no peer access; -EIO. */
+int map_share(struct map *m, int device);
+
 /* A connection begins and ends: the last one of the process releases the driver's contexts. */
 void map_begin(void);
 void map_end(void);
@@ -146,6 +150,8 @@ int map_fill(struct map *to, const struct map *from, uint64_t bytes);
 int context_synchronize(int device);
 /* Under process::context_lock. */
 void context_release_all(void);
+/* 0, or -ENODEV: that GPU can't use the memory of `owner`. */
+int context_check_peer(int owner, int device);
 
 /* ---- the kinds of pools; for client/lib/map and its tests only ---- */
 
@@ -165,8 +171,10 @@ struct map_private {
 	int device;	    /* ordinal of the GPU that it is mapped for; -1: the CPU alone */
 	/* Bit n: GPU n uses it. More than `device` where one map serves all GPUs. */
 	_Atomic uint64_t used_from;
-	uint64_t bytes; /* mapped */
-	int numa_node;	/* pinned */
+	uint64_t shared;	   /* bit n: GPU n may use it, too */
+	uint64_t bytes;		   /* mapped */
+	int numa_node;		   /* pinned */
+	struct map_import *import; /* mempool */
 };
 
 struct map_kind {
@@ -186,6 +194,8 @@ struct map_kind {
 	 * 0, or -errno where the memory may still be mapped. */
 	int (*unmap)(struct map_private *p, bool keep);
 	int (*protect)(struct map_private *p);
+	/* NULL: no GPU has a part in it. */
+	int (*share)(struct map_private *p, int device);
 };
 
 #define DECLARE_MAP(name, ...) extern const struct map_kind map_##name;

@@ -142,7 +142,7 @@ static int mempool_prepare(const struct map_request *r, int *ret_owner, int *ret
 	return prepare_pool(self, r, *ret_device);
 }
 
-static int import_pointer(const struct map_request *r, CUmemoryPool pool, struct map_private *p)
+static int import_pointer(const struct map_request *r, struct map_import *i, struct map_private *p)
 {
 	CUmemPoolPtrExportData record;
 	_cleanup_(map_leave) struct map_entered entered;
@@ -152,7 +152,8 @@ static int import_pointer(const struct map_request *r, CUmemoryPool pool, struct
 	if (result < 0)
 		return result;
 	memcpy(&record, r->record, sizeof(record));
-	result = cuda_try(cuMemPoolImportPointer, &ptr, pool, &record);
+	result = cuda_try(cuMemPoolImportPointer, &ptr, i->pool, &record);
+	p->import = i;
 	p->map.device_ptr = (void *)(uintptr_t)ptr;
 	return result;
 }
@@ -160,12 +161,12 @@ static int import_pointer(const struct map_request *r, CUmemoryPool pool, struct
 static int mempool_map(const struct map_request *r, struct map_private *p)
 {
 	struct process *self = process();
-	const struct map_import *i;
+	struct map_import *i;
 
 	lock_take(&self->import_lock, LOCK_IMPORTS);
 	i = find(self, r->pool); /* not NULL: this connection uses it since prepare */
 	lock_drop(&self->import_lock);
-	return import_pointer(r, i->pool, p);
+	return import_pointer(r, i, p);
 }
 
 static int mempool_unmap(struct map_private *p, bool keep)
@@ -182,7 +183,14 @@ static int mempool_unmap(struct map_private *p, bool keep)
 	return r < 0 ? r : cuda_check("cuStreamSynchronize", result);
 }
 
+static int mempool_share(struct map_private *p, int device)
+{
+	lock_guard(&process()->import_lock, LOCK_IMPORTS);
+	return give_access(p->import, device);
+}
+
 /* protect is never called: the kind has no read-only maps. */
 const struct map_kind map_mempool = { .prepare = mempool_prepare,
 				      .map = mempool_map,
-				      .unmap = mempool_unmap };
+				      .unmap = mempool_unmap,
+				      .share = mempool_share };

@@ -60,9 +60,11 @@ static int pinned_map(const struct map_request *r, struct map_private *p)
 static int pinned_protect(struct map_private *p)
 {
 	CUmemAccessDesc access[FOR_BOTH];
+	int r;
 
 	fill_access(p, false, access);
-	return cuda_try(cuMemSetAccess, (uintptr_t)p->map.host_ptr, p->bytes, access, FOR_BOTH);
+	r = cuda_try(cuMemSetAccess, (uintptr_t)p->map.host_ptr, p->bytes, access, FOR_BOTH);
+	return r < 0 ? r : window_give(p, p->shared, false);
 }
 
 const struct map_kind map_pinned = { .knows_access = true,
@@ -70,7 +72,8 @@ const struct map_kind map_pinned = { .knows_access = true,
 				     .prepare = pinned_prepare,
 				     .map = pinned_map,
 				     .unmap = window_unmap,
-				     .protect = pinned_protect };
+				     .protect = pinned_protect,
+				     .share = window_share };
 
 /* ---- the process's own memory ---- */
 

@@ -22,9 +22,7 @@ static int vmm_map(const struct map_request *r, struct map_private *p)
 
 static int vmm_protect(struct map_private *p)
 {
-	CUmemAccessDesc access = window_access(CU_MEM_LOCATION_TYPE_DEVICE, p->device, false);
-
-	return cuda_try(cuMemSetAccess, (uintptr_t)p->map.device_ptr, p->bytes, &access, 1);
+	return window_give(p, p->shared | 1ull << p->device, false);
 }
 
 const struct map_kind map_vmm = { .knows_access = true,
@@ -32,4 +30,5 @@ const struct map_kind map_vmm = { .knows_access = true,
 				  .prepare = context_find_devices,
 				  .map = vmm_map,
 				  .unmap = window_unmap,
-				  .protect = vmm_protect };
+				  .protect = vmm_protect,
+				  .share = window_share };

@@ -52,6 +52,24 @@ int window_open(int fd, size_t bytes, const CUmemAccessDesc *access, size_t n_ac
 	return r;
 }
 
+int window_give(const struct map_private *p, uint64_t devices, bool write)
+{
+	int r = 0;
+
+	for (; r == 0 && devices; devices &= devices - 1) {
+		CUmemAccessDesc access =
+			window_access(CU_MEM_LOCATION_TYPE_DEVICE, __builtin_ctzll(devices), write);
+
+		r = cuda_try(cuMemSetAccess, (uintptr_t)p->map.device_ptr, p->bytes, &access, 1);
+	}
+	return r;
+}
+
+int window_share(struct map_private *p, int device)
+{
+	return window_give(p, 1ull << device, p->write);
+}
+
 int window_unmap(struct map_private *p, bool keep)
 {
 	CUdeviceptr ptr = (uintptr_t)p->map.device_ptr;
