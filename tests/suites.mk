@@ -141,7 +141,7 @@ pytest = $(if $(PYTHON_READY),$(foreach t,$(2),"$(BUILD)/venv/bin/python -B -m p
 PYTHON_TESTS = $(sort $(wildcard tests/python/test_*.py))
 suite_python = $(if $(PYTHON_READY),$(if $(FAKECUDA),$(FAKE_ENV)) BUILD=$(BUILD) $(call pytest,,$(PYTHON_TESTS)))
 # Over two GPUs: the tests that a second one changes.
-suite_python-gpus = $(if $(and $(PYTHON_READY),$(FAKECUDA)),$(FAKE_ENV) FAKECUDA_DEVICES=2 BUILD=$(BUILD) $(call pytest,,$(patsubst %,tests/python/test_%.py,two_gpus order values)))
+suite_python-gpus = $(if $(and $(PYTHON_READY),$(FAKECUDA)),$(FAKE_ENV) FAKECUDA_DEVICES=2 BUILD=$(BUILD) $(call pytest,,$(patsubst %,tests/python/test_%.py,two_gpus order values cycles stream_graphs exchange_api)))
 # Several machines: network namespaces. check-deep runs the tests that are marked as deep.
 NODES_TESTS  = $(wildcard tests/nodes/test_*.py)
 suite_nodes  = $(if $(PYTHON_READY),BUILD=$(BUILD) $(call pytest,--nodes quick,$(NODES_TESTS)))

@@ -201,6 +201,8 @@ def on_gpu(args):
             compare(f"{mib} MiB, tensors: {tensors}", made, args.rounds, float(tensors))
             for actor in {a for *_, actors in made for a in actors}:
                 ray.kill(actor)
+            while ray.available_resources().get("GPU", 0) < gpus:
+                time.sleep(0.1)
     if args.weights:
         print_weights(args.weights)
     print_kills(args.rounds, "gpu", 1, lambda: on_a_gpu(0.1))

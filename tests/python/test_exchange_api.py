@@ -22,6 +22,12 @@ on_a_gpu = pytest.mark.skipif(not GPU_POOLS, reason="no GPU, nor our own libcuda
 NAMES = [f"layer.{i}" for i in range(100)]
 
 
+@pytest.fixture(params=[p.name for p in gpushm.pools() if not p.failed and p.device in (0, None)])
+def pool(request: pytest.FixtureRequest) -> str:
+    """Each pool but those of a second GPU: the tensors here say that they are on GPU 0."""
+    return str(request.param)
+
+
 class Parameter(FastTensor):
     """As torch.nn.Parameter."""
 

@@ -166,7 +166,7 @@ class Torchs(Tensor):
 @pytest.mark.parametrize("source", GPU_POOLS)
 def test_a_tensor_of_another_gpu_is_copied(source: str, to: str) -> None:
     with filled("a", source) as a:
-        t = Torchs(a.device_ptr, (10,), "int64", device=(2, GPU_POOLS[source]))
+        before, t = gpushm._core._current_device(), Torchs(a.device_ptr, (10,), "int64", device=(2, GPU_POOLS[source]))
         for device in GPUS:
             with working_on(device):
                 with to_device(t, pool=to) as b:
@@ -174,7 +174,7 @@ def test_a_tensor_of_another_gpu_is_copied(source: str, to: str) -> None:
                 with gpushm.create_many(None, {"t": t}, pool=to) as many:
                     assert many["t"].tolist() == VALUES
                 assert gpushm._core._current_device() == device
-        assert gpushm._core._current_device() is None
+        assert gpushm._core._current_device() == before
         a.discard()
 
 

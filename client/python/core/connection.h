@@ -42,6 +42,7 @@ extern struct type_row connection_row;
 PyObject *Connection_create(PyObject *self, PyObject *args);
 PyObject *Connection_open_or_create(PyObject *self, PyObject *args);
 PyObject *Connection_open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords);
+PyObject *Connection_open_table(PyObject *self, PyObject *name);
 PyObject *Connection_open_many(PyObject *self, PyObject *const *args, Py_ssize_t n,
 			       PyObject *keywords);
 PyObject *Connection_send_open(PyObject *self, PyObject *const *args, Py_ssize_t n,

@@ -254,6 +254,16 @@ PyObject *Connection_send_open(PyObject *self, PyObject *const *args, Py_ssize_t
 	return call_sent(call, r);
 }
 
+PyObject *Connection_open_table(PyObject *self, PyObject *name)
+{
+	struct open_args arguments;
+
+	if (open_args_from((PyObject *[]){ name, NULL, NULL }, NULL, NULL, &arguments) < 0)
+		return NULL;
+	arguments.options.opening.flags |= GPUSHM_TABLE;
+	return (PyObject *)attach(self, &arguments.ask, &arguments.timeout);
+}
+
 PyObject *Connection_open_many(PyObject *self, PyObject *const *args, Py_ssize_t n,
 			       PyObject *keywords)
 {

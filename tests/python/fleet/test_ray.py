@@ -251,6 +251,7 @@ def test_a_copy_that_fails_leaves_nothing(nodes: Nodes, monkeypatch: pytest.Monk
             ray.put(np.ones(N, "f4"), _tensor_transport="gpushm_numpy")
     empty(nodes)
     assert ray.get(nodes.on(Actor, 0).total.remote(ray.put(np.ones(N, "f4"), _tensor_transport="gpushm_numpy"))) == N
+    empty(nodes)
 
 
 def test_memory_is_used_again_when_its_readers_have_let_go(nodes: Nodes) -> None:

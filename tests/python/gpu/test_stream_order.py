@@ -27,7 +27,7 @@ from gpushm import _core
 
 HERE = [name for name in ("torch", "cupy", "numba") if importlib.util.find_spec(name)]
 LIBRARIES = [name for name in HERE if os.environ.get("GPUSHM_LIBRARY", name) == name]
-POOLS = [p.name for p in gpushm.pools() if p.kind in ("vmm", "pinned") and not p.failed]
+POOLS = [p.name for p in gpushm.pools() if p.kind in ("vmm", "pinned") and not p.failed and p.device in (0, None)]
 SHAPE, FRAMES = (1000, 1000), 40
 BUSY = 20_000_000  # GPU cycles: some 10 ms
 

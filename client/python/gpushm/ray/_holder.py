@@ -148,7 +148,7 @@ class Holder:
                 self._end(held)
 
     def _add(self, key: str, buffer: str, peer: Peer, is_maker: bool) -> Held:
-        held = self._held[key] = Held(key, gpushm.open_many(buffer), peer, peer if is_maker else None)
+        held = self._held[key] = Held(key, _core._common._open_table(buffer), peer, peer if is_maker else None)
         self._within.setdefault(buffer, set()).add(held)
         return held
 
@@ -213,7 +213,7 @@ class Holder:
                 if made.state == "sealed" and made.pool == (pool or made.pool):
                     return made.name
             name = f"ray/{key}{pool and '/'}{pool}"
-            held.leases.append(await asyncio.to_thread(_sealed, held.leases[0], name, pool))
+            held.leases.append(await asyncio.to_thread(_sealed, held.buffer, name, pool))
         return held.leases[-1].name
 
     async def _copy(self, peer: Peer, key: str, buffer: str, *holder: str) -> str:
@@ -235,15 +235,18 @@ class Holder:
         self._end(held)
 
 
-def _sealed(buffer: gpushm.Buffer, name: str, pool: str) -> gpushm.Buffer:
-    at = buffer.host_ptr if buffer.kind == "host" else None
-    described: Any = {n: (a.shape, a.dtype_name) if at else a for n, a in buffer.items()}
-    mode = gpushm.stat(buffer.name).mode
-    made = gpushm.create_many(name, described, pool=pool or buffer.pool, transient=True, mode=mode)
-    if at and made.host_ptr:
-        _store.copy([(made.host_ptr + made[n].offset, at + a.offset, a.nbytes) for n, a in buffer.items()])
-    made.publish()
-    return made
+def _sealed(source: str, name: str, pool: str) -> Any:
+    """A copy of it, without a mapping."""
+    with gpushm.open_many(source) as buffer:
+        at = buffer.host_ptr if buffer.kind == "host" else None
+        described: Any = {n: (a.shape, a.dtype_name) if at else a for n, a in buffer.items()}
+        mode = gpushm.stat(source).mode
+        made = gpushm.create_many(name, described, pool=pool or buffer.pool, transient=True, mode=mode)
+        with made:
+            if at and made.host_ptr:
+                _store.copy([(made.host_ptr + made[n].offset, at + a.offset, a.nbytes) for n, a in buffer.items()])
+            made.publish()
+            return _core._common._open_table(name)
 
 
 def main(host: str) -> None:
