@@ -8,10 +8,11 @@ An actor returns what it has, which two others of its node get, each reading one
 every tensor; then it is passed once more. All ways take turns in one run. A row has the first time, the median, and the median of the ratios to the
 first way of the same turn; then the same of once more. On the CPU: Ray's object store, gpushm, GLOO where there is
 PyTorch; "empty" moves nothing, and its readers read as much of their own memory. Then the same of an array that the
-actor computes each time; "in place" computes it into gpushm.ray.empty(). On a GPU: CUDA_IPC, gpushm, NIXL where it is installed, and with two GPUs gpushm with readers on the second
-one, which CUDA_IPC refuses. At the end the time from the SIGKILL of a source to the tensor in a reader that has not had it.
-With --gpu --weights MIB eight actors get weights before that: when the first one has them, when each other one has, and
-the memory of the GPU by their size.
+actor computes each time; "in place" computes it into gpushm.ray.empty(). On a GPU: CUDA_IPC, gpushm, gpushm with
+tensors that were made in gpushm.torch.memory(), NIXL where it is installed, and with two GPUs gpushm with readers on
+the second one, which CUDA_IPC refuses. At the end the time from the SIGKILL of a source to the tensor in a reader that
+has not had it. With --gpu --weights MIB eight actors get weights before that: when the first one has them, when each
+other one has, and the memory of the GPU by their size.
 """
 
 import argparse
@@ -36,6 +37,8 @@ import gpushm.ray
 from gpushm.ray._transport import NumpyTransport
 
 torch = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
+if torch:
+    import gpushm.torch
 
 
 class EmptyTransport(NumpyTransport):
@@ -63,9 +66,12 @@ register_tensor_transport("EMPTY", ["cpu"], EmptyTransport, np.ndarray)
 class Actor:
     """A source and a reader. The array that it returns is there before."""
 
-    def prepare(self, mib, tensors=0):
-        """tensors: on a GPU."""
-        if tensors:
+    def prepare(self, mib, tensors=0, in_place=False):
+        """tensors: on a GPU; in_place: in memory of a buffer."""
+        if in_place:
+            with gpushm.torch.memory(f"bench/{os.getpid()}", (mib + 256) << 20, transient=True):
+                self.array = [torch.ones((mib << 18) // tensors, device="cuda") for _ in range(tensors)]
+        elif tensors:
             self.array = [torch.ones((mib << 18) // tensors, device="cuda") for _ in range(tensors)]
         else:
             self.array = np.ones(mib << 18, "f4")
@@ -187,17 +193,17 @@ def on_cpu(args):
 def on_gpu(args):
     """Each way has actors of its own: what one transport has open is in no other's times."""
     gpus = torch.cuda.device_count()
-    ways = ["cuda_ipc", "gpu", *(["nixl"] if args.nixl and importlib.util.find_spec("nixl") else [])]
+    ways = ["cuda_ipc", "gpu", "gpu, in place", *(["nixl"] if args.nixl and importlib.util.find_spec("nixl") else [])]
     for mib in args.sizes:
         for tensors in args.tensors:
-            made = [(way, way, [on_a_gpu(0.1) for _ in range(3)]) for way in ways]
+            made = [(way, way.split(",")[0], [on_a_gpu(0.05) for _ in range(3)]) for way in ways]
             if gpus > 1:
-                source, _rest = on_a_gpu(0.1), on_a_gpu(0.9 - 0.3 * len(ways))  # the first GPU has no room then
-                made.append(("gpu, readers on the other GPU", "gpu", [source, on_a_gpu(0.1), on_a_gpu(0.1)]))
+                source, _rest = on_a_gpu(0.05), on_a_gpu(0.95 - 0.15 * len(ways))  # the first GPU has no room then
+                made.append(("gpu, readers on the other GPU", "gpu", [source, on_a_gpu(0.05), on_a_gpu(0.05)]))
             for name, _, actors in made:
                 where = ray.get([a.gpu_of_ray.remote() for a in actors])
                 assert (len({*where}) == 1) == ("other" not in name), f"{name}: on the GPUs {where}"
-                ray.get(actors[0].prepare.remote(mib, tensors))
+                ray.get(actors[0].prepare.remote(mib, tensors, "in place" in name))
             compare(f"{mib} MiB, tensors: {tensors}", made, args.rounds, float(tensors))
             for actor in {a for *_, actors in made for a in actors}:
                 ray.kill(actor)
@@ -205,11 +211,11 @@ def on_gpu(args):
                 time.sleep(0.1)
     if args.weights:
         print_weights(args.weights)
-    print_kills(args.rounds, "gpu", 1, lambda: on_a_gpu(0.1))
+    print_kills(args.rounds, "gpu", 1, lambda: on_a_gpu(0.05))
 
 
 def on_a_gpu(share):
-    return ray.remote(num_cpus=0, num_gpus=round(share, 1))(Actor).remote()
+    return ray.remote(num_cpus=0, num_gpus=round(share, 2))(Actor).remote()
 
 
 def main():
@@ -224,7 +230,7 @@ def main():
     if args.gpu and not (torch and torch.cuda.is_available()):
         sys.exit("ray_objects.py: --gpu needs a PyTorch with CUDA, and a GPU")
     gpus = torch.cuda.device_count() if args.gpu else 0
-    pools = "".join(f"[pool gpu{i}]\nkind=vmm\ndevice={i}\nsize={4 * max(args.sizes) + args.weights}M\n" for i in range(gpus))
+    pools = "".join(f"[pool gpu{i}]\nkind=vmm\ndevice={i}\nsize={6 * max(args.sizes) + args.weights + 1024}M\n" for i in range(gpus))
     daemon = Daemon(f"[pool host]\nkind=host\nsize={3 * max(args.sizes)}M\n{pools}")
     os.environ["GPUSHM_SOCKET"] = daemon.socket
     options = {"include_dashboard": False, "log_to_driver": False}
@@ -238,7 +244,7 @@ def main():
 def print_weights(mib):
     stored = ray.put({f"{i}": np.ones(mib << 13, "f4") for i in range(32)})
     for way, reference in ("ray.get() in each", [stored]), ("gpushm.ray.weights()", None):
-        actors = [on_a_gpu(0.1) for _ in range(8)]
+        actors = [on_a_gpu(0.05) for _ in range(8)]
         ray.get([a.prepare.remote(1, 1) for a in actors])
         free, _ = torch.cuda.mem_get_info()
         first = ray.get(actors[0].weights.remote(mib, reference))
