@@ -207,7 +207,7 @@ def on_gpu(args):
             compare(f"{mib} MiB, tensors: {tensors}", made, args.rounds, float(tensors))
             for actor in {a for *_, actors in made for a in actors}:
                 ray.kill(actor)
-            while ray.available_resources().get("GPU", 0) < gpus:
+            while ray.available_resources().get("GPU", 0) < gpus - 0.01:  # a sum of shares
                 time.sleep(0.1)
     if args.weights:
         print_weights(args.weights)
