@@ -198,14 +198,15 @@ def on_gpu(args):
         for tensors in args.tensors:
             made = [(way, way.split(",")[0], [on_a_gpu(0.05) for _ in range(3)]) for way in ways]
             if gpus > 1:
-                source, _rest = on_a_gpu(0.05), on_a_gpu(0.95 - 0.15 * len(ways))  # the first GPU has no room then
+                source, rest = on_a_gpu(0.05), on_a_gpu(0.95 - 0.15 * len(ways))  # the first GPU has no room then
+                ray.get([a.gpu_of_ray.remote() for a in (source, rest)])
                 made.append(("gpu, readers on the other GPU", "gpu", [source, on_a_gpu(0.05), on_a_gpu(0.05)]))
             for name, _, actors in made:
                 where = ray.get([a.gpu_of_ray.remote() for a in actors])
                 assert (len({*where}) == 1) == ("other" not in name), f"{name}: on the GPUs {where}"
                 ray.get(actors[0].prepare.remote(mib, tensors, "in place" in name))
             compare(f"{mib} MiB, tensors: {tensors}", made, args.rounds, float(tensors))
-            for actor in {a for *_, actors in made for a in actors}:
+            for actor in {a for *_, actors in made for a in actors} | ({rest} if gpus > 1 else set()):
                 ray.kill(actor)
             while ray.available_resources().get("GPU", 0) < gpus - 0.01:  # a sum of shares
                 time.sleep(0.1)

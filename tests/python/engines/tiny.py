@@ -90,6 +90,8 @@ def start(rank: int = 0, ranks: int = 1, port: int = 0) -> None:
 
     if GPU:
         torch.cuda.set_device(rank)
+        # No weight is loaded by its collectives, some of which wait for GPUs that reach each other.
+        os.environ |= {"VLLM_DISABLE_PYNCCL": "1", "VLLM_ALLREDUCE_USE_SYMM_MEM": "0"}
         # Of its kernels, which are not here, only these modules must be.
         for name in ("_C_stable_libtorch", "vllm_flash_attn._vllm_fa2_C", "vllm_flash_attn._vllm_fa3_C"):
             sys.modules[f"vllm.{name}"] = ModuleType(f"vllm.{name}")
@@ -105,8 +107,9 @@ def start(rank: int = 0, ranks: int = 1, port: int = 0) -> None:
 
         registry._run_in_subprocess = lambda look: look()
     from vllm.config import VllmConfig, set_current_vllm_config
-    from vllm.distributed import init_distributed_environment, initialize_model_parallel
+    from vllm.distributed import init_distributed_environment, initialize_model_parallel, parallel_state
 
+    parallel_state.set_custom_all_reduce(False)
     with set_current_vllm_config(VllmConfig()):
         where = f"tcp://127.0.0.1:{port or free_port()}"
         init_distributed_environment(ranks, rank, where, rank, backend="gloo")
@@ -161,7 +164,10 @@ def both_ranks(rank: Callable[[str, int, int, Connection], None], path: str) -> 
         process.start()
         theirs.close()
         found.append((process, ours))
-    answers = [pipe.recv() for _, pipe in found]
+    answers = []
+    for _, pipe in found:
+        assert pipe.poll(120), "a rank says nothing"
+        answers.append(pipe.recv())
     for process, pipe in found:
         pipe.send(True)
         process.join(60)
