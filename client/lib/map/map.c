@@ -271,7 +271,7 @@ int map_protect(struct map *m)
 		m->writable = false;
 		p->write = false; /* From now on this map serves opens for reading. */
 	}
-	settle(self, p, true);
+	settle(self, p, p->mapped);
 	return r;
 }
 
@@ -292,7 +292,7 @@ int map_share(struct map *m, int device)
 		r = p->kind->share(p, device);
 	if (r == 0)
 		p->shared |= 1ull << device;
-	settle(self, p, true);
+	settle(self, p, p->mapped);
 	return r;
 }
 

@@ -40,9 +40,11 @@ _MARK = b"gpushm\0\1"
 class IpcHandle(_numba.IpcHandle):  # type: ignore[misc]
     """Numba's IpcHandle with a handle of ours, which also brings this module to the process that unpickles it."""
 
+    _impl: Any
+
     def open_staged(self, context: Any) -> Any:
-        """Copies by way of the host, as Numba says: the driver's copy from GPU to GPU, which Numba's own way leaves that
-        to, refuses memory that was not mapped for both.
+        """Copies by way of the host. Numba leaves that to the driver's copy from GPU to GPU, which refuses memory that
+        is not mapped for both.
         """
         self._sentry_source_info()
         if self._impl is not None:
