@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import gpushm
 
@@ -84,16 +85,15 @@ def supervise(services: list[Service], over: threading.Event) -> None:
 
 def main(pool: str, n: int = 20, requests: int = 100) -> None:
     services, over = [Service(i, pool) for i in range(n)], threading.Event()
-    thread = threading.Thread(target=supervise, args=(services, over))
-    thread.start()
-    while thread.is_alive() and not all(s.parked for s in services):
+    supervisor = ThreadPoolExecutor(1).submit(supervise, services, over)
+    while not supervisor.done() and not all(s.parked for s in services):
         time.sleep(0.01)
     for _ in range(requests):
         i = random.randrange(n)
         with socket.create_connection(services[i].socket.getsockname(), timeout=60) as c:
             assert c.recv(1) == bytes([i])
     over.set()
-    thread.join()
+    supervisor.result()  # raises what ended it
     parked = sum(h.parked for s in gpushm.ls("~/service/", holders=True) for h in s.holders)
     for s in services:
         s.end()
