@@ -23,6 +23,7 @@ from tensors import Tensor
 if len(GPUS) < 2:
     pytest.skip("one GPU, or none: these tests need two", allow_module_level=True)
 VALUES = list(range(10))
+PINNED = [p.name for p in gpushm.pools() if p.kind == "pinned" and not p.failed]
 
 
 def filled(name: str, pool: str, **options: Any) -> gpushm.Array:
@@ -124,7 +125,7 @@ def staged() -> int:
     return int(count(b"cuMemcpyDtoHAsync")) if count else -1
 
 
-@pytest.mark.parametrize("to", GPU_POOLS)
+@pytest.mark.parametrize("to", [*GPU_POOLS, *PINNED])
 @pytest.mark.parametrize("source", GPU_POOLS)
 def test_a_large_copy_between_gpus_is_direct(source: str, to: str) -> None:
     """Also once the memory is sealed, and after it was away."""
@@ -314,10 +315,9 @@ def test_a_staged_copy_on_the_current_gpu_gives_no_warning(
 
 @pytest.mark.parametrize("device", GPUS)
 def test_pinned_memory_is_mapped_for_each_gpu(device: int) -> None:
-    if "pinned" not in {p.kind for p in gpushm.pools() if not p.failed}:
+    if not PINNED:
         pytest.skip("no pinned pool")
-    pinned = next(p.name for p in gpushm.pools() if p.kind == "pinned" and not p.failed)
-    with filled("a", pinned, device=device) as a, gpushm.create("b", 10, "int64", pool=next(iter(GPU_POOLS))) as b:
+    with filled("a", PINNED[0], device=device) as a, gpushm.create("b", 10, "int64", pool=next(iter(GPU_POOLS))) as b:
         b.copy_to_device(a)
         assert b.tolist() == VALUES
         b.fill(5)
