@@ -128,7 +128,7 @@ int gpushm_frame_begin(struct gpushm_stream *s, void *cuda_stream, uint64_t time
 
 /* Publishes the frame when the work is done that was queued on cuda_stream, and returns at once.
  * meta: n bytes of the user's own, at most 64; readers get a copy. Frees f, also after an error but
- * -EINVAL (n). */
+ * -EINVAL (n, or a CUDA stream of another GPU). */
 int gpushm_frame_publish(struct gpushm_frame *f, void *cuda_stream, const void *meta, size_t n);
 
 /* Gives the slot back without a frame; of a reader's frame as gpushm_frame_release(). Waits for the
@@ -172,7 +172,8 @@ int gpushm_frame_next(struct gpushm_stream *s, void *cuda_stream, uint64_t timeo
 /* Releases the frame when the work is done that was queued on cuda_stream, and returns at once.
  * Arrays of the frame must not be used by work that is queued later. Frees f. NULL is allowed. An
  * error means that the frame may have been overwritten while it was used: -EPIPE and -ESTALE as
- * gpushm_frame_ok() says; it is released all the same. */
+ * gpushm_frame_ok() says; it is released all the same. So it is after -EINVAL, a CUDA stream of
+ * another GPU, whose work this waits for. */
 int gpushm_frame_release(struct gpushm_frame *f, void *cuda_stream);
 
 /* Whether what was read of the frame so far is what its producer published: ask after the work on
@@ -259,7 +260,7 @@ struct gpushm_graph_frame;
  * buffer is in a host pool, or the driver is too old. */
 int gpushm_graph_acquire(struct gpushm_stream *s, void *capturing, void *where,
 			 struct gpushm_graph_frame **ret);
-/* Adds the node that publishes or releases the frame. */
+/* Adds the node that publishes or releases the frame. -EINVAL as above. */
 int gpushm_graph_release(struct gpushm_graph_frame *g, void *capturing);
 /* Bytes from the slot's address to the start of the array. -ENOENT. */
 int gpushm_graph_offset(const struct gpushm_stream *s, const char *array, uint64_t *ret);

@@ -153,6 +153,24 @@ def test_a_large_copy_between_gpus_is_direct(source: str, to: str) -> None:
     gpushm.unlink("a")
 
 
+@pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
+def test_memory_that_is_mapped_for_a_peer_is_copied_directly(pool: str, own: int, other: int) -> None:
+    """To and from memory of the GPU that has it."""
+    n = 1 << 18
+    with gpushm.create("a", n, "int64", pool=pool) as a, gpushm.create("b", n, "int64", pool=pool) as b:
+        b.copy_from_host(range(n))
+        a.publish("shared")
+        before = staged()
+        with gpushm.open("a", "r+", device=other) as there:
+            there.copy_to_device(b)
+            b.fill(0)
+            b.copy_to_device(there)
+        assert staged() == before
+        assert b[n - 3 :].tolist() == a[n - 3 :].tolist() == [n - 3, n - 2, n - 1]
+        b.discard()
+        a.unlink()
+
+
 class Torchs(Tensor):
     """As PyTorch's: exported only while the thread works on its GPU."""
 
@@ -262,6 +280,16 @@ def test_a_cuda_stream_of_another_gpu_is_refused(pool: str, own: int, other: int
                 reader.next(stream=made.value, timeout=5)
             with refused:
                 s.frame(stream=made.value)
+            with working_on(own):
+                f = s.frame()
+            with refused:  # the frame is dropped
+                f.publish(made.value)
+            with working_on(own), s.frame() as f:
+                f["x"].copy_from_host([5, 6])
+            f = reader.next(timeout=5)
+            assert f["x"].tolist() == [1, 2]
+            with refused:  # it is released all the same
+                f.release(made.value)
             assert cuda.cuStreamBeginCapture_v2(made, 1) == 0
             with pytest.raises(gpushm.errors.BadArgument, match=f"is of GPU {other}"):
                 s.graph(made.value)
@@ -273,7 +301,7 @@ def test_a_cuda_stream_of_another_gpu_is_refused(pool: str, own: int, other: int
             assert cuda.cuStreamDestroy_v2(made) == 0
         with working_on(own), s.frame() as f:
             f["x"].copy_from_host([3, 4])
-        assert [reader.next(timeout=5)["x"].tolist() for _ in range(2)] == [[1, 2], [3, 4]]
+        assert [reader.next(timeout=5)["x"].tolist() for _ in range(2)] == [[5, 6], [3, 4]]
 
 
 @pytest.mark.parametrize(("pool", "own", "other"), PAIRS)

@@ -283,7 +283,7 @@ int map_share(struct map *m, int device)
 
 	if (!p->kind->share)
 		return error_set(ENODEV, "GPU %d can't use memory of the host's alone", device);
-	if (m->device >= 0)
+	if (m->device >= 0 && m->device != device)
 		r = context_check_peer(m->device, device);
 	if (r < 0)
 		return r;

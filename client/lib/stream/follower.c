@@ -308,6 +308,8 @@ int follower_release(struct gpushm_frame *f, void *cuda_stream)
 	bool on_host = true, wakes;
 	int r = stream_on_host(s, cuda_stream, &on_host), bad = 0;
 
+	if (r == -EINVAL)
+		map_wait(cuda_stream); /* another GPU's, which nothing else waits for */
 	if (!on_host && r == 0) {
 		bad = refuse_contents(s, &f->at);
 		r = frame_enqueue_end(f, cuda_stream);

@@ -136,6 +136,8 @@ int gpushm_graph_release(struct gpushm_graph_frame *g, void *capturing)
 
 	if (r == 0)
 		r = stream_check(g->stream);
+	if (r == 0)
+		r = order_check_stream(g->stream->device, capturing);
 	if (r < 0)
 		return r;
 	if (g->release)

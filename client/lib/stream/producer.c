@@ -562,7 +562,8 @@ int gpushm_frame_publish(struct gpushm_frame *f, void *cuda_stream, const void *
 	r = stream_on_host(f->stream, cuda_stream, &on_host);
 	if (r == 0)
 		return publish(f, cuda_stream, on_host, meta, n);
-	producer_cancel(f);
+	if (r != -EINVAL) /* else the frame stays the caller's, as with too many bytes */
+		producer_cancel(f);
 	return r;
 }
 

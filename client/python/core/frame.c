@@ -218,6 +218,15 @@ int frame_release(struct frame *self)
 	return r;
 }
 
+static int publish_or_drop(struct gpushm_frame *f, void *on, const struct meta *meta)
+{
+	int r = gpushm_frame_publish(f, on, meta->bytes, meta->n);
+
+	if (r == -EINVAL)
+		gpushm_frame_cancel(f);
+	return r;
+}
+
 static int publish_on(struct frame *self, const struct stream *on)
 {
 	struct side *side = self->side;
@@ -229,7 +238,7 @@ static int publish_on(struct frame *self, const struct stream *on)
 	    !is_open(self) || side_begin(side) < 0)
 		return -1;
 	f = buffer_end_slot(side->buffer, &self->slot);
-	WITHOUT_GIL(r = gpushm_frame_publish(f, stream_where(on), self->meta.bytes, self->meta.n));
+	WITHOUT_GIL(r = publish_or_drop(f, stream_where(on), &self->meta));
 	side_end(side);
 	return error_result(r);
 }

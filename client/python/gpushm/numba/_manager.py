@@ -52,8 +52,10 @@ class IpcHandle(_numba.IpcHandle):  # type: ignore[misc]
         source, host = _numba._CudaIpcImpl(self), bytearray(self.size)
         with _devices.gpus[int(_numba.Device.from_identity(self.source_info).id)]:
             memory = source.open(_devices.get_context())
-            _numba.device_to_host(host, memory, self.size)
-            source.close()
+            try:
+                _numba.device_to_host(host, memory, self.size)
+            finally:
+                source.close()
         made = context.memalloc(self.size)
         _numba.host_to_device(made, host, self.size)
         self._impl = _numba._StagedIpcImpl(self, self.source_info)

@@ -38,7 +38,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 import gpushm
-from gpushm import _core
+from gpushm import _core, _handle
 from gpushm.ray import _store
 
 IDLE = 30  # seconds until it ends
@@ -213,7 +213,7 @@ class Holder:
                 if made.state == "sealed" and made.pool == (pool or made.pool):
                     return made.name
             name = f"ray/{key}{pool and '/'}{pool}"
-            held.leases.append(await asyncio.to_thread(_sealed, held.buffer, name, pool))
+            held.leases.append(await asyncio.to_thread(_sealed, held.leases[0], name, pool))
         return held.leases[-1].name
 
     async def _copy(self, peer: Peer, key: str, buffer: str, *holder: str) -> str:
@@ -235,9 +235,10 @@ class Holder:
         self._end(held)
 
 
-def _sealed(source: str, name: str, pool: str) -> Any:
+def _sealed(lease: gpushm.Buffer, name: str, pool: str) -> Any:
     """A copy of it, without a mapping."""
-    with gpushm.open_many(source) as buffer:
+    source = lease.name
+    with _handle.check_id(gpushm.open_many(source), source, lease.id) as buffer:
         at = buffer.host_ptr if buffer.kind == "host" else None
         described: Any = {n: (a.shape, a.dtype_name) if at else a for n, a in buffer.items()}
         mode = gpushm.stat(source).mode

@@ -212,10 +212,14 @@ def _opened_near(link: Any, key: str, name: str, access: Any, device: Any) -> Bu
     """
     try:
         return _opened(name, access, device)
-    except _core.DeviceFailed:
+    except _core.DeviceFailed as unseen:
         if device is None:
             raise
-        return _opened(link.ask("seal", key, pool(_core._current_device() or 0)), access, device)
+        try:
+            near = pool(_core._current_device() or 0)
+        except _core.NotFound:
+            raise unseen from None
+        return _opened(link.ask("seal", key, near), access, device)
 
 
 def _opened(name: str, access: Any, device: Any) -> Buffer:
