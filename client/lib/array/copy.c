@@ -91,8 +91,8 @@ static int move_staged(const struct copy_plan *plan, const struct side *s, void 
 
 #define PEER_MIN (1u << 20) /* bytes; fewer are sooner copied than mapped for another GPU */
 
-/* From one GPU to another: the other one copies. It can use its own memory, whoever made that, and
- * the buffer's by peer access. Done on return, behind what is queued on both. */
+/* The other GPU copies: it can use its own memory, and the buffer's by peer access. Done on return,
+ * behind what is queued on both. */
 static int by_peer(const struct copy *c, const struct copy_plan *plan, void *dst, void *src)
 {
 	_cleanup_(map_leave) struct map_entered entered = { 0 };
@@ -105,8 +105,8 @@ static int by_peer(const struct copy *c, const struct copy_plan *plan, void *dst
 	return r < 0 ? r : transfer_settle(NULL, transfer_on_device(plan, dst, src, NULL));
 }
 
-/* The same by way of the host, where they have no access to each other's memory. A stream belongs
- * to one GPU: on the other one this uses the default stream. */
+/* A copy from one GPU to another by way of the host, where they have no access to each other's
+ * memory. A stream belongs to one GPU: on the other one this uses the default stream. */
 static int between_gpus(const struct copy *c, const struct copy_plan *plan, void *mapped)
 {
 	_cleanup_(free_ptr) void *staged = malloc(copy_plan_bytes(plan));

@@ -28,7 +28,7 @@ static int find_ordinal(const unsigned char *uuid, int *ret)
 {
 	CUdevice dev;
 	CUuuid it;
-	int n = 0, r = cuda_try(cuDeviceGetCount, &n);
+	int n = cuda_devices(), r = 0;
 
 	for (int i = 0; r == 0 && i < n && i < DEVICES_MAX; i++) {
 		r = cuda_try(cuDeviceGet, &dev, i);

@@ -21,6 +21,7 @@ static const struct libcuda_symbol symbols[] = { CUDA_CALLS(CUDA_SYMBOL) },
 struct cuda cuda;		    /* under process::cuda_lock until it is loaded */
 static bool loaded;		    /* likewise */
 static char no_streams[256];	    /* likewise; why not; "": the driver has all their calls */
+static int n_devices;		    /* likewise; after cuInit */
 static _Atomic uint64_t started_in; /* process_generation() where cuInit was called; 0 */
 
 static int load(void)
@@ -42,7 +43,7 @@ static int start(uint64_t generation)
 
 	if (r < 0)
 		return r;
-	if (cuda_try(cuInit, 0) < 0)
+	if (cuda_try(cuInit, 0) < 0 || cuda_try(cuDeviceGetCount, &n_devices) < 0)
 		return -ENODEV;
 	started_in = generation;
 	return 0;
@@ -67,6 +68,11 @@ int cuda_start(void)
 bool cuda_is_started(void)
 {
 	return started_in != 0 && started_in == process_generation();
+}
+
+int cuda_devices(void)
+{
+	return n_devices;
 }
 
 int cuda_check_streams(void)

@@ -56,6 +56,9 @@ int cuda_start(void);
 /* Whether cuda_start() has succeeded in this process. */
 bool cuda_is_started(void);
 
+/* How many GPUs this process can see. After cuda_start(). */
+int cuda_devices(void);
+
 /* 0, or -ENOTSUP with gpushm_error() set: the driver lacks a call of streams. After cuda_start().
  */
 int cuda_check_streams(void);

@@ -131,11 +131,14 @@ static int begin_operations(int device, size_t n, struct map_entered *ret)
 
 int order_check_stream(int device, void *stream)
 {
-	_cleanup_(map_leave) struct map_entered entered;
+	_cleanup_(map_leave) struct map_entered entered = { 0 };
 	CUcontext ctx = NULL, current = NULL;
 	CUdevice on = device;
-	int r = begin_operations(device, 0, &entered);
+	int r;
 
+	if (cuda_devices() == 1)
+		return 0;
+	r = begin_operations(device, 0, &entered);
 	if (r == 0)
 		r = cuda_try(cuStreamGetCtx, stream, &ctx);
 	if (r < 0 || (cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == ctx))

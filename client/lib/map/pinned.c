@@ -26,17 +26,14 @@ static void fill_access(const struct map_private *p, bool write, CUmemAccessDesc
 
 static int pinned_prepare(const struct map_request *r, int *ret_owner, int *ret_device)
 {
-	int n = 0, device, result = cuda_start();
+	int device, result = cuda_start();
 
 	if (result < 0)
 		return result;
 	if (r->pool->numa_node < 0)
 		return error_set(EPROTO, "the daemon sent no NUMA node of the buffer's pool");
-	result = cuda_try(cuDeviceGetCount, &n);
-	if (result < 0)
-		return result;
 	device = r->device < 0 ? context_current_device() : r->device;
-	if (device >= n)
+	if (device >= cuda_devices())
 		return error_set(ENODEV, "this process has no GPU %d", device);
 	*ret_device = device;
 	return 0;
