@@ -54,6 +54,13 @@ static bool same(const struct map_private *a, const struct map_private *b)
 	       memcmp(a->daemon, b->daemon, sizeof(a->daemon)) == 0;
 }
 
+/* Under the lock. The caller has a reference. */
+static void await_idle(struct process *self, const struct map_private *p)
+{
+	while (p->busy)
+		pthread_cond_wait(&self->map_changed, &self->map_lock);
+}
+
 /* Returns the entry of that key, or NULL; waits while the entry is busy. Under the lock. */
 static struct map_private *find(struct process *self, const struct map_private *key)
 {
@@ -140,8 +147,7 @@ static int let_go(struct process *self, struct map_private *p, unsigned refs, un
 	int r;
 
 	lock_take(&self->map_lock, LOCK_MAPS);
-	while (p->busy)
-		pthread_cond_wait(&self->map_changed, &self->map_lock);
+	await_idle(self, p);
 	p->refs -= refs;
 	p->used -= used;
 	ends = p->refs == 0;
@@ -223,8 +229,7 @@ int map_resume(struct map *m, const struct map_request *r)
 	bool busy, differs;
 
 	lock_take(&self->map_lock, LOCK_MAPS);
-	while (p->busy)
-		pthread_cond_wait(&self->map_changed, &self->map_lock);
+	await_idle(self, p);
 	differs = p->used > 0 && p->buffer != r->buffer;
 	p->buffer = differs ? p->buffer : r->buffer;
 	p->used += !differs;
@@ -251,8 +256,7 @@ uint64_t map_bytes(const struct map *m)
 static void make_busy(struct process *self, struct map_private *p)
 {
 	lock_guard(&self->map_lock, LOCK_MAPS);
-	while (p->busy)
-		pthread_cond_wait(&self->map_changed, &self->map_lock);
+	await_idle(self, p);
 	p->busy = true;
 }
 
