@@ -51,6 +51,17 @@ class Actor:
         return made
 
     @ray.method(tensor_transport="gpushm_numpy")
+    def make_named(self, value: float) -> np.ndarray:
+        """In a buffer with a name of the program's."""
+        self.name("test/named", value)
+        self.kept.append(gpushm.open_many("test/named")["a"])
+        return np.asarray(self.kept[-1])
+
+    def name(self, name: str, value: float) -> None:
+        with gpushm.create_many(f"{name}.new", {"a": np.full(N, value, "f4")}) as made:
+            made.publish_as(name, replace=True)
+
+    @ray.method(tensor_transport="gpushm_numpy")
     def make_many(self, n: int) -> dict[str, list[np.ndarray]]:
         return {"all": [np.arange(i, dtype="i8") for i in range(n)], "two": [np.zeros((2, 3)), np.ones((), "u1")]}
 
@@ -166,10 +177,11 @@ def test_a_holder_keeps_memory_of_a_gpu(tmp_path: Path) -> None:
     code = """
 import socket, gpushm
 from gpushm.ray import _holder
-gpushm.create("o", 4, pool="gpu").publish("sealed")
+made = gpushm.create("o", 4, pool="gpu")
+made.publish("sealed")
 with socket.socket(socket.AF_UNIX) as s:
     s.connect(_holder.place("127.0.0.1"))
-    s.sendall(b"keep k o\\n")
+    s.sendall(f"keep k o {made.buffer.id}\\n".encode())
     print(s.recv(999).decode())
     s.sendall(b"end k\\n")
 """
@@ -206,7 +218,7 @@ _link.node_address = lambda: "127.0.0.1"
 with gpushm.create("o", 4, "uint8", pool="gpu0") as a:
     a.copy_from_host([1, 2, 3, 4])
     a.publish("sealed")
-    print(_link.here().ask("keep", "k", "o"))
+    print(_link.here().ask("keep", "k", "o", str(a.buffer.id)))
 sys.stdin.read()
 """
 
@@ -322,6 +334,21 @@ def test_tensors_that_lie_in_a_buffer_are_not_copied(nodes: Nodes) -> None:
     kill(source)
     assert ray.get(reader.total.remote(part)) == 2.0 * N
     del ref, part
+    empty(nodes)
+
+
+def test_a_buffer_that_lost_its_name_is_not_taken_for_another(nodes: Nodes) -> None:
+    source, *readers, late = (nodes.on(Actor, i) for i in (0, 0, 1, 0))
+    ref = source.make_named.remote(3.0)
+    assert ray.get([r.total.remote(ref) for r in readers]) == [3.0 * N] * 2
+    ray.get(source.name.remote("test/named", 4.0))
+    assert ray.get([r.total.remote(ref) for r in readers]) == [3.0 * N] * 2
+    with pytest.raises(ray.exceptions.RayTaskError, match='"test/named" is another one by now'):
+        ray.get(late.total.remote(ref))
+    assert len(nodes.buffers(0)) == 1 and len(nodes.buffers(1)) == 1, "the relay's copy, and what was pulled"
+    del ref
+    gpushm.unlink("test/named")
+    kill(source)
     empty(nodes)
 
 

@@ -9,13 +9,13 @@ an abstract socket, and at ADDRESS from owners on other nodes, who have its toke
 process holds it lets go when it says so, or with its connection: the kernel closes that when the process ends, and
 TCP's keepalive when the node vanishes. An object that nobody holds before its owner has held it waits for that.
 
-    keep KEY BUFFER      take a lease -> "ok HOST PORT TOKEN" of the holder, for the metadata; or "no" and the error
+    keep KEY BUFFER ID   take a lease -> "ok HOST PORT TOKEN" of the holder, for the metadata; or "no" and the error
     hold KEY, drop KEY   the owner at the other end refers to the object; it, or the maker, does not any more
     end KEY              Ray's reference count is zero
-    use KEY              read the object -> "ok BUFFER", and "ended KEY" when it has ended
+    use KEY              read the object -> "ok BUFFER ID", and "ended KEY" when it has ended
     done KEY             once for each use: nothing of that process reads it any more
-    seal KEY [POOL]      make a sealed copy for a relay, if the buffer is not sealed, or in that pool for processes that
-                         can't see the buffer's GPU -> "ok NAME"
+    seal KEY [POOL]      make a sealed copy for a relay, if the buffer is not sealed or has a name of the program's, or
+                         in that pool for processes that can't see the buffer's GPU -> "ok NAME"
     copy KEY BUFFER HOST PORT TOKEN  take a lease of what was pulled, for as long as that holder has KEY -> "ok"
     room -               "room -" to all: let go of memory that waits for its next object
 
@@ -147,9 +147,9 @@ class Holder:
             else:
                 self._end(held)
 
-    def _add(self, key: str, buffer: str, peer: Peer, is_maker: bool) -> Held:
-        held = self._held[key] = Held(key, _core._common._open_table(buffer), peer, peer if is_maker else None)
-        self._within.setdefault(buffer, set()).add(held)
+    def _add(self, key: str, buffer: gpushm.Buffer, peer: Peer, is_maker: bool) -> Held:
+        held = self._held[key] = Held(key, buffer, peer, peer if is_maker else None)
+        self._within.setdefault(held.buffer, set()).add(held)
         return held
 
     def _drop(self, peer: Peer, held: Held, patience: float) -> None:
@@ -195,22 +195,23 @@ class Holder:
             raise _core.NotFound(errno.ENOENT, f"no object {key}")
         return self._held[key]
 
-    async def _keep(self, peer: Peer, key: str, buffer: str) -> str:
-        self._add(key, buffer, peer, is_maker=True)
+    async def _keep(self, peer: Peer, key: str, buffer: str, id: str) -> str:
+        lease = _handle.check_id(_core._common._open_table(buffer), buffer, int(id))
+        self._add(key, lease, peer, is_maker=True)
         host, port = self._there.getsockname()[:2]
         return f"{host} {port} {self._token}"
 
     async def _use(self, peer: Peer, key: str) -> str:
         held = self._known(key)
         held.users[peer] += 1
-        return held.buffer
+        return f"{held.buffer} {held.leases[0].id}"
 
     async def _seal(self, peer: Peer, key: str, pool: str = "") -> str:
-        """A relay offers sealed buffers alone; a slab is not."""
+        """A relay offers sealed buffers of ours alone; a slab is not sealed."""
         held = self._known(key)
         async with held.sealing:
             for made in held.leases:
-                if made.state == "sealed" and made.pool == (pool or made.pool):
+                if _store.is_offered(made) and made.pool == (pool or made.pool):
                     return made.name
             name = f"ray/{key}{pool and '/'}{pool}"
             held.leases.append(await asyncio.to_thread(_sealed, held.leases[0], name, pool))
@@ -218,7 +219,7 @@ class Holder:
 
     async def _copy(self, peer: Peer, key: str, buffer: str, *holder: str) -> str:
         if key not in self._held:
-            held = self._add(key, buffer, peer, is_maker=False)
+            held = self._add(key, _core._common._open_table(buffer), peer, is_maker=False)
             held.task = asyncio.get_running_loop().create_task(self._follow(held, *holder))
         return ""
 

@@ -7,10 +7,12 @@ import errno
 import os
 import queue
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -34,14 +36,16 @@ def _cluster() -> object:
 
 
 class Link:
-    """One connection. A thread sends, because an object's __del__ says things in any thread and under any lock.
+    """One connection. What is said a thread sends: an object's __del__ says things in any thread and under any lock.
 
     on_word: gets what the holder says of itself, and "left" when the connection has ended, "tick" from time to time.
     """
 
     def __init__(self, connect: Callable[[], socket.socket], on_word: Callable[[str, str], None] | None = None) -> None:
         self._connect, self._on_word = connect, on_word or (lambda verb, key: None)
-        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._lines: deque[str] = deque()
+        self._said: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._sending = threading.Lock()
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._asking = threading.Lock()
         self._holds: set[str] = set()
@@ -51,14 +55,17 @@ class Link:
 
     def say(self, verb: str, key: str) -> None:
         """Sends that; nobody answers."""
-        self._lines.put(f"{verb} {key}")
+        self._lines.append(f"{verb} {key}")
+        self._said.put(None)
 
     def ask(self, *words: str) -> str:
         """What the holder answers. NotFound: it has no such object, or the daemon no such buffer. OSError: it refuses
         otherwise, or is not there.
         """
         with self._asking:
-            self._lines.put(" ".join(words))
+            self._lines.append(" ".join(words))
+            if not self._flush(blocking=False):  # else there is a thread less to wait for
+                self._said.put(None)
             try:
                 answer = self._answers.get(timeout=PATIENCE)
             except queue.Empty:
@@ -73,17 +80,27 @@ class Link:
     def _run(self) -> None:
         while True:
             try:
-                line = self._lines.get(timeout=TICK)
+                self._said.get(timeout=TICK)
             except queue.Empty:
-                line = ""
                 self._on_word("tick", "")
+            self._flush()
+
+    def _flush(self, blocking: bool = True) -> bool:
+        """Sends all lines in their order. Returns False, if another thread does."""
+        if not self._sending.acquire(blocking):
+            return False
+        try:
             if (cluster := _cluster()) != self._cluster:
                 # Ray's manager keeps metadata after ray.shutdown(): the end of the connection ends what they hold.
                 self._cluster = cluster
                 self._holds.clear()
                 self._close()
-            if line:
-                self._send(line)
+            with suppress(IndexError):
+                while True:
+                    self._send(self._lines.popleft())
+        finally:
+            self._sending.release()
+        return True
 
     def _send(self, line: str) -> None:
         verb, _, key = line.partition(" ")
@@ -108,6 +125,7 @@ class Link:
     def _opened(self) -> socket.socket:
         if self._socket is None:
             made = self._connect()
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(PATIENCE), 0))
             made.sendall("".join(f"hold {key}\n" for key in self._holds).encode())
             threading.Thread(target=self._read, args=(made,), daemon=True).start()
             self._socket = made

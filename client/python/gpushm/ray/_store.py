@@ -18,13 +18,13 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
-from .. import _copy, _core, _models
+from .. import _copy, _core, _handle, _models
 from .._array import Buffer
 
 KEEP = 10.0  # seconds for which a slab waits for the next object
@@ -66,6 +66,11 @@ def pool(gpu: int | None) -> str:
         return _models.pool_of(gpu)
     found = os.environ.get("GPUSHM_RAY_POOL")
     return found or next((p.name for p in _core.pools() if p.kind == "host" and p.allowed), "host")
+
+
+def is_offered(buffer: Buffer) -> bool:
+    """Whether a relay has it for other nodes: sealed, and under a name that no program gives to another buffer."""
+    return buffer.state == "sealed" and buffer.name.startswith("ray/")
 
 
 def created(key: str, nbytes: int, gpu: int | None) -> Buffer:
@@ -149,9 +154,9 @@ class Store:
                     return found
         name = ""
         try:
-            name = link.ask("use", key)
+            name, id = link.ask("use", key).split()
             _, buffer = self._idle.pop(name, (0, None)) if access == "r" else (0, None)
-            buffer = buffer or _opened_near(link, key, name, access, device)
+            buffer = buffer or _opened_near(link, key, name, int(id), access, device)
             whole = buffer.array((buffer.nbytes,), "uint8")
         except BaseException:
             with self._lock:
@@ -165,15 +170,20 @@ class Store:
                 self._read[key] = whole
         return whole
 
-    def place(self, key: str, tensors: Sequence[Any], keep: Callable[[str], str], sealed: bool) -> tuple[Placed, str]:
-        """Places the tensors of that object in a buffer that others can open. Calls keep() with its name, while
-        it copies into a slab, else afterwards; returns what keep() returned, too. sealed: uses no slab.
+    def place(
+        self, key: str, tensors: Sequence[Any], keep: Callable[[Buffer], str], sealed: bool
+    ) -> tuple[Placed, str]:
+        """Places the tensors of that object in a buffer that others can open. Calls keep() with it, while it copies
+        into a slab, else afterwards; returns what keep() returned, too. sealed: uses no slab.
         """
         found = None
         with self._lock, suppress(_core.NotFound):
             found = self._in_place(key, tensors, sealed)
         if found:
-            return found, keep(found.buffer.name)
+            try:
+                return found, keep(found.buffer)
+            except _core.NotFound:  # another buffer has its name by now, or none: they are copied
+                self.on_word("lost", key)
         ends = [0]
         for tensor in tensors:
             ends.append(ends[-1] + -(-tensor.nbytes // 256) * 256)
@@ -182,7 +192,7 @@ class Store:
         gpu = int(device.index) if device is not None and str(device) != "cpu" else None
         if gpu is None and not sealed:
             slab = self._slab(ends[-1], key)
-            kept = _threads().submit(keep, slab.buffer.name)
+            kept = _threads().submit(keep, slab.buffer)
             try:
                 _fill(slab.buffer, tensors, ends)
             finally:
@@ -191,14 +201,15 @@ class Store:
         with created(key, ends[-1], gpu) as buffer:
             _fill(buffer, tensors, ends)
             buffer.publish()
-            return Placed(_core.open_many(buffer.name, device=gpu), pieces), keep(buffer.name)
+            return Placed(_core.open_many(buffer.name, device=gpu), pieces), keep(buffer)
 
     def _in_place(self, key: str, tensors: Sequence[Any], sealed: bool) -> Placed | None:
         first = _address(tensors[0])
         for buffer in _core._opened():
             start = buffer.device_ptr or buffer.host_ptr or 0
             if start <= first < start + buffer.nbytes and buffer.access != "c":
-                placed = _in_buffer(buffer, start, tensors, sealed)
+                spans = [(_address(t), t.nbytes) for t in tensors if _is_contiguous(t)]
+                placed = _in_buffer(buffer, start, spans, sealed) if len(spans) == len(tensors) else None
                 for slab in self._slabs:
                     if placed and slab.buffer is buffer:
                         slab.objects.add(key)
@@ -206,12 +217,12 @@ class Store:
         return None
 
 
-def _opened_near(link: Any, key: str, name: str, access: Any, device: Any) -> Buffer:
+def _opened_near(link: Any, key: str, name: str, id: int, access: Any, device: Any) -> Any:
     """By peer access where this process sees the buffer's GPU. Ray shows each actor its own alone: then a copy on that,
     one for all its readers.
     """
     try:
-        return _opened(name, access, device)
+        return _handle.check_id(_opened(name, access, device), name, id)
     except _core.DeviceFailed as unseen:
         if device is None:
             raise
@@ -229,19 +240,17 @@ def _opened(name: str, access: Any, device: Any) -> Buffer:
     return made
 
 
-def _in_buffer(buffer: Buffer, start: int, tensors: Sequence[Any], sealed: bool) -> Placed | None:
+def _in_buffer(buffer: Buffer, start: int, spans: list[tuple[int, int]], sealed: bool) -> Placed | None:
     whole = {BYTES: (start, buffer.nbytes)}
-    if _pieces(tensors, whole) is None or _in_section(buffer) or (sealed and buffer.state == "shared"):
+    if _pieces(spans, whole) is None or _in_section(buffer) or (sealed and buffer.state == "shared"):
         return None
     if buffer.state == "filling":
         if not len(buffer):
             buffer.describe({BYTES: ((buffer.nbytes,), "uint8", None, 0)})
         buffer.publish()
     arrays = {n: (start + a.offset, a.nbytes) for n, a in buffer.items() if a.is_c_contiguous()}
-    pieces = _pieces(tensors, arrays)
-    if pieces is None or _core.stat(buffer.name).id != buffer.id:
-        return None
-    return Placed(buffer, pieces)
+    pieces = _pieces(spans, arrays)
+    return None if pieces is None else Placed(buffer, pieces)
 
 
 def _in_section(buffer: Buffer) -> bool:
@@ -251,13 +260,11 @@ def _in_section(buffer: Buffer) -> bool:
     return bool(section) and section._space.buffer is buffer
 
 
-def _pieces(tensors: Sequence[Any], arrays: dict[str, tuple[int, int]]) -> list[tuple[str, int]] | None:
-    """The places of contiguous tensors in those arrays; None: one is in none of them."""
+def _pieces(spans: list[tuple[int, int]], arrays: dict[str, tuple[int, int]]) -> list[tuple[str, int]] | None:
+    """The places of memory, addresses and bytes, in those arrays; None: some of it is in none of them."""
     made = []
-    for tensor in tensors:
-        at = _address(tensor)
-        fits = (n for n, (start, size) in arrays.items() if start <= at and at + tensor.nbytes <= start + size)
-        name = next(fits, None) if _is_contiguous(tensor) else None
+    for at, nbytes in spans:
+        name = next((n for n, (start, size) in arrays.items() if start <= at and at + nbytes <= start + size), None)
         if name is None:
             return None
         made.append((name, at - arrays[name][0]))
@@ -295,22 +302,22 @@ def _address(tensor: Any) -> int:
     return int(tensor.data_ptr() if hasattr(tensor, "data_ptr") else tensor.__array_interface__["data"][0])
 
 
-def ndarray(array: Any, shape: Any, dtype: Any, at: int = 0) -> Any:
-    """NumPy's, over bytes from there on. It keeps the Array."""
+def views(array: Any, described: Iterable[tuple[Any, Any, int]], is_torch: bool) -> list[Any]:
+    """Over the array's bytes: PyTorch's tensors or NumPy's arrays of these shapes and dtypes, from these offsets on.
+    They keep the Array.
+    """
     import numpy
 
-    return numpy.ndarray(shape, dtype, numpy.asarray(array), at)
-
-
-def tensor(array: Any, shape: Any, dtype: Any, at: int = 0) -> Any:
-    """PyTorch's. It keeps the Array if that can be written to; by DLPack it would keep the memory alone."""
+    if not is_torch:
+        bytes_ = numpy.asarray(array)
+        return [numpy.ndarray(shape, dtype, bytes_, at) for shape, dtype, at in described]
     import torch
 
     from ..torch._tensors import tensor_of
 
-    is_writable = array.host_ptr and not array.readonly
-    base = torch.from_numpy(ndarray(array, array.shape, "u1")) if is_writable else tensor_of(array)
-    return base[at : at + math.prod(shape) * dtype.itemsize].view(dtype).view(shape)
+    # By DLPack a tensor keeps the memory alone.
+    base = torch.from_numpy(numpy.asarray(array)) if array.host_ptr and not array.readonly else tensor_of(array)
+    return [base[at : at + math.prod(shape) * t.itemsize].view(t).view(shape) for shape, t, at in described]
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Any:
@@ -320,12 +327,12 @@ def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Any:
     Whoever writes to it afterwards changes the object. The memory is used again when the array and the object have
     ended.
     """
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    if hasattr(dtype, "is_floating_point"):  # of torch
-        return tensor(store.lend(dtype.itemsize * math.prod(shape)), shape, dtype)
     import numpy
 
-    return ndarray(store.lend(numpy.dtype(dtype).itemsize * math.prod(shape)), shape, dtype)
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    is_torch = type(dtype).__module__ == "torch"
+    itemsize = dtype.itemsize if is_torch else numpy.dtype(dtype).itemsize
+    return views(store.lend(itemsize * math.prod(shape)), [(shape, dtype, 0)], is_torch)[0]
 
 
 store = Store()

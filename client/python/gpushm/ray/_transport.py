@@ -42,7 +42,7 @@ class Metadata(TensorTransportMetadata):  # type: ignore[misc]
     buffer: str = ""
     key: str = ""
     pieces: list[tuple[str, int]] = field(default_factory=list)
-    is_sealed: bool = True
+    is_offered: bool = True  # by relays, as it is
     node: str = ""
     address: _link.Address = ("", 0, "")
     relay: str = ""
@@ -90,8 +90,8 @@ def published(tensors: list[Any], is_owner: bool, sealed: bool = False) -> Metad
     if is_owner:
         link.say("hold", key)
     made = Metadata(
-        tensor_meta=[(t.shape, t.dtype) for t in tensors], tensor_device=device, buffer=placed.buffer.name, key=key,
-        pieces=placed.pieces, is_sealed=placed.buffer.state == "sealed",
+        tensor_meta=[((*t.shape,), t.dtype) for t in tensors], tensor_device=device, buffer=placed.buffer.name, key=key,
+        pieces=placed.pieces, is_offered=_store.is_offered(placed.buffer),
         node=ray.get_runtime_context().get_node_id(), address=(host, int(port), token), relay=relay(),
         for_owner=not is_owner,
     )  # fmt: skip
@@ -101,7 +101,7 @@ def published(tensors: list[Any], is_owner: bool, sealed: bool = False) -> Metad
 
 def _kept(link: _link.Link, key: str, tensors: list[Any], sealed: bool) -> tuple[_store.Placed, str]:
     try:
-        return store.place(key, tensors, lambda name: link.ask("keep", key, name), sealed)
+        return store.place(key, tensors, lambda buffer: link.ask("keep", key, buffer.name, str(buffer.id)), sealed)
     except BaseException:
         link.say("end", key)
         store.on_word("lost", key)
@@ -124,9 +124,9 @@ def opened(meta: Metadata, copy_on_write: bool = False) -> Any:
     access, link = "c" if copy_on_write and not device else "r", _link.here()
     try:
         return store.read(link, meta.key, access, device)
-    except _core.NotFound:
+    except _core.NotFound as e:
         if meta.node == ray.get_runtime_context().get_node_id():
-            text = f"object {meta.key} is gone: its owner let it go or died, or the daemon has lost it"
+            text = f"object {meta.key} is gone: its owner let it go or died, or the daemon has lost it ({e.strerror})"
             raise _core.NotFound(errno.ENOENT, text) from None
     copy = f"ray/{meta.key}"
     with _pulled(meta, copy, device):
@@ -135,7 +135,7 @@ def opened(meta: Metadata, copy_on_write: bool = False) -> Any:
 
 
 def _pulled(meta: Metadata, copy: str, device: Device | None) -> _core.Buffer:
-    name = meta.buffer if meta.is_sealed else _link.to(meta.address).ask("seal", meta.key)
+    name = meta.buffer if meta.is_offered else _link.to(meta.address).ask("seal", meta.key)
     pool = _store.pool((_core._current_device() or 0) if device else None)
     transport = _load.Transport(via="nixl") if os.environ.get("GPUSHM_RAY_VIA") == "nixl" else None
     source = f"{meta.relay}/v1/buffers/{name}" if "://" in meta.relay else f"{meta.relay}/{name}"
@@ -158,10 +158,9 @@ def views(meta: Metadata, copy_on_write: bool = True) -> list[Any]:
     """
     is_torch = type(meta.tensor_meta[0][1]).__module__ == "torch"
     whole = opened(meta, copy_on_write and is_torch)
-    starts = {name: whole.buffer[name].offset for name, _ in meta.pieces}
-    of = _store.tensor if is_torch else _store.ndarray
+    starts = {name: whole.buffer[name].offset for name in {name for name, _ in meta.pieces}}
     described = zip(meta.tensor_meta, meta.pieces, strict=True)
-    return [of(whole, shape, dtype, starts[name] + at) for (shape, dtype), (name, at) in described]
+    return _store.views(whole, ((*what, starts[name] + at) for what, (name, at) in described), is_torch)
 
 
 # ---- what Ray calls ----
