@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from . import _core, _models, _own_daemon
-from .torch import _attach, _layout, _memory, _suspend, _tensors, publish, refresh
+from .torch import _attach, _layout, _memory, _suspend, _tensors, publish
 
 if TYPE_CHECKING:
     from ._typing import Buffer
@@ -343,9 +343,7 @@ def size_of(folder: str, ranks: int) -> int:
 
 def follow(model: torch.nn.Module, name: str) -> bool:
     """Gives the model the tensors of the buffer that has the name now. False: it has them already."""
-    there = _core.stat(name)
-    ours = _suspend.buffers_of(model)
-    if all(buffer.name == name and buffer.digest == there.digest for buffer in ours):
-        return refresh(model, name)
-    attach_model(model, _tensors.open_buffer(name, 0, "current"))
-    return True
+    def attach_again(*_: object) -> None:
+        attach_model(model, _tensors.open_buffer(name, 0, "current"))
+
+    return _suspend.refreshed(model, name, attach_again)

@@ -8,10 +8,10 @@ PyTorch does not say which Buffer a tensor came from, but its address does, also
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -66,7 +66,15 @@ def suspended(module: torch.nn.Module, *, idle: bool = False, timeout: float | N
 
 def buffers_of(module: torch.nn.Module) -> list[Buffer]:
     """Those that the module's tensors are in; a buffer that the process has open twice, twice."""
-    addresses = sorted(slot.tensor.data_ptr() for slot in slots_of(module) if why_not(slot.tensor) is None)
+    return _buffers_of(_with_memory(module))
+
+
+def _with_memory(module: torch.nn.Module) -> list[Slot]:
+    return [slot for slot in slots_of(module) if why_not(slot.tensor) is None]
+
+
+def _buffers_of(slots: list[Slot]) -> list[Buffer]:
+    addresses = sorted(slot.tensor.data_ptr() for slot in slots)
     found = []
     for start, end, buffer in sorted(spans(_core._opened()), key=itemgetter(0)):
         first = bisect_left(addresses, start)
@@ -108,23 +116,38 @@ def refresh(module: torch.nn.Module, name: str, *, idle: bool = False, timeout: 
 
     Errors: LayoutError (the module stays as it was), otherwise those of suspend(), resume() and attach().
     """
+    def attach_again(device: Any, own: list[Slot]) -> None:
+        with _tensors.open_buffer(name, timeout, device) as new:
+            copied = [slot.name for slot in own if slot.name in new]
+            attach(name, module, device=device, writable=copied, timeout=timeout)
+
+    return refreshed(module, name, attach_again, idle, timeout)
+
+
+def refreshed(
+    module: torch.nn.Module,
+    name: str,
+    attach_again: Callable[[Any, list[Slot]], None],
+    idle: bool = False,
+    timeout: float | None = None,
+) -> bool:
+    """refresh(). attach_again: takes a generation of another layout, by its device and the slots that share nothing."""
     try:
         there = _core.stat(name)
     except _core.NotFound:
         return False
-    ours = buffers_of(module)
+    slots = _with_memory(module)
+    ours = _buffers_of(slots)
     of_name = [buffer for buffer in ours if buffer.name == name]
     if there.state == "filling" or any(buffer.id == there.id and not buffer.away for buffer in ours):
         return False
-    own = _own(module, ours)
+    places = spans(ours)
+    own = [s for s in slots if not any(start <= s.tensor.data_ptr() < end for start, end, _ in places)]
     follows = bool(of_name) and all(buffer.digest == there.digest for buffer in of_name)
     if follows and _followed(of_name, idle, timeout):
         _update(own, of_name[0])
-        return True
-    device = torch.device("cuda", ours[0].device) if ours[0].device is not None else "current"
-    with _tensors.open_buffer(name, timeout, device) as new:
-        copied = [slot.name for slot in own if slot.name in new]
-        attach(name, module, device=device, writable=copied, timeout=timeout)
+    else:
+        attach_again(torch.device("cuda", ours[0].device) if ours[0].device is not None else "current", own)
     return True
 
 
@@ -142,13 +165,6 @@ def _followed(buffers: list[Buffer], idle: bool, timeout: float | None) -> bool:
     except _core.BadContents:
         return False
     return True
-
-
-def _own(module: torch.nn.Module, buffers: list[Buffer]) -> list[Slot]:
-    """What lies in none of the buffers."""
-    places = spans(buffers)
-    slots = [slot for slot in slots_of(module) if why_not(slot.tensor) is None]
-    return [slot for slot in slots if not is_in(places, slot.tensor)]
 
 
 def _update(own: list[Slot], buffer: Buffer) -> None:
