@@ -30,7 +30,7 @@ def pytest_report_header() -> str:
 
 @pytest.fixture(scope="session")
 def vllm() -> None:
-    """A worker of vLLM on the CPU, with the plugin."""
+    """A worker of vLLM, with the plugin."""
     import gpushm.vllm
 
     tiny.start()
@@ -40,7 +40,7 @@ def vllm() -> None:
 
 @pytest.fixture(scope="session")
 def sglang(models: dict[str, str]) -> None:
-    """A worker of SGLang on the CPU, with the plugin."""
+    """A worker of SGLang, with the plugin."""
     import gpushm.sglang
     import tiny_sglang
 

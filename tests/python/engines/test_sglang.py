@@ -6,7 +6,6 @@ from __future__ import annotations
 import gc
 import importlib
 import logging
-import multiprocessing as mp
 import os
 import sys
 from collections.abc import Callable
@@ -315,10 +314,15 @@ def digest(model: torch.nn.Module) -> float:
 
 
 def one_engine(path: str, socket: str | None, pipe: Connection) -> None:
-    """In a forked process: loads or attaches, and says what its weights are, as often as it is asked."""
+    """In a new process: loads or attaches, and says what its weights are, as often as it is asked."""
+    import gpushm.sglang
+
     torch.set_num_threads(1)
     if socket:
         os.environ["GPUSHM_SOCKET"] = socket
+    if not torch.distributed.is_initialized():
+        tiny_sglang.start(path)
+        gpushm.sglang.register()
     model = engine(path)
     pipe.send([b.readers for b in gpushm.ls()])
     while pipe.recv():
@@ -328,7 +332,7 @@ def one_engine(path: str, socket: str | None, pipe: Connection) -> None:
 
 def engines(n: int, run: Callable[..., None], *arguments: Any) -> list[tuple[Any, Connection]]:
     """Processes, all of which have the model. They start at once."""
-    ctx = mp.get_context("fork")
+    ctx = tiny.processes()
     found = []
     for _ in range(n):
         ours, theirs = ctx.Pipe()
@@ -382,6 +386,7 @@ def one_rank(path: str, rank: int, port: int, pipe: Connection) -> None:
     os._exit(0)
 
 
+@pytest.mark.skipif(tiny.GPU and torch.cuda.device_count() < 2, reason="each rank needs a GPU")
 def test_each_tensor_parallel_rank_has_its_own_buffer(models: dict[str, str]) -> None:
     first = tiny.both_ranks(one_rank, models["llama"])
     assert len({name for name, _, _ in first}) == 2 and [nbytes for _, nbytes, _ in first] == [0, 0]
