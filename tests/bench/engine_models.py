@@ -78,9 +78,9 @@ def consumer(layers: int, device: torch.device) -> None:
     said["sleep"] = timed(lambda: shared.suspend(model, idle=True), device)[0]
     said["wake"] = timed(lambda: shared.resume(model), device)[0]
     print(json.dumps(said), flush=True)
-    sys.stdin.readline()
-    followed, _ = timed(lambda: _engine.follow(model, NAME), device)
-    print(json.dumps({"follow": followed, "total": total(model)}), flush=True)
+    while sys.stdin.readline():
+        followed, _ = timed(lambda: _engine.follow(model, NAME), device)
+        print(json.dumps({"follow": followed, "total": total(model)}), flush=True)
 
 
 def copier(layers: int, device: torch.device) -> None:
@@ -134,6 +134,26 @@ def main() -> None:
             daemon.remove()
 
 
+def next_generation(
+    model: torch.nn.Module, others: list[subprocess.Popen[str]], at_once: bool, device: torch.device
+) -> list[float]:
+    """Publishes one, which the others follow. Milliseconds of the trainer, and of each of the others, sorted."""
+    from gpushm import _engine
+
+    for parameter in model.parameters():
+        parameter.data = parameter.data + 1
+    published, _ = timed(lambda: _engine.publish_model(NAME, model, {}, replace=True).close(), device)
+    followed = []
+    for group in [others] if at_once else [[one] for one in others]:
+        for one in group:
+            assert one.stdin
+            one.stdin.write("\n")
+            one.stdin.flush()
+        followed += [json.loads(one.stdout.readline()) for one in group if one.stdout]
+    assert all(row["total"] == total(model) for row in followed), "the bits differ"
+    return [published, *sorted(row["follow"] for row in followed)]
+
+
 def measure(folder: Path, layers: int, device: torch.device, given: argparse.Namespace) -> None:
     """The first engine, the trainer, and the table."""
     from gpushm import _engine
@@ -156,27 +176,22 @@ def measure(folder: Path, layers: int, device: torch.device, given: argparse.Nam
     others = [subprocess.Popen([*words, "--consumer"], **pipes) for _ in range(given.consumers)]
     rows = [json.loads(one.stdout.readline()) for one in others]
     assert all(row["total"] == expected for row in rows), "the bits differ"
-    for parameter in model.parameters():
-        parameter.data = parameter.data + 1
-    published, _ = timed(lambda: _engine.publish_model(NAME, model, {}, replace=True).close(), device)
-    for one in others:
-        one.stdin.write("\n")
-        one.stdin.flush()
-    followed = [json.loads(one.stdout.readline()) for one in others]
-    assert all(row["total"] == total(model) for row in followed), "the bits differ"
+    generations = [next_generation(model, others, at_once, device) for at_once in (True, True, True, False)]
     print(f"{layers / 8:.1f} GiB, {given.consumers} consumers, {device}, torch {torch.__version__}")
     print(f"load_file() from the page cache      {plain:9.1f} ms")
     print(f"the first engine: load, publish      {first:9.1f} ms")
     for key in ("build", "attach", "sleep", "wake"):
         values = sorted(row[key] for row in rows)
         print(f"{key:36} {values[len(values) // 2]:9.1f} ms, at most {values[-1]:.1f}")
-    print(f"a trainer publishes a generation     {published:9.1f} ms")
-    print(f"a consumer follows it                {max(row['follow'] for row in followed):9.1f} ms at most")
+    for how, (published, *took) in zip(("all at once", "again", "again", "one by one"), generations, strict=True):
+        print(f"a trainer publishes a generation     {published:9.1f} ms")
+        middle = took[len(took) // 2]
+        print(f"consumers follow it, {how:15} {middle:9.1f} ms, at most {took[-1]:.1f}")
     with device:
         own = build(layers)
     print(f"load_state_dict() of a generation    {timed(lambda: own.load_state_dict(model.state_dict()), device)[0]:9.1f} ms")
     for one in others:
-        one.wait(60)
+        one.communicate(timeout=60)
     if device.type == "cuda":  # memory of torch's own: what gpushm has mapped has no such handles
         print(f"one consumer by CUDA IPC, and copies {by_handles(own, words):9.1f} ms")
 

@@ -85,13 +85,14 @@ def asleep(backend: Any) -> dict[str, Any]:
     from vllm.utils.gc_utils import freeze_gc_heap
 
     freeze_gc_heap()  # as vLLM's worker does when it is warm
+    emptied, _ = timed(torch.cuda.empty_cache)  # a sleep would do it, of what the load has left
     before = available()
     first, _ = timed(backend.suspend)
     host = before - available()
     wake, _ = timed(backend.resume)
     again, _ = timed(backend.suspend)
-    return {"sleep": first, "wake": wake, "sleep again": again, "wake again": timed(backend.resume)[0],
-            "host MiB": max(0, host) >> 20}  # fmt: skip
+    return {"empty_cache": emptied, "sleep": first, "wake": wake, "sleep again": again,
+            "wake again": timed(backend.resume)[0], "host MiB": max(0, host) >> 20}  # fmt: skip
 
 
 def initialize(config: Any) -> None:

@@ -10,7 +10,7 @@ first way of the same turn; then the same of once more. On the CPU: Ray's object
 PyTorch; "empty" moves nothing, and its readers read as much of their own memory. Then the same of an array that the
 actor computes each time; "in place" computes it into gpushm.ray.empty(). On a GPU: CUDA_IPC, gpushm, gpushm with
 tensors that were made in gpushm.torch.memory(), NIXL where it is installed, and with two GPUs gpushm with readers on
-the second one, which CUDA_IPC refuses. At the end the time from the SIGKILL of a source to the tensor in a reader that
+the second one, which CUDA_IPC refuses; "empty_gpu" moves nothing. At the end the time from the SIGKILL of a source to the tensor in a reader that
 has not had it. With --gpu --weights MIB eight actors get weights before that: when the first one has them, when each
 other one has, and the memory of the GPU by their size.
 """
@@ -48,7 +48,9 @@ class EmptyTransport(NumpyTransport):
     own = {}  # arrays of the reader
 
     def extract_tensor_transport_metadata(self, obj_id, rdt_object):
-        return TensorTransportMetadata(tensor_meta=[(t.shape, t.dtype) for t in rdt_object], tensor_device="cpu")
+        described = [((*t.shape,), t.dtype) for t in rdt_object]
+        device = str(getattr(rdt_object[0], "device", "cpu")).partition(":")[0]
+        return TensorTransportMetadata(tensor_meta=described, tensor_device=device)
 
     def recv_multiple_tensors(self, obj_id, tensor_transport_metadata, communicator_metadata, target_buffers=None):
         for meta in tensor_transport_metadata.tensor_meta:
@@ -59,8 +61,23 @@ class EmptyTransport(NumpyTransport):
     garbage_collect = NumpyTransport.abort_transport
 
 
+class EmptyGpuTransport(EmptyTransport):
+    """The same of tensors on a GPU."""
+
+    tensor_transport_backend = "EMPTY_GPU"
+
+    def recv_multiple_tensors(self, obj_id, tensor_transport_metadata, communicator_metadata, target_buffers=None):
+        metas = tensor_transport_metadata.tensor_meta
+        key = len(metas), metas[0]
+        if key not in self.own:
+            self.own[key] = [torch.ones(shape, dtype=dtype, device="cuda") for shape, dtype in metas]
+        return self.own[key]
+
+
 gpushm.ray.register()
 register_tensor_transport("EMPTY", ["cpu"], EmptyTransport, np.ndarray)
+if torch:
+    register_tensor_transport("EMPTY_GPU", ["cuda"], EmptyGpuTransport, torch.Tensor)
 
 
 class Actor:
@@ -114,6 +131,10 @@ class Actor:
 
         @ray.method(tensor_transport="cuda_ipc")
         def cuda_ipc(self):
+            return self.array
+
+        @ray.method(tensor_transport="empty_gpu")
+        def empty_gpu(self):
             return self.array
 
         @ray.method(tensor_transport="nixl")
@@ -193,7 +214,7 @@ def on_cpu(args):
 def on_gpu(args):
     """Each way has actors of its own: what one transport has open is in no other's times."""
     gpus = torch.cuda.device_count()
-    ways = ["cuda_ipc", "gpu", "gpu, in place", *(["nixl"] if args.nixl and importlib.util.find_spec("nixl") else [])]
+    ways = ["cuda_ipc", "gpu", "gpu, in place", "empty_gpu", *(["nixl"] if args.nixl and importlib.util.find_spec("nixl") else [])]
     for mib in args.sizes:
         for tensors in args.tensors:
             made = [(way, way.split(",")[0], [on_a_gpu(0.05) for _ in range(3)]) for way in ways]
