@@ -82,8 +82,10 @@ def available() -> int:
 
 def asleep(backend: Any) -> dict[str, Any]:
     """Times of two sleeps, and what the first takes of the host. vLLM's allocator collects garbage in each."""
+    from vllm.device_allocator import get_mem_allocator_instance
     from vllm.utils.gc_utils import freeze_gc_heap
 
+    get_mem_allocator_instance()  # a worker has it from its KV cache
     freeze_gc_heap()  # as vLLM's worker does when it is warm
     emptied, _ = timed(torch.cuda.empty_cache)  # a sleep would do it, of what the load has left
     before = available()

@@ -342,8 +342,11 @@ def size_of(folder: str, ranks: int) -> int:
 
 
 def follow(model: torch.nn.Module, name: str) -> bool:
-    """Gives the model the tensors of the buffer that has the name now. False: it has them already."""
+    """Gives the model the tensors of the buffer that has the name now. False: it has them already. NotFound,
+    NotPublished: there are none.
+    """
+
     def attach_again(*_: object) -> None:
         attach_model(model, _tensors.open_buffer(name, 0, "current"))
 
-    return _suspend.refreshed(model, name, attach_again)
+    return _suspend.refreshed(model, _core.stat(name), attach_again, whole=True)

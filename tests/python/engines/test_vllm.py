@@ -335,6 +335,19 @@ def test_a_rollout_worker_follows_a_trainer(models: dict[str, str]) -> None:
     made.shutdown()
 
 
+def test_an_update_by_a_name_that_no_model_has_is_refused(models: dict[str, str]) -> None:
+    config = tiny.config(models["llama"])
+    model = tiny.load(config)
+    made = transfer(config, model)
+    made.init_transfer_engine(made.parse_init_info({"name": "policy"}))
+    with pytest.raises(gpushm.errors.NotFound):
+        made.receive_weights(made.parse_update_info({}))
+    with pytest.warns(gpushm.errors.UnpublishedWarning), gpushm.create("policy", 4, pool=gpushm.pools()[0].name):
+        with pytest.raises(gpushm.errors.NotPublished):
+            made.receive_weights(made.parse_update_info({}))
+    assert differences(tiny.engine(models["llama"], "auto"), model) == []
+
+
 def test_an_update_without_a_name_is_refused(models: dict[str, str]) -> None:
     config = tiny.config(models["llama"])
     made = transfer(config, tiny.load(config))

@@ -51,15 +51,15 @@ class Actor:
         return made
 
     @ray.method(tensor_transport="gpushm_numpy")
-    def make_named(self, value: float) -> np.ndarray:
+    def make_named(self, value: float, state: Any = "sealed") -> np.ndarray:
         """In a buffer with a name of the program's."""
-        self.name("test/named", value)
+        self.name("test/named", value, state)
         self.kept.append(gpushm.open_many("test/named")["a"])
         return np.asarray(self.kept[-1])
 
-    def name(self, name: str, value: float) -> None:
+    def name(self, name: str, value: float, state: Any = "sealed") -> None:
         with gpushm.create_many(f"{name}.new", {"a": np.full(N, value, "f4")}) as made:
-            made.publish_as(name, replace=True)
+            made.publish_as(name, state, replace=True)
 
     @ray.method(tensor_transport="gpushm_numpy")
     def make_many(self, n: int) -> dict[str, list[np.ndarray]]:
@@ -350,6 +350,15 @@ def test_a_buffer_that_lost_its_name_is_not_taken_for_another(nodes: Nodes) -> N
     gpushm.unlink("test/named")
     kill(source)
     empty(nodes)
+
+
+def test_memory_that_a_reader_keeps_mapped_is_not_taken_for_another_of_its_name(nodes: Nodes) -> None:
+    source, reader = nodes.on(Actor, 0), nodes.on(Actor, 0)
+    for value in 1.0, 2.0:
+        assert ray.get(reader.total.remote(source.make_named.remote(value, "shared"))) == value * N
+        empty(nodes)
+    gpushm.unlink("test/named")
+    kill(source)
 
 
 def test_an_object_of_another_node_comes_once_by_its_relay(nodes: Nodes) -> None:

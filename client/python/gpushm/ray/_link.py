@@ -31,8 +31,35 @@ Address: TypeAlias = tuple[str, int, str]  # of a holder: host, port, token
 
 def _cluster() -> object:
     """What this process is connected to; None: nothing."""
-    context = ray.get_runtime_context() if ray.is_initialized() else None
-    return context and (context.gcs_address, context.get_job_id())
+    with suppress(Exception):  # while another thread shuts Ray down
+        context = ray.get_runtime_context() if ray.is_initialized() else None
+        return context and (context.gcs_address, context.get_job_id())
+    return None
+
+
+Answers: TypeAlias = "queue.SimpleQueue[str]"  # of one question
+
+
+class Wire:
+    """A socket, and what has been asked by it."""
+
+    def __init__(self, made: socket.socket) -> None:
+        self.socket, self.is_over = made, False
+        self.asked: deque[Answers] = deque()
+
+    def forget(self, answers: Answers) -> bool:
+        """Whether nobody has answered that question."""
+        try:
+            self.asked.remove(answers)
+        except ValueError:
+            return False
+        return True
+
+    def end(self) -> None:
+        """Its reader says so to who has asked."""
+        self.is_over = True
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
 
 
 class Link:
@@ -43,34 +70,32 @@ class Link:
 
     def __init__(self, connect: Callable[[], socket.socket], on_word: Callable[[str, str], None] | None = None) -> None:
         self._connect, self._on_word = connect, on_word or (lambda verb, key: None)
-        self._lines: deque[str] = deque()
+        self._lines: deque[tuple[str, Answers | None]] = deque()
         self._said: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._sending = threading.Lock()
-        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._asking = threading.Lock()
         self._holds: set[str] = set()
         self._cluster = _cluster()
-        self._socket: socket.socket | None = None
+        self._wire: Wire | None = None
         threading.Thread(target=self._run, daemon=True).start()
 
     def say(self, verb: str, key: str) -> None:
         """Sends that; nobody answers."""
-        self._lines.append(f"{verb} {key}")
+        self._lines.append((f"{verb} {key}", None))
         self._said.put(None)
 
     def ask(self, *words: str) -> str:
         """What the holder answers. NotFound: it has no such object, or the daemon no such buffer. OSError: it refuses
         otherwise, or is not there.
         """
-        with self._asking:
-            self._lines.append(" ".join(words))
-            if not self._flush(blocking=False):  # else there is a thread less to wait for
-                self._said.put(None)
-            try:
-                answer = self._answers.get(timeout=PATIENCE)
-            except queue.Empty:
-                self._close()  # An answer that comes later is nobody's.
-                raise TimeoutError(f"gpushm.ray: the holder of objects does not answer ({words[0]})") from None
+        answers: Answers = queue.SimpleQueue()
+        self._lines.append((" ".join(words), answers))
+        if not self._flush(blocking=False):  # else there is a thread less to wait for
+            self._said.put(None)
+        try:
+            answer = answers.get(timeout=PATIENCE)
+        except queue.Empty:
+            self._end()
+            raise TimeoutError(f"gpushm.ray: the holder of objects does not answer ({words[0]})") from None
         if not answer.startswith("ok"):
             if answer.startswith("no NotFound"):
                 raise _core.NotFound(errno.ENOENT, f"gpushm.ray: {answer[3:]}")
@@ -90,60 +115,68 @@ class Link:
         if not self._sending.acquire(blocking):
             return False
         try:
-            if (cluster := _cluster()) != self._cluster:
-                # Ray's manager keeps metadata after ray.shutdown(): the end of the connection ends what they hold.
-                self._cluster = cluster
-                self._holds.clear()
-                self._close()
-            with suppress(IndexError):
-                while True:
-                    self._send(self._lines.popleft())
+            while True:
+                if (cluster := _cluster()) != self._cluster:
+                    # Ray's manager keeps metadata after ray.shutdown(): the connection's end ends what they hold.
+                    self._cluster = cluster
+                    self._holds.clear()
+                    self._end()
+                if not self._lines:
+                    return True
+                self._send(*self._lines[0])
+                self._lines.popleft()
+        except BaseException:  # as KeyboardInterrupt: a part of a line may be sent
+            self._end()
+            raise
         finally:
             self._sending.release()
-        return True
 
-    def _send(self, line: str) -> None:
+    def _send(self, line: str, answers: Answers | None) -> None:
         verb, _, key = line.partition(" ")
         if verb == "hold":
             self._holds.add(key)
         elif verb == "drop":
             self._holds.discard(key)
         for is_last in False, True:
+            wire = None
             try:
-                return self._opened().sendall(f"{line}\n".encode())
-            except OSError as e:
-                self._socket = None
-                if is_last and verb in ("keep", "copy", "seal", "use"):
-                    self._answers.put(f"no {e}")
+                wire = self._opened()
+                if answers is not None:
+                    wire.asked.append(answers)
+                return wire.socket.sendall(f"{line}\n".encode())
+            except Exception as e:  # also what Ray says where it is asked for the node's address
+                if answers is not None and wire is not None and not wire.forget(answers):
+                    return None  # its reader has answered
+                self._end()
+                if answers is not None and is_last:
+                    answers.put(f"no {e}")
+        return None
 
-    def _close(self) -> None:
-        with suppress(OSError):
-            if self._socket is not None:
-                self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket = None
+    def _end(self) -> None:
+        if self._wire is not None:
+            self._wire.end()
 
-    def _opened(self) -> socket.socket:
-        if self._socket is None:
+    def _opened(self) -> Wire:
+        if self._wire is None or self._wire.is_over:
             made = self._connect()
             made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(PATIENCE), 0))
             made.sendall("".join(f"hold {key}\n" for key in self._holds).encode())
-            threading.Thread(target=self._read, args=(made,), daemon=True).start()
-            self._socket = made
-        return self._socket
+            self._wire = Wire(made)
+            threading.Thread(target=self._read, args=(self._wire,), daemon=True).start()
+        return self._wire
 
-    def _read(self, connection: socket.socket) -> None:
-        with suppress(OSError), connection, connection.makefile("r") as lines:
+    def _read(self, wire: Wire) -> None:
+        with suppress(OSError, IndexError), wire.socket, wire.socket.makefile("r") as lines:
             for line in lines:
                 verb, _, key = line.rstrip("\n").partition(" ")
                 if verb in ("ok", "no"):
-                    self._answers.put(line.rstrip("\n"))
+                    wire.asked.popleft().put(line.rstrip("\n"))
                 else:
                     self._on_word(verb, key)
+        wire.is_over = True
         self._on_word("left", "")
-        if self._socket is connection:
-            self._socket = None
-            if self._asking.locked():
-                self._answers.put("no the holder of objects has ended")
+        while wire.asked:  # What is sent from now on fails: the socket is closed.
+            wire.asked.popleft().put("no the holder of objects has ended")
 
 
 _links: dict[object, Link] = {}

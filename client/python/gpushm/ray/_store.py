@@ -87,7 +87,7 @@ class Store:
         self._slabs: list[Slab] = []
         self._read: dict[str, Any] = {}  # all bytes of an object, until that ends; None: it is being opened
         self.on_full: Callable[[], None] = lambda: None  # asks other processes for what waits for an object
-        self._idle: dict[str, tuple[float, Buffer]] = {}  # slabs of others, and since when nothing in them is read
+        self._idle: dict[int, tuple[float, Buffer]] = {}  # slabs of others by id, and since when nothing is read
 
     def _slab(self, nbytes: int, key: str) -> Slab:
         """One in which that object is from now on. Where the pool is full, processes let go of what waits for one."""
@@ -132,7 +132,7 @@ class Store:
             elif verb == "ended":
                 whole = self._read.pop(key, None)
                 if whole is not None and whole.buffer.state == "shared":
-                    self._idle[whole.buffer.name] = time.monotonic(), whole.buffer
+                    self._idle[whole.buffer.id] = time.monotonic(), whole.buffer
             elif verb == "left":
                 self._read.clear()
                 self._slabs = [s for s in self._slabs if not s.objects]
@@ -144,7 +144,7 @@ class Store:
         with self._lock:
             since = time.monotonic() - keep
             self._slabs = [s for s in self._slabs if s.objects or s.since > since]
-            self._idle = {name: one for name, one in self._idle.items() if one[0] > since}
+            self._idle = {id: one for id, one in self._idle.items() if one[0] > since}
 
     def read(self, link: Any, key: str, access: Any, device: Any) -> Any:
         """All bytes of the object, an Array, open until that has ended. NotFound: the holder does not have it."""
@@ -154,9 +154,10 @@ class Store:
                     return found
         name = ""
         try:
-            name, id = link.ask("use", key).split()
-            _, buffer = self._idle.pop(name, (0, None)) if access == "r" else (0, None)
-            buffer = buffer or _opened_near(link, key, name, int(id), access, device)
+            name, number = link.ask("use", key).split()
+            id = int(number)
+            _, buffer = self._idle.pop(id, (0, None)) if access == "r" else (0, None)
+            buffer = buffer or _opened_near(link, key, name, id, access, device)
             whole = buffer.array((buffer.nbytes,), "uint8")
         except BaseException:
             with self._lock:
@@ -317,7 +318,8 @@ def views(array: Any, described: Iterable[tuple[Any, Any, int]], is_torch: bool)
 
     # By DLPack a tensor keeps the memory alone.
     base = torch.from_numpy(numpy.asarray(array)) if array.host_ptr and not array.readonly else tensor_of(array)
-    return [base[at : at + math.prod(shape) * t.itemsize].view(t).view(shape) for shape, t, at in described]
+    # By .data each has its own count of writes, by which autograd knows of them.
+    return [base.data[at : at + math.prod(shape) * t.itemsize].view(t).view(shape) for shape, t, at in described]
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Any:

@@ -54,8 +54,9 @@ class Directory:
     def _from(self, source: str) -> Metadata | None:
         if self._now is None or not source:
             return None
-        name = self._now.buffer if source == self._now.node else f"ray/{self._now.key}"
-        return changed(self._now, relay=self._nodes[source], buffer=name)
+        if source == self._now.node:
+            return self._now
+        return changed(self._now, relay=self._nodes[source], buffer=f"ray/{self._now.key}", is_offered=True)
 
     async def alive(self, job: int) -> None:
         """A sign of life."""

@@ -121,29 +121,35 @@ def refresh(module: torch.nn.Module, name: str, *, idle: bool = False, timeout: 
             copied = [slot.name for slot in own if slot.name in new]
             attach(name, module, device=device, writable=copied, timeout=timeout)
 
-    return refreshed(module, name, attach_again, idle, timeout)
-
-
-def refreshed(
-    module: torch.nn.Module,
-    name: str,
-    attach_again: Callable[[Any, list[Slot]], None],
-    idle: bool = False,
-    timeout: float | None = None,
-) -> bool:
-    """refresh(). attach_again: takes a generation of another layout, by its device and the slots that share nothing."""
     try:
         there = _core.stat(name)
     except _core.NotFound:
         return False
+    return there.state != "filling" and refreshed(module, there, attach_again, idle=idle, timeout=timeout)
+
+
+def refreshed(
+    module: torch.nn.Module,
+    there: Any,
+    attach_again: Callable[[Any, list[Slot]], None],
+    *,
+    whole: bool = False,
+    idle: bool = False,
+    timeout: float | None = None,
+) -> bool:
+    """refresh() to what stat() has found. attach_again: takes a generation of another layout, by its device and the
+    slots that share nothing. whole: all buffers that the module is in are of that name, or it is attached again.
+    """
     slots = _with_memory(module)
     ours = _buffers_of(slots)
-    of_name = [buffer for buffer in ours if buffer.name == name]
-    if there.state == "filling" or any(buffer.id == there.id and not buffer.away for buffer in ours):
+    of_name = [buffer for buffer in ours if buffer.name == there.name]
+    every = all if whole else any
+    if every(buffer.id == there.id and not buffer.away for buffer in ours):
         return False
     places = spans(ours)
     own = [s for s in slots if not any(start <= s.tensor.data_ptr() < end for start, end, _ in places)]
-    follows = bool(of_name) and all(buffer.digest == there.digest for buffer in of_name)
+    follows = of_name == ours if whole else bool(of_name)
+    follows = follows and all(buffer.digest == there.digest for buffer in of_name)
     if follows and _followed(of_name, idle, timeout):
         _update(own, of_name[0])
     else:

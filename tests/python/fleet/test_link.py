@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""Questions to a holder, which is a socket of the test, and their answers."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray")
+
+from gpushm.ray import _link
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[str]:
+    """Of a holder that answers with the key, and ends the connection at the key "end"."""
+
+    def serve(connection: socket.socket) -> None:
+        with connection, connection.makefile("r") as lines:
+            for line in lines:
+                verb, key = line.split()
+                if key == "end":
+                    return
+                if verb == "use":
+                    connection.sendall(f"ok {key}\n".encode())
+
+    def accept() -> None:
+        while True:
+            threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{tmp_path}/holder")
+        listener.listen()
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"{tmp_path}/holder"
+
+
+def link_to(place: str) -> _link.Link:
+    def connect() -> socket.socket:
+        made = socket.socket(socket.AF_UNIX)
+        made.connect(place)
+        return made
+
+    return _link.Link(connect)
+
+
+def test_another_cluster_takes_no_answer_of_the_last_one(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = 0
+    monkeypatch.setattr(_link, "_cluster", lambda: cluster)
+    link = link_to(place)
+    for cluster in range(150):
+        keys = [f"{cluster}-{i}" for i in range(2)]
+        assert [link.ask("use", key) for key in keys] == keys
+
+
+def test_a_question_that_a_dead_holder_leaves_is_an_error_and_the_next_one_is_answered(place: str) -> None:
+    link = link_to(place)
+    for n in range(50):
+        with pytest.raises(OSError, match="has ended"):
+            link.ask("use", "end")
+        assert link.ask("use", f"{n}") == f"{n}"
+
+
+def test_questions_of_many_threads_have_their_own_answers(place: str) -> None:
+    link, wrong = link_to(place), []
+
+    def ask(thread: int) -> None:
+        for n in range(200):
+            link.say("done", "other")
+            if link.ask("use", f"{thread}-{n}") != f"{thread}-{n}":
+                wrong.append(n)
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong and not any(thread.is_alive() for thread in threads)
