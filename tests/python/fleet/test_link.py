@@ -65,6 +65,18 @@ def test_a_question_that_a_dead_holder_leaves_is_an_error_and_the_next_one_is_an
         assert link.ask("use", f"{n}") == f"{n}"
 
 
+def test_a_question_that_is_interrupted_is_not_sent_later(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = link_to(place)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(link, "_opened", interrupt)
+        link.ask("use", "interrupted")
+    assert link.ask("use", "next") == "next" and not link._lines
+
+
 def test_questions_of_many_threads_have_their_own_answers(place: str) -> None:
     link, wrong = link_to(place), []
 

@@ -40,20 +40,22 @@ def _cluster() -> object:
 Answers: TypeAlias = "queue.SimpleQueue[str]"  # of one question
 
 
+class Line:
+    """What is said or asked, once."""
+
+    def __init__(self, *words: str) -> None:
+        self.text, self.verb, self.key = " ".join(words), *words[:2]
+        self.is_over = False  # it is sent, or nobody waits for its answer any more
+        self.answers: Answers | None = None
+        self.wire: Wire | None = None  # on which it was asked
+
+
 class Wire:
     """A socket, and what has been asked by it."""
 
     def __init__(self, made: socket.socket) -> None:
         self.socket, self.is_over = made, False
         self.asked: deque[Answers] = deque()
-
-    def forget(self, answers: Answers) -> bool:
-        """Whether nobody has answered that question."""
-        try:
-            self.asked.remove(answers)
-        except ValueError:
-            return False
-        return True
 
     def end(self) -> None:
         """Its reader says so to who has asked."""
@@ -70,9 +72,9 @@ class Link:
 
     def __init__(self, connect: Callable[[], socket.socket], on_word: Callable[[str, str], None] | None = None) -> None:
         self._connect, self._on_word = connect, on_word or (lambda verb, key: None)
-        self._lines: deque[tuple[str, Answers | None]] = deque()
+        self._lines: deque[Line] = deque()
         self._said: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._sending = threading.Lock()
+        self._sending, self._asking = threading.Lock(), threading.Lock()
         self._holds: set[str] = set()
         self._cluster = _cluster()
         self._wire: Wire | None = None
@@ -80,22 +82,27 @@ class Link:
 
     def say(self, verb: str, key: str) -> None:
         """Sends that; nobody answers."""
-        self._lines.append((f"{verb} {key}", None))
+        self._lines.append(Line(verb, key))
         self._said.put(None)
 
     def ask(self, *words: str) -> str:
         """What the holder answers. NotFound: it has no such object, or the daemon no such buffer. OSError: it refuses
         otherwise, or is not there.
         """
-        answers: Answers = queue.SimpleQueue()
-        self._lines.append((" ".join(words), answers))
-        if not self._flush(blocking=False):  # else there is a thread less to wait for
-            self._said.put(None)
-        try:
-            answer = answers.get(timeout=PATIENCE)
-        except queue.Empty:
-            self._end()
-            raise TimeoutError(f"gpushm.ray: the holder of objects does not answer ({words[0]})") from None
+        line = Line(*words)
+        answers = line.answers = queue.SimpleQueue()
+        with self._asking:
+            try:
+                self._lines.append(line)
+                if not self._flush(blocking=False):  # else there is a thread less to wait for
+                    self._said.put(None)
+                answer = answers.get(timeout=PATIENCE)
+            except queue.Empty:
+                if line.wire is not None:
+                    line.wire.end()
+                raise TimeoutError(f"gpushm.ray: the holder of objects does not answer ({words[0]})") from None
+            finally:
+                line.is_over = True
         if not answer.startswith("ok"):
             if answer.startswith("no NotFound"):
                 raise _core.NotFound(errno.ENOENT, f"gpushm.ray: {answer[3:]}")
@@ -123,33 +130,39 @@ class Link:
                     self._end()
                 if not self._lines:
                     return True
-                self._send(*self._lines[0])
+                # It stays there until it is sent: a KeyboardInterrupt may come at any point.
+                if not self._lines[0].is_over:
+                    self._send(self._lines[0])
                 self._lines.popleft()
-        except BaseException:  # as KeyboardInterrupt: a part of a line may be sent
-            self._end()
-            raise
         finally:
             self._sending.release()
 
-    def _send(self, line: str, answers: Answers | None) -> None:
-        verb, _, key = line.partition(" ")
-        if verb == "hold":
-            self._holds.add(key)
-        elif verb == "drop":
-            self._holds.discard(key)
+    def _send(self, line: Line) -> None:
+        if line.verb == "hold":
+            self._holds.add(line.key)
+        elif line.verb == "drop":
+            self._holds.discard(line.key)
         for is_last in False, True:
-            wire = None
+            line.wire = None
             try:
                 wire = self._opened()
-                if answers is not None:
-                    wire.asked.append(answers)
-                return wire.socket.sendall(f"{line}\n".encode())
+                if line.answers is not None:
+                    line.wire = wire
+                    wire.asked.append(line.answers)
+                line.is_over = True
+                return wire.socket.sendall(f"{line.text}\n".encode())
             except Exception as e:  # also what Ray says where it is asked for the node's address
-                if answers is not None and wire is not None and not wire.forget(answers):
-                    return None  # its reader has answered
+                if line.wire is not None and line.answers is not None:
+                    try:
+                        line.wire.asked.remove(line.answers)
+                    except ValueError:
+                        return None  # its reader has answered
                 self._end()
-                if answers is not None and is_last:
-                    answers.put(f"no {e}")
+                if line.answers is not None and is_last:
+                    line.answers.put(f"no {e}")
+            except BaseException:
+                self._end()  # a part of it may be sent
+                raise
         return None
 
     def _end(self) -> None:
@@ -166,17 +179,19 @@ class Link:
         return self._wire
 
     def _read(self, wire: Wire) -> None:
-        with suppress(OSError, IndexError), wire.socket, wire.socket.makefile("r") as lines:
-            for line in lines:
-                verb, _, key = line.rstrip("\n").partition(" ")
-                if verb in ("ok", "no"):
-                    wire.asked.popleft().put(line.rstrip("\n"))
-                else:
-                    self._on_word(verb, key)
-        wire.is_over = True
-        self._on_word("left", "")
-        while wire.asked:  # What is sent from now on fails: the socket is closed.
-            wire.asked.popleft().put("no the holder of objects has ended")
+        try:
+            with suppress(OSError, IndexError), wire.socket, wire.socket.makefile("r") as lines:
+                for line in lines:
+                    verb, _, key = line.rstrip("\n").partition(" ")
+                    if verb in ("ok", "no"):
+                        wire.asked.popleft().put(line.rstrip("\n"))
+                    else:
+                        self._on_word(verb, key)
+            self._on_word("left", "")
+        finally:
+            wire.is_over = True
+            while wire.asked:  # What is sent from now on fails: the socket is closed.
+                wire.asked.popleft().put("no the holder of objects has ended")
 
 
 _links: dict[object, Link] = {}

@@ -156,7 +156,8 @@ class Store:
         try:
             name, number = link.ask("use", key).split()
             id = int(number)
-            _, buffer = self._idle.pop(id, (0, None)) if access == "r" else (0, None)
+            with self._lock:
+                _, buffer = self._idle.pop(id, (0, None)) if access == "r" else (0, None)
             buffer = buffer or _opened_near(link, key, name, id, access, device)
             whole = buffer.array((buffer.nbytes,), "uint8")
         except BaseException:
