@@ -25,6 +25,8 @@ import ray
 from conftest import Program
 from nodes import Nodes, until
 
+# What Ray's thread that ends a transfer imports needs PyTorch, which is not here.
+pytestmark = pytest.mark.filterwarnings("ignore:Exception in thread:pytest.PytestUnhandledThreadExceptionWarning")
 N = 1 << 16
 KILLS = int(os.environ.get("KILLS", "14"))
 LATE = 180  # seconds that a daemon, a relay or a node needs to come back on a busy machine, at most
