@@ -342,8 +342,8 @@ def size_of(folder: str, ranks: int) -> int:
 
 
 def follow(model: torch.nn.Module, name: str) -> bool:
-    """Gives the model the tensors of the buffer that has the name now. False: it has them already. NotFound,
-    NotPublished: there are none.
+    """Gives the model the tensors of the buffer that has the name now. False: it has them already. NotFound: no buffer
+    has the name. NotPublished: a process still fills that one.
     """
 
     def attach_again(*_: object) -> None:

@@ -58,7 +58,7 @@ class Wire:
         self.asked: deque[Answers] = deque()
 
     def end(self) -> None:
-        """Its reader says so to who has asked."""
+        """The thread that reads it answers all open questions with an error then."""
         self.is_over = True
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)

@@ -92,7 +92,11 @@ def spans(buffers: Iterable[Buffer]) -> list[tuple[int, int, Buffer]]:
 
 def is_in(places: list[tuple[int, int, Buffer]], tensor: torch.Tensor) -> bool:
     """Whether the tensor lies in one of the spans."""
-    return why_not(tensor) is None and any(start <= tensor.data_ptr() < end for start, end, _ in places)
+    return why_not(tensor) is None and _lies_in(places, tensor)
+
+
+def _lies_in(places: list[tuple[int, int, Buffer]], tensor: torch.Tensor) -> bool:
+    return any(start <= tensor.data_ptr() < end for start, end, _ in places)
 
 
 def refresh(module: torch.nn.Module, name: str, *, idle: bool = False, timeout: float | None = None) -> bool:
@@ -147,7 +151,7 @@ def refreshed(
     if every(buffer.id == there.id and not buffer.away for buffer in ours):
         return False
     places = spans(ours)
-    own = [s for s in slots if not any(start <= s.tensor.data_ptr() < end for start, end, _ in places)]
+    own = [slot for slot in slots if not _lies_in(places, slot.tensor)]
     follows = of_name == ours if whole else bool(of_name)
     follows = follows and all(buffer.digest == there.digest for buffer in of_name)
     if follows and _followed(of_name, idle, timeout):
