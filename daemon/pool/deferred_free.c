@@ -3,7 +3,7 @@
  * Deferred frees: a freed block waits on its pool's list, for pending-max-age seconds of its own.
  * The whole list is given back when it has grown too long or too large, when an allocation would
  * fail otherwise, or on request. The first two reasons are also Numba's (numba-cuda,
- * _PendingDeallocs). A large block never waits: other programs on the GPU can't get what waits
+ * _PendingDeallocs). A large block hardly waits: other programs on the GPU can't get what waits
  * here, and making it anew takes less time than filling it.
  *
  * Waiting makes a free cheap, and the next CREATE of the same user and size gets the block at once.
@@ -21,6 +21,7 @@
 #include <poll.h>
 
 #define LARGE (64u << 20)
+#define LARGE_MS 20u
 #define BARRIER_MS 5000
 #define LOOKS 100
 #define COUNT_MAX 10u /* as Numba's NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT */
@@ -176,8 +177,6 @@ void pool_flush_give_up(struct pool *pool)
 	}
 }
 
-/* The list is in the order of due_ms. If a reload has lowered pending-max-age, the blocks behind
- * one from before the reload wait as long as that one. */
 static void on_aging(uv_timer_t *timer)
 {
 	struct pool *pool = timer->data;
@@ -193,16 +192,22 @@ static void on_aging(uv_timer_t *timer)
 	}
 }
 
-/* If the timer runs, it is due with the oldest block, or earlier: then that one was reused. */
-static void start_aging(struct pending *p)
+/* Puts it into the list, which is in the order of due_ms. If the timer runs, it is due with the
+ * first block, or earlier: then that one was reused. */
+static void start_aging(struct pending *p, uint64_t wait_ms)
 {
 	uv_timer_t *timer = &p->pool->aging;
-	uint64_t age_ms = p->pool->config.pending_max_age * (uint64_t)1000;
+	struct list *at = p->pool->pending.next;
 
 	uv_update_time(timer->loop);
-	p->due_ms = uv_now(timer->loop) + age_ms;
-	if (!uv_is_active((uv_handle_t *)timer))
-		uv_timer_start(timer, on_aging, age_ms, 0);
+	p->due_ms = uv_now(timer->loop) + wait_ms;
+	while (at != &p->pool->pending &&
+	       container_of(at, struct pending, job.link)->due_ms <= p->due_ms)
+		at = at->next;
+	list_drop(&p->job.link);
+	list_insert(at, &p->job.link);
+	if (p->pool->pending.next == &p->job.link)
+		uv_timer_start(timer, on_aging, wait_ms, 0);
 }
 
 /* What other programs on a GPU miss at most. */
@@ -211,19 +216,38 @@ uint64_t pool_pending_max(const struct pool *pool)
 	return pool->config.kind == POOL_PINNED ? PINNED_MAX : 256u << 20;
 }
 
-/* A large block is made anew in less time than it takes to fill it; pinned memory is not: 16 ms for
- * 64 MiB, 390 ms for 1 GiB (driver 580). */
-static bool may_wait(const struct pool *pool, const struct block *block)
+static bool is_large(const struct pending *p)
 {
-	return pool->config.pending_max_age > 0 &&
-	       block->bytes <= (pool->config.kind == POOL_PINNED ? PINNED_MAX : LARGE);
+	return p->block.bytes > (p->pool->config.kind == POOL_PINNED ? PINNED_MAX : LARGE);
+}
+
+/* A large block is made anew in less time than it takes to fill it; pinned memory is not: 16 ms for
+ * 64 MiB, 390 ms for 1 GiB (driver 580). But while the driver takes 16 GiB of a GPU back, which it
+ * clears, whoever maps memory waits 8 ms for it. Processes that go from one generation of a model
+ * to the next at the same time have all mapped that before the last one is freed. */
+static uint64_t wait_ms(const struct pending *p)
+{
+	const struct pool_config *config = &p->pool->config;
+	uint64_t age_ms = config->pending_max_age * (uint64_t)1000;
+
+	if (!is_large(p))
+		return age_ms;
+	return kind_of(config->kind)->on_gpu && age_ms ? LARGE_MS : 0;
 }
 
 /* Numba compares after adding, and strictly: with a limit of 10 the eleventh free gives all eleven
  * back (numba-cuda, cudadrv/driver.py, _PendingDeallocs.add_item). */
 static bool overflows(const struct pool *pool)
 {
-	return pool->pending_count > COUNT_MAX || pool->pending_bytes > pool_pending_max(pool);
+	const struct pending *p;
+	uint32_t count = 0;
+	uint64_t bytes = 0;
+
+	list_foreach (p, &pool->pending, job.link) {
+		count += !is_large(p);
+		bytes += is_large(p) ? 0 : p->block.bytes;
+	}
+	return count > COUNT_MAX || bytes > pool_pending_max(pool);
 }
 
 /* Closes the block's fds and forgets it, without a driver call. */
@@ -252,6 +276,7 @@ static void free_retired(struct pool *pool, struct block *block)
 void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign)
 {
 	struct pending *p = take_ptr(block->pending);
+	uint64_t ms;
 
 	assert(p && p->pool == pool);
 
@@ -271,12 +296,13 @@ void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign)
 	pool->used -= p->block.bytes;
 	pool->blocks--;
 
-	if (!may_wait(pool, &p->block))
+	ms = wait_ms(p);
+	if (ms == 0)
 		give_back(p);
 	else if (overflows(pool))
 		pool_flush(pool);
 	else
-		start_aging(p);
+		start_aging(p, ms);
 	pool_requests_retry(pool);
 }
 

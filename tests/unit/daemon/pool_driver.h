@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Two kinds of pool with a made-up driver that counts its calls, and fails those that a test
+ * Three kinds of pool with a made-up driver that counts its calls, and fails those that a test
  * chooses. A test that includes this file defines pool_kinds[], so that the linker leaves out the
  * archive's table.
  *
@@ -94,7 +94,15 @@ static const struct pool_ops gpu_ops = {
 	.close = test_close,
 };
 
-const struct pool_ops *const pool_kinds[] = { &reusing_ops, &gpu_ops, NULL };
+static const struct pool_ops large_ops = {
+	.kind = POOL_VMM,
+	.open = test_open,
+	.alloc = test_alloc,
+	.free = test_free,
+	.close = test_close,
+};
+
+const struct pool_ops *const pool_kinds[] = { &reusing_ops, &gpu_ops, &large_ops, NULL };
 
 static struct device gpu;
 static struct pool *pool;

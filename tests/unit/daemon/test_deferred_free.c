@@ -168,6 +168,45 @@ START_TEST(a_block_above_the_size_limit_is_freed_at_once)
 }
 END_TEST
 
+START_TEST(a_large_block_of_a_gpu_is_freed_a_moment_later)
+{
+	struct pool_config c = a_config(POOL_VMM, 1024 * MIB);
+	struct block small, large, larger;
+	uint64_t end;
+
+	gpu.bytes = 1024 * MIB;
+	pool = open_pool(&c, &gpu);
+	small = get(pool, 60 * MIB, ALICE);
+	large = get(pool, 300 * MIB, ALICE);
+	larger = get(pool, 400 * MIB, ALICE);
+	give(&small, ALICE);
+	end = due();
+	give(&large, ALICE);
+	ck_assert_uint_lt(due(), end);
+	ck_assert_uint_le(uv_timer_get_due_in(&pool->aging), 20);
+	pass_time();
+	give(&larger, ALICE);
+	small = get(pool, MIB, ALICE);
+	give(&small, ALICE); /* large ones do not count for the list's limits */
+	settle();
+	ck_assert_int_eq(driver.frees, 0);
+
+	for (int i = 1; i <= 2; i++) { /* in the order in which they were freed */
+		list_first(&pool->pending, struct pending, job.link)->due_ms = 0;
+		let_timer_run();
+		ck_assert_int_eq(driver.frees, i);
+		ck_assert_uint_eq(pool->pending_bytes, (i == 1 ? 461 : 61) * MIB);
+	}
+	ck_assert_uint_ge(due(), end);
+
+	large = get(pool, 500 * MIB, ALICE);
+	give(&large, ALICE);
+	large = get(pool, 700 * MIB, BOB); /* which would fail, if it waited */
+	ck_assert_int_eq(driver.frees, 5);
+	give(&large, BOB);
+}
+END_TEST
+
 /* A receiver that reads when the test does: returns its socket. */
 static int keep_at(const char *path)
 {
@@ -353,6 +392,7 @@ static TCase *flushing_tests(void)
 	tcase_add_test(tc, a_pending_block_is_freed_when_its_time_is_over);
 	tcase_add_test(tc, each_pending_block_is_freed_at_its_own_time);
 	tcase_add_test(tc, a_block_above_the_size_limit_is_freed_at_once);
+	tcase_add_test(tc, a_large_block_of_a_gpu_is_freed_a_moment_later);
 	tcase_add_test(tc, a_large_block_is_freed_when_its_keeper_has_forgotten_it);
 	tcase_add_test(tc, every_block_of_a_pool_without_an_age_is_freed_at_once);
 	tcase_add_test(tc, bytes_above_the_pending_limit_free_all_pending_blocks);

@@ -54,11 +54,11 @@ END_TEST
 
 START_TEST(a_kind_that_this_build_lacks_fails_with_that_reason)
 {
-	struct pool_config c = a_config(POOL_VMM, 10 * MIB);
+	struct pool_config c = a_config(POOL_PINNED, 10 * MIB);
 
 	pool = open_pool(&c, NULL);
 	ck_assert_int_eq(pool->state, POOL_FAILED);
-	ck_assert_str_eq(pool->why, "built without the CUDA Toolkit: no vmm pools");
+	ck_assert_str_eq(pool->why, "built without the CUDA Toolkit: no pinned pools");
 }
 END_TEST
 
