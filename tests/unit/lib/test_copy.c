@@ -10,6 +10,8 @@
 #include "client/lib/array/copy_plan.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 
 #define BYTES (1 << 18)
 
@@ -241,6 +243,27 @@ START_TEST(a_packed_array_is_copied_as_exactly_its_bytes)
 }
 END_TEST
 
+START_TEST(a_run_that_several_threads_copy_is_whole)
+{
+	const size_t run = (40u << 20) + 3;
+	const struct copy_plan plan = { .run = run, .dst_at = 1 };
+	unsigned char *src = malloc(run), *dst = calloc(1, run + 2);
+	sigset_t before = { 0 }, after = { 0 };
+
+	ck_assert(src && dst);
+	for (size_t i = 0; i < run; i++)
+		src[i] = (unsigned char)(i % 251 + 1);
+	pthread_sigmask(SIG_SETMASK, NULL, &before);
+	copy_plan_copy(&plan, dst, src);
+	pthread_sigmask(SIG_SETMASK, NULL, &after);
+	ck_assert_mem_eq(&before, &after, sizeof(before));
+	ck_assert_int_eq(memcmp(dst + 1, src, run), 0);
+	ck_assert(dst[0] == 0 && dst[run + 1] == 0);
+	free(src);
+	free(dst);
+}
+END_TEST
+
 START_TEST(invalid_host_strides_are_refused)
 {
 	struct gpushm_array *a = array_of(&s, "uint8", 2, SHAPE(2, 2), NULL, 0);
@@ -323,6 +346,7 @@ int main(void)
 	tcase_add_test(tc, the_last_of_overlapping_elements_wins);
 	tcase_add_test(tc, a_read_only_array_refuses_writes);
 	tcase_add_test(tc, a_packed_array_is_copied_as_exactly_its_bytes);
+	tcase_add_test(tc, a_run_that_several_threads_copy_is_whole);
 	tcase_add_test(tc, invalid_host_strides_are_refused);
 	tcase_add_test(tc, an_empty_copy_accepts_a_null_pointer);
 	tcase_add_test(tc, a_copy_beyond_the_buffer_is_refused);
