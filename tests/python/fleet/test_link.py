@@ -6,6 +6,8 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -29,8 +31,9 @@ def place(tmp_path: Path) -> Iterator[str]:
                     connection.sendall(f"ok {key}\n".encode())
 
     def accept() -> None:
-        while True:
-            threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+        with suppress(OSError):  # at the end of the test
+            while True:
+                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{tmp_path}/holder")
@@ -66,15 +69,31 @@ def test_a_question_that_a_dead_holder_leaves_is_an_error_and_the_next_one_is_an
 
 
 def test_a_question_that_is_interrupted_is_not_sent_later(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    link = link_to(place)
+    link, may_open, sent = link_to(place), threading.Event(), []
+    opened, send = link._opened, link._send
+    monkeypatch.setattr(link, "_opened", lambda: may_open.wait(60) and opened())
+    monkeypatch.setattr(link, "_send", lambda words, question: (sent.append(words[1]), send(words, question)))
+    first = link.asked("use", "first")
 
-    def interrupt() -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(link, "_opened", interrupt)
+        patched.setattr(Future, "result", interrupt)
         link.ask("use", "interrupted")
-    assert link.ask("use", "next") == "next" and not link._lines
+    may_open.set()
+    assert link.wait(first) == "first" and link.ask("use", "next") == "next"
+    assert sent == ["first", "next"]
+
+
+def test_a_holder_that_does_not_answer_is_an_error_and_the_next_question_is_answered(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = link_to(place)
+    monkeypatch.setattr(_link, "PATIENCE", 1)
+    with pytest.raises(TimeoutError, match="does not answer"):
+        link.ask("keep", "silence")
+    assert link.ask("use", "next") == "next"
 
 
 def test_questions_of_many_threads_have_their_own_answers(place: str) -> None:

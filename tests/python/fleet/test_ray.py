@@ -82,6 +82,19 @@ class Actor:
         except ImportError:
             return np.full(N, value, "f4")
 
+    @ray.method(tensor_transport="gpushm")
+    def make_shapes(self, at: int) -> Any:
+        """In a buffer of this process, the first one at that byte."""
+        import torch
+
+        whole = gpushm.ray.empty(4096, torch.uint8).zero_()
+        first = torch.from_numpy(np.ndarray((4,), "f4", whole.numpy(), at)).fill_(1.5)
+        scalar = whole[128:132].view(torch.float32)[0].fill_(3)
+        return [first, whole[64:96].view(torch.bfloat16).fill_(2), scalar, whole[200:200]]
+
+    def shapes(self, tensors: list[Any]) -> list[Any]:
+        return [(*t.shape, str(t.dtype), float(t.sum())) for t in tensors]
+
     def total(self, a: Any) -> float:
         return float(a.sum())
 
@@ -116,6 +129,7 @@ class Actor:
         return not any(slab.objects for slab in store._slabs)
 
     def borrow(self, refs: list[Any]) -> float:
+        gpushm.ray.register()  # Ray's own call of it may still be under way
         self.kept = refs
         return float(ray.get(refs[0]).sum())
 
@@ -200,7 +214,7 @@ import sys, gpushm
 from gpushm.ray import _link
 from gpushm.ray._store import store
 _link.node_address = lambda: "127.0.0.1"
-whole = store.read(_link.here(), "k", "r", "current")
+whole = store.read(_link.here(), "k", ("o", 0), "r", "current")
 print(whole.buffer.pool, whole.tolist())
 sys.stdin.read()
 """
@@ -423,6 +437,15 @@ def test_the_default_transport_has_torchs_tensors_where_there_is_torch(nodes: No
         return
     assert torch and ray.get([one.write.remote(ref), two.write.remote(ref)]) == [3.0, 3.0]
     assert ray.get(one.total.remote(ref)) == 2.0 * N, "what a reader writes nobody else sees"
+
+
+@pytest.mark.parametrize("at", [4, 5])
+def test_torchs_tensors_of_a_buffer_keep_shape_and_type(nodes: Nodes, at: int) -> None:
+    """Also at an address where PyTorch can't make a view."""
+    pytest.importorskip("torch")
+    source, reader = nodes.on(Actor, 0), nodes.on(Actor, 0)
+    expected = [(4, "torch.float32", 6.0), (16, "torch.bfloat16", 32.0), ("torch.float32", 3.0), (0, "torch.uint8", 0.0)]
+    assert ray.get(reader.shapes.remote(source.make_shapes.remote(at))) == expected
 
 
 def test_a_reader_whose_source_node_has_no_relay_is_told_what_to_start(nodes: Nodes) -> None:

@@ -240,13 +240,8 @@ def _sealed(lease: gpushm.Buffer, name: str, pool: str) -> Any:
     """A copy of it, without a mapping."""
     source = lease.name
     with _handle.check_id(gpushm.open_many(source), source, lease.id) as buffer:
-        at = buffer.host_ptr if buffer.kind == "host" else None
-        described: Any = {n: (a.shape, a.dtype_name) if at else a for n, a in buffer.items()}
         mode = gpushm.stat(source).mode
-        made = gpushm.create_many(name, described, pool=pool or buffer.pool, transient=True, mode=mode)
-        with made:
-            if at and made.host_ptr:
-                _store.copy([(made.host_ptr + made[n].offset, at + a.offset, a.nbytes) for n, a in buffer.items()])
+        with gpushm.create_many(name, dict(buffer), pool=pool or buffer.pool, transient=True, mode=mode) as made:
             made.publish()
             return _core._common._open_table(name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
-import queue
+import select
 import socket
 import struct
 import subprocess
@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
@@ -37,161 +38,138 @@ def _cluster() -> object:
     return None
 
 
-Answers: TypeAlias = "queue.SimpleQueue[str]"  # of one question
-
-
-class Line:
-    """What is said or asked, once."""
-
-    def __init__(self, *words: str) -> None:
-        self.text, self.verb, self.key = " ".join(words), *words[:2]
-        self.is_over = False  # it is sent, or nobody waits for its answer any more
-        self.answers: Answers | None = None
-        self.wire: Wire | None = None  # on which it was asked
-
-
-class Wire:
-    """A socket, and what has been asked by it."""
-
-    def __init__(self, made: socket.socket) -> None:
-        self.socket, self.is_over = made, False
-        self.asked: deque[Answers] = deque()
-
-    def end(self) -> None:
-        """The thread that reads it answers all open questions with an error then."""
-        self.is_over = True
-        with suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)
-
-
 class Link:
-    """One connection. What is said a thread sends: an object's __del__ says things in any thread and under any lock.
+    """One connection, in a thread of its own: an object's __del__ says things in any thread and under any lock, and a
+    KeyboardInterrupt does not come in the middle of a line.
 
     on_word: gets what the holder says of itself, and "left" when the connection has ended, "tick" from time to time.
     """
 
     def __init__(self, connect: Callable[[], socket.socket], on_word: Callable[[str, str], None] | None = None) -> None:
         self._connect, self._on_word = connect, on_word or (lambda verb, key: None)
-        self._lines: deque[Line] = deque()
-        self._said: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._sending, self._asking = threading.Lock(), threading.Lock()
+        self._lines: deque[tuple[tuple[str, ...], Future[str] | None]] = deque()  # to be sent
+        self._asked: deque[Future[str]] = deque()
+        self._said = os.eventfd(0, os.EFD_CLOEXEC)
+        self._poll = select.poll()
+        self._poll.register(self._said, select.POLLIN)
+        self._socket: socket.socket | None = None
+        self._input = b""
         self._holds: set[str] = set()
         self._cluster = _cluster()
-        self._wire: Wire | None = None
         threading.Thread(target=self._run, daemon=True).start()
 
     def say(self, verb: str, key: str) -> None:
         """Sends that; nobody answers."""
-        self._lines.append(Line(verb, key))
-        self._said.put(None)
+        self._do((verb, key), None)
 
-    def ask(self, *words: str) -> str:
+    def asked(self, *words: str) -> Future[str]:
+        """Sends a question; wait() has the answer."""
+        question: Future[str] = Future()
+        self._do(words, question)
+        return question
+
+    def wait(self, question: Future[str]) -> str:
         """What the holder answers. NotFound: it has no such object, or the daemon no such buffer. OSError: it refuses
         otherwise, or is not there.
         """
-        line = Line(*words)
-        answers = line.answers = queue.SimpleQueue()
-        with self._asking:
-            try:
-                self._lines.append(line)
-                if not self._flush(blocking=False):  # else there is a thread less to wait for
-                    self._said.put(None)
-                answer = answers.get(timeout=PATIENCE)
-            except queue.Empty:
-                if line.wire is not None:
-                    line.wire.end()
-                raise TimeoutError(f"gpushm.ray: the holder of objects does not answer ({words[0]})") from None
-            finally:
-                line.is_over = True
-        if not answer.startswith("ok"):
-            if answer.startswith("no NotFound"):
-                raise _core.NotFound(errno.ENOENT, f"gpushm.ray: {answer[3:]}")
-            raise OSError(f"gpushm.ray: {answer[3:]}")
-        return answer[3:]
+        try:
+            verb, _, said = question.result(PATIENCE).partition(" ")
+        except TimeoutError:
+            self._do((), question)
+            raise TimeoutError("gpushm.ray: the holder of objects does not answer") from None
+        finally:
+            question.cancel()  # one that is interrupted is not sent any more
+        if verb == "ok":
+            return said
+        if said.startswith("NotFound"):
+            raise _core.NotFound(errno.ENOENT, f"gpushm.ray: {said}")
+        raise OSError(f"gpushm.ray: {said}")
+
+    def ask(self, *words: str) -> str:
+        """asked(), and wait() for it."""
+        return self.wait(self.asked(*words))
+
+    def _do(self, words: tuple[str, ...], question: Future[str] | None) -> None:
+        self._lines.append((words, question))
+        os.eventfd_write(self._said, 1)
+
+    # ---- in the thread ----
 
     def _run(self) -> None:
         while True:
-            try:
-                self._said.get(timeout=TICK)
-            except queue.Empty:
+            ready = [fd for fd, _ in self._poll.poll(TICK * 1000)]
+            if self._said in ready:
+                os.eventfd_read(self._said)
+            if not ready:
+                self._see_cluster()
                 self._on_word("tick", "")
-            self._flush()
-
-    def _flush(self, blocking: bool = True) -> bool:
-        """Sends all lines in their order. Returns False, if another thread does."""
-        if not self._sending.acquire(blocking):
-            return False
-        try:
-            while True:
-                if (cluster := _cluster()) != self._cluster:
-                    # Ray's manager keeps metadata after ray.shutdown(): the connection's end ends what they hold.
-                    self._cluster = cluster
-                    self._holds.clear()
+            if self._socket and self._socket.fileno() in ready:
+                self._read(self._socket)
+            while self._lines:
+                words, question = self._lines.popleft()
+                if words and (question is None or question.set_running_or_notify_cancel()):
+                    self._send(words, question)
+                elif question in self._asked:  # for too long
                     self._end()
-                if not self._lines:
-                    return True
-                # It stays there until it is sent: a KeyboardInterrupt may come at any point.
-                if not self._lines[0].is_over:
-                    self._send(self._lines[0])
-                self._lines.popleft()
-        finally:
-            self._sending.release()
 
-    def _send(self, line: Line) -> None:
-        if line.verb == "hold":
-            self._holds.add(line.key)
-        elif line.verb == "drop":
-            self._holds.discard(line.key)
+    def _see_cluster(self) -> None:
+        """Ray's manager keeps metadata after ray.shutdown(): the connection's end ends what they hold."""
+        if (cluster := _cluster()) != self._cluster:
+            self._cluster = cluster
+            self._holds.clear()
+            self._end()
+
+    def _send(self, words: tuple[str, ...], question: Future[str] | None) -> None:
+        self._see_cluster()
+        if words[0] == "hold":
+            self._holds.add(words[1])
+        elif words[0] == "drop":
+            self._holds.discard(words[1])
         for is_last in False, True:
-            line.wire = None
             try:
-                wire = self._opened()
-                if line.answers is not None:
-                    line.wire = wire
-                    wire.asked.append(line.answers)
-                line.is_over = True
-                return wire.socket.sendall(f"{line.text}\n".encode())
+                self._opened().sendall(f"{' '.join(words)}\n".encode())
+                break
             except Exception as e:  # also what Ray says where it is asked for the node's address
-                if line.wire is not None and line.answers is not None:
-                    try:
-                        line.wire.asked.remove(line.answers)
-                    except ValueError:
-                        return None  # its reader has answered
                 self._end()
-                if line.answers is not None and is_last:
-                    line.answers.put(f"no {e}")
-            except BaseException:
-                self._end()  # a part of it may be sent
-                raise
-        return None
+                if question and is_last:
+                    question.set_result(f"no {e}")
+                    return
+        if question:
+            self._asked.append(question)
 
-    def _end(self) -> None:
-        if self._wire is not None:
-            self._wire.end()
-
-    def _opened(self) -> Wire:
-        if self._wire is None or self._wire.is_over:
+    def _opened(self) -> socket.socket:
+        if self._socket is None:
             made = self._connect()
             made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(PATIENCE), 0))
             made.sendall("".join(f"hold {key}\n" for key in self._holds).encode())
-            self._wire = Wire(made)
-            threading.Thread(target=self._read, args=(self._wire,), daemon=True).start()
-        return self._wire
+            self._poll.register(made, select.POLLIN)
+            self._socket = made
+        return self._socket
 
-    def _read(self, wire: Wire) -> None:
+    def _read(self, connection: socket.socket) -> None:
         try:
-            with suppress(OSError, IndexError), wire.socket, wire.socket.makefile("r") as lines:
-                for line in lines:
-                    verb, _, key = line.rstrip("\n").partition(" ")
-                    if verb in ("ok", "no"):
-                        wire.asked.popleft().put(line.rstrip("\n"))
-                    else:
-                        self._on_word(verb, key)
-            self._on_word("left", "")
-        finally:
-            wire.is_over = True
-            while wire.asked:  # What is sent from now on fails: the socket is closed.
-                wire.asked.popleft().put("no the holder of objects has ended")
+            data = connection.recv(1 << 16)
+        except OSError:
+            data = b""
+        *lines, self._input = (self._input + data).split(b"\n")
+        for line in map(bytes.decode, lines):
+            verb, _, key = line.partition(" ")
+            if verb not in ("ok", "no"):
+                self._on_word(verb, key)
+            elif self._asked:
+                self._asked.popleft().set_result(line)
+        if not data:
+            self._end()
+
+    def _end(self) -> None:
+        if self._socket is None:
+            return
+        self._poll.unregister(self._socket)
+        self._socket.close()
+        self._socket, self._input = None, b""
+        self._on_word("left", "")
+        while self._asked:
+            self._asked.popleft().set_result("no the holder of objects has ended")
 
 
 _links: dict[object, Link] = {}

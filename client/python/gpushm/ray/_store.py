@@ -19,7 +19,6 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
@@ -29,7 +28,6 @@ from .._array import Buffer
 
 KEEP = 10.0  # seconds for which a slab waits for the next object
 PATIENCE = 5.0  # the same for room in the pool
-BLOCK = 8 << 20  # bytes that a thread copies at a time
 BYTES = "bytes"  # the one array of a buffer that is made here
 LOAN = "loan"  # in place of an object
 _libc = ctypes.CDLL(None)
@@ -146,24 +144,28 @@ class Store:
             self._slabs = [s for s in self._slabs if s.objects or s.since > since]
             self._idle = {id: one for id, one in self._idle.items() if one[0] > since}
 
-    def read(self, link: Any, key: str, access: Any, device: Any) -> Any:
-        """All bytes of the object, an Array, open until that has ended. NotFound: the holder does not have it."""
+    def read(self, link: Any, key: str, likely: tuple[str, int], access: Any, device: Any) -> Any:
+        """All bytes of the object, an Array, open until that has ended. NotFound: the holder does not have it.
+
+        likely: the name and the id of its buffer, which is opened while the holder is asked.
+        """
         if access == "r":
             with self._lock:
                 if (found := self._read.setdefault(key, None)) is not None:
                     return found
-        name = ""
+        question, is_used, buffer = link.asked("use", key), False, None
         try:
-            name, number = link.ask("use", key).split()
-            id = int(number)
-            with self._lock:
-                _, buffer = self._idle.pop(id, (0, None)) if access == "r" else (0, None)
-            buffer = buffer or _opened_near(link, key, name, id, access, device)
+            with suppress(_core.Error):
+                buffer = self._open(*likely, access, device)
+            name, id = link.wait(question).split()
+            is_used = True
+            if buffer is None or buffer.id != int(id):
+                buffer = self._open_near(link, key, name, int(id), access, device)
             whole = buffer.array((buffer.nbytes,), "uint8")
         except BaseException:
             with self._lock:
                 self._read.pop(key, None)
-            if name:
+            if is_used:
                 link.say("done", key)
             raise
         weakref.finalize(whole, link.say, "done", key).atexit = False
@@ -172,18 +174,40 @@ class Store:
                 self._read[key] = whole
         return whole
 
-    def place(
-        self, key: str, tensors: Sequence[Any], keep: Callable[[Buffer], str], sealed: bool
-    ) -> tuple[Placed, str]:
-        """Places the tensors of that object in a buffer that others can open. Calls keep() with it, while it copies
-        into a slab, else afterwards; returns what keep() returned, too. sealed: uses no slab.
+    def _open(self, name: str, id: int, access: Any, device: Any) -> Buffer:
+        with self._lock:
+            _, idle = self._idle.pop(id, (0, None)) if access == "r" else (0, None)
+        return idle or _handle.check_id(_opened(name, access, device), name, id)
+
+    def _open_near(self, link: Any, key: str, name: str, id: int, access: Any, device: Any) -> Buffer:
+        """By peer access where this process sees the buffer's GPU. Ray shows each actor its own alone: then a copy on
+        that, one for all its readers.
         """
+        try:
+            return self._open(name, id, access, device)
+        except _core.DeviceFailed as unseen:
+            if device is None:
+                raise
+            try:
+                near = pool(_core._current_device() or 0)
+            except _core.NotFound:
+                raise unseen from None
+            return _opened(link.ask("seal", key, near), access, device)
+
+    def place(self, link: Any, key: str, tensors: Sequence[Any], sealed: bool) -> tuple[Placed, str]:
+        """Places the tensors of that object in a buffer that others can open, and gives that to the holder. Returns the
+        holder's answer, too. sealed: uses no slab.
+        """
+
+        def kept(buffer: Buffer) -> Any:
+            return link.asked("keep", key, buffer.name, str(buffer.id))
+
         found = None
         with self._lock, suppress(_core.NotFound):
             found = self._in_place(key, tensors, sealed)
         if found:
             try:
-                return found, keep(found.buffer)
+                return found, link.wait(kept(found.buffer))
             except _core.NotFound:  # another buffer has its name by now, or none: they are copied
                 self.on_word("lost", key)
         ends = [0]
@@ -194,45 +218,26 @@ class Store:
         gpu = int(device.index) if device is not None and str(device) != "cpu" else None
         if gpu is None and not sealed:
             slab = self._slab(ends[-1], key)
-            kept = _threads().submit(keep, slab.buffer)
-            try:
-                _fill(slab.buffer, tensors, ends)
-            finally:
-                said = kept.result()
-            return Placed(slab.buffer, pieces), said
+            question = kept(slab.buffer)
+            _fill(slab.buffer, tensors, ends)
+            return Placed(slab.buffer, pieces), link.wait(question)
         with created(key, ends[-1], gpu) as buffer:
             _fill(buffer, tensors, ends)
             buffer.publish()
-            return Placed(_core.open_many(buffer.name, device=gpu), pieces), keep(buffer)
+            question = kept(buffer)
+            return Placed(_core.open_many(buffer.name, device=gpu), pieces), link.wait(question)
 
     def _in_place(self, key: str, tensors: Sequence[Any], sealed: bool) -> Placed | None:
-        first = _address(tensors[0])
-        for buffer in _core._opened():
+        spans = [span for span in map(_span, tensors) if span]
+        for buffer in _core._opened() if len(spans) == len(tensors) else []:
             start = buffer.device_ptr or buffer.host_ptr or 0
-            if start <= first < start + buffer.nbytes and buffer.access != "c":
-                spans = [(_address(t), t.nbytes) for t in tensors if _is_contiguous(t)]
-                placed = _in_buffer(buffer, start, spans, sealed) if len(spans) == len(tensors) else None
+            if start <= spans[0][0] < start + buffer.nbytes and buffer.access != "c":
+                placed = _in_buffer(buffer, start, spans, sealed)
                 for slab in self._slabs:
                     if placed and slab.buffer is buffer:
                         slab.objects.add(key)
                 return placed
         return None
-
-
-def _opened_near(link: Any, key: str, name: str, id: int, access: Any, device: Any) -> Any:
-    """By peer access where this process sees the buffer's GPU. Ray shows each actor its own alone: then a copy on that,
-    one for all its readers.
-    """
-    try:
-        return _handle.check_id(_opened(name, access, device), name, id)
-    except _core.DeviceFailed as unseen:
-        if device is None:
-            raise
-        try:
-            near = pool(_core._current_device() or 0)
-        except _core.NotFound:
-            raise unseen from None
-        return _opened(link.ask("seal", key, near), access, device)
 
 
 def _opened(name: str, access: Any, device: Any) -> Buffer:
@@ -265,43 +270,29 @@ def _in_section(buffer: Buffer) -> bool:
 def _pieces(spans: list[tuple[int, int]], arrays: dict[str, tuple[int, int]]) -> list[tuple[str, int]] | None:
     """The places of memory, addresses and bytes, in those arrays; None: some of it is in none of them."""
     made = []
+    name, start, end = "", 0, 0
     for at, nbytes in spans:
-        name = next((n for n, (start, size) in arrays.items() if start <= at and at + nbytes <= start + size), None)
-        if name is None:
-            return None
-        made.append((name, at - arrays[name][0]))
+        if not start <= at <= end - nbytes:  # nor in the array of the last one
+            found = ((n, a, a + size) for n, (a, size) in arrays.items() if a <= at and at + nbytes <= a + size)
+            name, start, end = next(found, ("", 0, 0))
+            if not end:
+                return None
+        made.append((name, at - start))
     return made
 
 
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(8, "gpushm.ray")
-
-
 def _fill(buffer: Buffer, tensors: Sequence[Any], offsets: list[int]) -> None:
-    """Copies them, behind what the libraries' current streams have. On the host by several threads, in blocks."""
-    todo = [(t, at) for t, at in zip(tensors, offsets, strict=False) if t.nbytes]
-    start = buffer.host_ptr
-    if start and buffer.kind == "host":
-        large = [one for one in todo if one[0].nbytes > BLOCK and _is_contiguous(one[0])]
-        copy([(start + at, _address(t), t.nbytes) for t, at in large])
-        todo = [one for one in todo if one[0].nbytes <= BLOCK or not _is_contiguous(one[0])]
+    """Copies them, behind what the libraries' current streams have."""
+    todo = ((t, at) for t, at in zip(tensors, offsets, strict=False) if t.nbytes)
     _copy.fill_many((f"{at}", buffer.array(tuple(t.shape), t.dtype, offset=at), t) for t, at in todo)
 
 
-def copy(pieces: Sequence[tuple[int, int, int]]) -> None:
-    """Copies memory of the host: to, from, bytes."""
-    blocks = [(to + i, at + i, min(BLOCK, n - i)) for to, at, n in pieces for i in range(0, n, BLOCK)]
-    for copied in [_threads().submit(ctypes.memmove, *block) for block in blocks]:
-        copied.result()
-
-
-def _is_contiguous(tensor: Any) -> bool:
-    return bool(tensor.is_contiguous() if hasattr(tensor, "data_ptr") else tensor.flags.c_contiguous)
-
-
-def _address(tensor: Any) -> int:
-    return int(tensor.data_ptr() if hasattr(tensor, "data_ptr") else tensor.__array_interface__["data"][0])
+def _span(tensor: Any) -> tuple[int, int] | None:
+    """Its address and bytes. None: it is not contiguous, or not aligned as PyTorch's views are."""
+    if not hasattr(tensor, "data_ptr"):
+        return (tensor.__array_interface__["data"][0], tensor.nbytes) if tensor.flags.c_contiguous else None
+    at: int = tensor.data_ptr()
+    return (at, tensor.nbytes) if tensor.is_contiguous() and at % tensor.itemsize == 0 else None
 
 
 def views(array: Any, described: Iterable[tuple[Any, Any, int]], is_torch: bool) -> list[Any]:
@@ -319,8 +310,9 @@ def views(array: Any, described: Iterable[tuple[Any, Any, int]], is_torch: bool)
 
     # By DLPack a tensor keeps the memory alone.
     base = torch.from_numpy(numpy.asarray(array)) if array.host_ptr and not array.readonly else tensor_of(array)
-    # By .data each has its own count of writes, by which autograd knows of them.
-    return [base.data[at : at + math.prod(shape) * t.itemsize].view(t).view(shape) for shape, t, at in described]
+    memory = base.untyped_storage()
+    # So each has its own count of writes, by which autograd knows of them.
+    return [base.new_empty(0, dtype=t).set_(memory, at // t.itemsize, shape) for shape, t, at in described]
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Any:

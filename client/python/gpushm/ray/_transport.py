@@ -40,6 +40,7 @@ class Metadata(TensorTransportMetadata):  # type: ignore[misc]
     """Where an object is. buffer: empty for one without tensors. It has no copy in a process: its end counts."""
 
     buffer: str = ""
+    id: int = 0
     key: str = ""
     pieces: list[tuple[str, int]] = field(default_factory=list)
     is_offered: bool = True  # by relays, as it is
@@ -78,7 +79,7 @@ def relay() -> str:
 
 def published(tensors: list[Any], is_owner: bool, sealed: bool = False) -> Metadata:
     """Places the tensors, and gives the buffer to the holder."""
-    kinds = {str(getattr(t, "device", "cpu")) for t in tensors}
+    kinds = set(map(str, {getattr(t, "device", "cpu") for t in tensors}))
     if len(kinds) > 1:
         raise ValueError(f"the tensors of one object are on one device, not on {', '.join(sorted(kinds))}")
     device, key, link = kinds.pop().partition(":")[0], uuid.uuid4().hex, _link.here()
@@ -90,8 +91,8 @@ def published(tensors: list[Any], is_owner: bool, sealed: bool = False) -> Metad
     if is_owner:
         link.say("hold", key)
     made = Metadata(
-        tensor_meta=[((*t.shape,), t.dtype) for t in tensors], tensor_device=device, buffer=placed.buffer.name, key=key,
-        pieces=placed.pieces, is_offered=_store.is_offered(placed.buffer),
+        tensor_meta=[((*t.shape,), t.dtype) for t in tensors], tensor_device=device, buffer=placed.buffer.name,
+        id=placed.buffer.id, key=key, pieces=placed.pieces, is_offered=_store.is_offered(placed.buffer),
         node=ray.get_runtime_context().get_node_id(), address=(host, int(port), token), relay=relay(),
         for_owner=not is_owner,
     )  # fmt: skip
@@ -101,7 +102,7 @@ def published(tensors: list[Any], is_owner: bool, sealed: bool = False) -> Metad
 
 def _kept(link: _link.Link, key: str, tensors: list[Any], sealed: bool) -> tuple[_store.Placed, str]:
     try:
-        return store.place(key, tensors, lambda buffer: link.ask("keep", key, buffer.name, str(buffer.id)), sealed)
+        return store.place(link, key, tensors, sealed)
     except BaseException:
         link.say("end", key)
         store.on_word("lost", key)
@@ -123,15 +124,15 @@ def opened(meta: Metadata, copy_on_write: bool = False) -> Any:
     device: Device | None = None if meta.tensor_device == "cpu" else "current"
     access, link = "c" if copy_on_write and not device else "r", _link.here()
     try:
-        return store.read(link, meta.key, access, device)
+        return store.read(link, meta.key, (meta.buffer, meta.id), access, device)
     except _core.NotFound as e:
         if meta.node == ray.get_runtime_context().get_node_id():
             text = f"object {meta.key} is gone: its owner let it go or died, or the daemon has lost it ({e.strerror})"
             raise _core.NotFound(errno.ENOENT, text) from None
     copy = f"ray/{meta.key}"
-    with _pulled(meta, copy, device):
+    with _pulled(meta, copy, device) as pulled:
         link.ask("copy", meta.key, copy, *map(str, meta.address))
-        return store.read(link, meta.key, access, device)
+        return store.read(link, meta.key, (copy, pulled.id), access, device)
 
 
 def _pulled(meta: Metadata, copy: str, device: Device | None) -> _core.Buffer:
@@ -212,7 +213,8 @@ def register() -> None:
     """Registers two transports: "gpushm" for PyTorch's tensors, or for NumPy's arrays where there is no PyTorch, and
     "gpushm_numpy" for NumPy's.
 
-    Call it before the decorators that name one, in the process that makes the actors: Ray carries it to them.
+    Call it before the decorators that name one, in the process that makes the actors: Ray carries it to them, beside
+    their first calls. So an actor that gets a reference within another value calls it, too, before its ray.get().
 
     Arrays of NumPy that are received are read-only. PyTorch's tensors on the CPU may be written to, which nobody else
     sees; on a GPU a write is an illegal memory access, as gpushm.torch has it.
