@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("ray")
 
-from gpushm.ray import _link
+from gpushm.ray import _link, _store
 
 
 @pytest.fixture
@@ -84,6 +84,32 @@ def test_a_question_that_is_interrupted_is_not_sent_later(place: str, monkeypatc
     may_open.set()
     assert link.wait(first) == "first" and link.ask("use", "next") == "next"
     assert sent == ["first", "next"]
+
+
+def test_a_reader_that_is_interrupted_is_done_when_its_answer_comes(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, may_send, sent = link_to(place), threading.Event(), []
+    send = link._send
+
+    def wait_and_send(words: tuple[str, ...], question: object) -> None:
+        may_send.wait(60)
+        sent.append(words)
+        send(words, question)
+
+    def interrupt(question: Future[str]) -> None:
+        while not question.running():
+            pass
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(link, "_send", wait_and_send)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(link, "wait", interrupt)
+        _store.Store().read(link, "object", ("none", 0), "r", None)
+    may_send.set()
+    while ("done", "object") not in sent:
+        link.ask("use", "other")
+    assert sent.count(("use", "object")) == sent.count(("done", "object")) == 1
 
 
 def test_a_holder_that_does_not_answer_is_an_error_and_the_next_question_is_answered(

@@ -153,20 +153,19 @@ class Store:
             with self._lock:
                 if (found := self._read.setdefault(key, None)) is not None:
                     return found
-        question, is_used, buffer = link.asked("use", key), False, None
+        question, buffer = link.asked("use", key), None
         try:
             with suppress(_core.Error):
                 buffer = self._open(*likely, access, device)
             name, id = link.wait(question).split()
-            is_used = True
             if buffer is None or buffer.id != int(id):
                 buffer = self._open_near(link, key, name, int(id), access, device)
             whole = buffer.array((buffer.nbytes,), "uint8")
         except BaseException:
             with self._lock:
                 self._read.pop(key, None)
-            if is_used:
-                link.say("done", key)
+            # Also where a KeyboardInterrupt came before the answer.
+            question.add_done_callback(lambda q: q.cancelled() or q.result()[:2] != "ok" or link.say("done", key))
             raise
         weakref.finalize(whole, link.say, "done", key).atexit = False
         with self._lock:
