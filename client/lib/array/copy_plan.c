@@ -248,7 +248,8 @@ static size_t parts_for(size_t run)
 }
 
 /* A large run by several threads: one does not use all of the memory's bandwidth, and most of the
- * time goes to page faults, where the memory is new. The program's signals are not for them. */
+ * time goes to page faults, where the memory is new. The program's signals are not for them, but
+ * for those of their own faults, whose handlers say what happened. */
 static void copy_run(char *dst, const char *src, size_t run)
 {
 	const size_t n = parts_for(run), step = run / n;
@@ -261,6 +262,8 @@ static void copy_run(char *dst, const char *src, size_t run)
 		return;
 	}
 	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGSEGV);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	for (started = 0; started < n - 1; started++) {
 		struct part *p = &parts[started];

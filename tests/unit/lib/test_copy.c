@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 
 #define BYTES (1 << 18)
 
@@ -264,6 +265,37 @@ START_TEST(a_run_that_several_threads_copy_is_whole)
 }
 END_TEST
 
+#define PAGE 4096u
+static char *lost;
+
+/* The page of a file that has become shorter becomes a new one. */
+static void on_bus(int signal_number)
+{
+	(void)signal_number;
+	mmap(lost, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+START_TEST(a_fault_of_one_of_several_threads_reaches_the_programs_handler)
+{
+	const size_t run = 40u << 20;
+	const struct sigaction act = { .sa_handler = on_bus };
+	const struct copy_plan plan = { .run = run };
+	_cleanup_(close_fd) int fd = memfd_create("file", MFD_CLOEXEC);
+	char *src = mmap(NULL, run, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *dst = malloc(run);
+
+	/* The caller's thread copies the end. */
+	lost = mmap(src, PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0);
+	ck_assert(dst && src != MAP_FAILED && lost == src);
+	memset(dst, 1, run);
+	sigaction(SIGBUS, &act, NULL);
+	copy_plan_copy(&plan, dst, src);
+	ck_assert(dst[0] == 0 && dst[run - 1] == 0);
+	munmap(src, run);
+	free(dst);
+}
+END_TEST
+
 START_TEST(invalid_host_strides_are_refused)
 {
 	struct gpushm_array *a = array_of(&s, "uint8", 2, SHAPE(2, 2), NULL, 0);
@@ -347,6 +379,7 @@ int main(void)
 	tcase_add_test(tc, a_read_only_array_refuses_writes);
 	tcase_add_test(tc, a_packed_array_is_copied_as_exactly_its_bytes);
 	tcase_add_test(tc, a_run_that_several_threads_copy_is_whole);
+	tcase_add_test(tc, a_fault_of_one_of_several_threads_reaches_the_programs_handler);
 	tcase_add_test(tc, invalid_host_strides_are_refused);
 	tcase_add_test(tc, an_empty_copy_accepts_a_null_pointer);
 	tcase_add_test(tc, a_copy_beyond_the_buffer_is_refused);
