@@ -156,6 +156,9 @@ int gpushm_array_dup(const struct gpushm_array *a, struct gpushm_array **ret);
  * a call blocks only where the driver does, for pageable memory, and where short rows or negative
  * strides need a buffer of the library; on host pools the copy is done on return.
  *
+ * On a host pool 8 MiB and more that are contiguous on both sides are copied by up to eight
+ * threads, one for each processor that the process may use; they end with the call.
+ *
  * Errors: -EROFS (the array is read-only), -EINVAL (host_strides), -ENOMEM, -ENODEV, -EIO. */
 int gpushm_copy_to_host(const struct gpushm_array *a, void *host, const int64_t *host_strides);
 int gpushm_copy_from_host(struct gpushm_array *a, const void *host, const int64_t *host_strides);

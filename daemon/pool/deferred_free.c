@@ -232,7 +232,7 @@ static uint64_t wait_ms(const struct pending *p)
 
 	if (!is_large(p))
 		return age_ms;
-	return kind_of(config->kind)->on_gpu && age_ms ? LARGE_MS : 0;
+	return config->kind == POOL_VMM && age_ms ? LARGE_MS : 0;
 }
 
 /* Numba compares after adding, and strictly: with a limit of 10 the eleventh free gives all eleven
@@ -244,8 +244,10 @@ static bool overflows(const struct pool *pool)
 	uint64_t bytes = 0;
 
 	list_foreach (p, &pool->pending, job.link) {
-		count += !is_large(p);
-		bytes += is_large(p) ? 0 : p->block.bytes;
+		if (is_large(p))
+			continue;
+		count++;
+		bytes += p->block.bytes;
 	}
 	return count > COUNT_MAX || bytes > pool_pending_max(pool);
 }
@@ -332,6 +334,8 @@ bool pending_reuse(struct pool *pool, uint64_t bytes, uid_t uid, struct block *r
 
 	list_foreach (p, &pool->pending, job.link) {
 		if (p->block.bytes != bytes || p->uid != uid || p->foreign || p->block.unverified)
+			continue;
+		if (is_large(p)) /* whether a process keeps it is seen when it is freed */
 			continue;
 
 		take(p);

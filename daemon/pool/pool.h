@@ -247,7 +247,7 @@ void pool_request_cancel(struct pool_request *r);
 
 /* ---- deferred frees: deferred_free.c ---- */
 
-/* Puts the block on the pending list, or gives a large one back at once. foreign: another uid than
+/* Puts the block on the pending list, or gives a large one back soon. foreign: another uid than
  * `uid` has had it, so that it is not reused. */
 void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign);
 

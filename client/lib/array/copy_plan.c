@@ -16,7 +16,7 @@
 #include <signal.h>
 #include <string.h>
 
-#define PART_MIN (8u << 20) /* bytes that a thread copies at least */
+#define PART_MIN (4u << 20) /* bytes that a thread copies at least */
 #define PARTS_MAX 8u
 
 static uint64_t distance(int64_t stride)
@@ -256,11 +256,13 @@ static void copy_run(char *dst, const char *src, size_t run)
 	struct part parts[PARTS_MAX];
 	sigset_t all, before;
 	size_t started;
+	int cancel;
 
 	if (n == 1) {
 		memcpy(dst, src, run);
 		return;
 	}
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	sigfillset(&all);
 	sigdelset(&all, SIGBUS);
 	sigdelset(&all, SIGSEGV);
@@ -279,6 +281,7 @@ static void copy_run(char *dst, const char *src, size_t run)
 	memcpy(dst, src, run);
 	while (started > 0)
 		pthread_join(parts[--started].thread, NULL);
+	pthread_setcancelstate(cancel, NULL);
 }
 
 void copy_plan_copy(const struct copy_plan *plan, void *dst, const void *src)

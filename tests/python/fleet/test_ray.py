@@ -209,6 +209,28 @@ with socket.socket(socket.AF_UNIX) as s:
         daemon.remove()
 
 
+def test_the_holder_reads_on_while_a_process_does_not() -> None:
+    """It says "ended" and "room" at any time, also to a process that is sending many lines."""
+    daemon = Daemon("[pool host]\nkind=host\nsize=1M\n")
+    code = """
+import socket
+from gpushm.ray import _holder
+with socket.socket(socket.AF_UNIX) as s:
+    s.settimeout(20)
+    s.connect(_holder.place("127.0.0.1"))
+    s.sendall(b"room -\\n" * 60000)
+    left = 7 * 60000
+    while left:
+        left -= len(s.recv(1 << 20))
+"""
+    try:
+        env = os.environ | {"GPUSHM_SOCKET": daemon.socket}
+        for words in ["-m", "gpushm.ray._holder", "127.0.0.1"], ["-c", code]:
+            subprocess.run([sys.executable, *words], env=env, check=True, timeout=60)
+    finally:
+        daemon.remove()
+
+
 SEES_ONE_GPU = """
 import sys, gpushm
 from gpushm.ray import _link

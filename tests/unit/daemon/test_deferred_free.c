@@ -177,7 +177,7 @@ START_TEST(a_large_block_of_a_gpu_is_freed_a_moment_later)
 	gpu.bytes = 1024 * MIB;
 	pool = open_pool(&c, &gpu);
 	small = get(pool, 60 * MIB, ALICE);
-	large = get(pool, 300 * MIB, ALICE);
+	large = get(pool, 100 * MIB, ALICE);
 	larger = get(pool, 400 * MIB, ALICE);
 	give(&small, ALICE);
 	end = due();
@@ -188,6 +188,9 @@ START_TEST(a_large_block_of_a_gpu_is_freed_a_moment_later)
 	give(&larger, ALICE);
 	small = get(pool, MIB, ALICE);
 	give(&small, ALICE); /* large ones do not count for the list's limits */
+	ck_assert_int_eq(driver.allocs, 4);
+	large = get(pool, 100 * MIB, ALICE); /* and are not used again */
+	ck_assert_int_eq(driver.allocs, 5);
 	settle();
 	ck_assert_int_eq(driver.frees, 0);
 
@@ -199,9 +202,8 @@ START_TEST(a_large_block_of_a_gpu_is_freed_a_moment_later)
 	}
 	ck_assert_uint_ge(due(), end);
 
-	large = get(pool, 500 * MIB, ALICE);
 	give(&large, ALICE);
-	large = get(pool, 700 * MIB, BOB); /* which would fail, if it waited */
+	large = get(pool, 1000 * MIB, BOB); /* which would fail, if they waited */
 	ck_assert_int_eq(driver.frees, 5);
 	give(&large, BOB);
 }

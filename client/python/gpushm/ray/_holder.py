@@ -113,8 +113,8 @@ class Holder:
             if await self._admits(writer.get_extra_info("socket"), reader):
                 self._peers.add(writer)
                 while line := await reader.readline():
+                    # It does not wait until that is sent: the peer may send much before it reads.
                     await self._take(writer, *line.decode().split())
-                    await writer.drain()
         self._left(writer)
         writer.close()
 

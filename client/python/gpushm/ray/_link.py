@@ -54,6 +54,7 @@ class Link:
         self._poll.register(self._said, select.POLLIN)
         self._socket: socket.socket | None = None
         self._input = b""
+        self._answered = 0.0  # when the last answer came
         self._holds: set[str] = set()
         self._cluster = _cluster()
         threading.Thread(target=self._run, daemon=True).start()
@@ -73,10 +74,13 @@ class Link:
         otherwise, or is not there.
         """
         try:
-            verb, _, said = question.result(PATIENCE).partition(" ")
-        except TimeoutError:
-            self._do((), question)
-            raise TimeoutError("gpushm.ray: the holder of objects does not answer") from None
+            while not question.done():  # a connection's questions are answered one after the other
+                with suppress(TimeoutError):
+                    question.result(PATIENCE)
+                if not question.done() and self._answered < time.monotonic() - PATIENCE:
+                    self._do((), question)
+                    raise TimeoutError("gpushm.ray: the holder of objects does not answer")
+            verb, _, said = question.result().partition(" ")
         finally:
             question.cancel()  # one that is interrupted is not sent any more
         if verb == "ok":
@@ -96,21 +100,29 @@ class Link:
     # ---- in the thread ----
 
     def _run(self) -> None:
+        tick = time.monotonic() + TICK
         while True:
-            ready = [fd for fd, _ in self._poll.poll(TICK * 1000)]
-            if self._said in ready:
-                os.eventfd_read(self._said)
-            if not ready:
-                self._see_cluster()
-                self._on_word("tick", "")
-            if self._socket and self._socket.fileno() in ready:
-                self._read(self._socket)
-            while self._lines:
-                words, question = self._lines.popleft()
-                if words and (question is None or question.set_running_or_notify_cancel()):
-                    self._send(words, question)
-                elif question in self._asked:  # for too long
-                    self._end()
+            ready = [fd for fd, _ in self._poll.poll(max(0, tick - time.monotonic()) * 1000)]
+            try:
+                if time.monotonic() >= tick:
+                    tick = time.monotonic() + TICK
+                    self._see_cluster()
+                    self._on_word("tick", "")
+                self._take(ready)
+            except Exception:  # of what on_word() does
+                self._end()
+
+    def _take(self, ready: list[int]) -> None:
+        if self._said in ready:
+            os.eventfd_read(self._said)
+        if self._socket and self._socket.fileno() in ready:
+            self._read(self._socket)
+        while self._lines:
+            words, question = self._lines.popleft()
+            if words and (question is None or question.set_running_or_notify_cancel()):
+                self._send(words, question)
+            elif question in self._asked:  # for too long
+                self._end()
 
     def _see_cluster(self) -> None:
         """Ray's manager keeps metadata after ray.shutdown(): the connection's end ends what they hold."""
@@ -157,6 +169,7 @@ class Link:
             if verb not in ("ok", "no"):
                 self._on_word(verb, key)
             elif self._asked:
+                self._answered = time.monotonic()
                 self._asked.popleft().set_result(line)
         if not data:
             self._end()
@@ -167,13 +180,15 @@ class Link:
         self._poll.unregister(self._socket)
         self._socket.close()
         self._socket, self._input = None, b""
-        self._on_word("left", "")
+        with suppress(Exception):
+            self._on_word("left", "")
         while self._asked:
             self._asked.popleft().set_result("no the holder of objects has ended")
 
 
 _links: dict[object, Link] = {}
 _lock = threading.Lock()
+os.register_at_fork(after_in_child=_links.clear)  # their threads are the parent's
 
 
 def to(address: Address) -> Link:

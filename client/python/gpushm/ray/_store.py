@@ -144,10 +144,10 @@ class Store:
             self._slabs = [s for s in self._slabs if s.objects or s.since > since]
             self._idle = {id: one for id, one in self._idle.items() if one[0] > since}
 
-    def read(self, link: Any, key: str, likely: tuple[str, int], access: Any, device: Any) -> Any:
+    def read(self, link: Any, key: str, likely: tuple[str, int] | None, access: Any, device: Any) -> Any:
         """All bytes of the object, an Array, open until that has ended. NotFound: the holder does not have it.
 
-        likely: the name and the id of its buffer, which is opened while the holder is asked.
+        likely: the name and the id of its buffer on this node, which is opened while the holder is asked.
         """
         if access == "r":
             with self._lock:
@@ -155,8 +155,9 @@ class Store:
                     return found
         question, buffer = link.asked("use", key), None
         try:
-            with suppress(_core.Error):
-                buffer = self._open(*likely, access, device)
+            if likely:
+                with suppress(_core.Error):
+                    buffer = self._open(*likely, access, device)
             name, id = link.wait(question).split()
             if buffer is None or buffer.id != int(id):
                 buffer = self._open_near(link, key, name, int(id), access, device)
@@ -230,7 +231,7 @@ class Store:
         spans = [span for span in map(_span, tensors) if span]
         for buffer in _core._opened() if len(spans) == len(tensors) else []:
             start = buffer.device_ptr or buffer.host_ptr or 0
-            if start <= spans[0][0] < start + buffer.nbytes and buffer.access != "c":
+            if start and start <= spans[0][0] < start + buffer.nbytes and buffer.access != "c":
                 placed = _in_buffer(buffer, start, spans, sealed)
                 for slab in self._slabs:
                     if placed and slab.buffer is buffer:
@@ -269,12 +270,12 @@ def _in_section(buffer: Buffer) -> bool:
 def _pieces(spans: list[tuple[int, int]], arrays: dict[str, tuple[int, int]]) -> list[tuple[str, int]] | None:
     """The places of memory, addresses and bytes, in those arrays; None: some of it is in none of them."""
     made = []
-    name, start, end = "", 0, 0
+    name, start, end = "", 0, -1
     for at, nbytes in spans:
-        if not start <= at <= end - nbytes:  # nor in the array of the last one
+        if not start <= at <= end - nbytes:  # not in the array of the last one
             found = ((n, a, a + size) for n, (a, size) in arrays.items() if a <= at and at + nbytes <= a + size)
-            name, start, end = next(found, ("", 0, 0))
-            if not end:
+            name, start, end = next(found, ("", 0, -1))
+            if not name:
                 return None
         made.append((name, at - start))
     return made

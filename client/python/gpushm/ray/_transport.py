@@ -123,10 +123,11 @@ def opened(meta: Metadata, copy_on_write: bool = False) -> Any:
     """All bytes of the object, from another node if this one does not have it."""
     device: Device | None = None if meta.tensor_device == "cpu" else "current"
     access, link = "c" if copy_on_write and not device else "r", _link.here()
+    is_here = meta.node == ray.get_runtime_context().get_node_id()
     try:
-        return store.read(link, meta.key, (meta.buffer, meta.id), access, device)
+        return store.read(link, meta.key, (meta.buffer, meta.id) if is_here else None, access, device)
     except _core.NotFound as e:
-        if meta.node == ray.get_runtime_context().get_node_id():
+        if is_here:
             text = f"object {meta.key} is gone: its owner let it go or died, or the daemon has lost it ({e.strerror})"
             raise _core.NotFound(errno.ENOENT, text) from None
     copy = f"ray/{meta.key}"
