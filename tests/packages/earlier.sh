@@ -67,14 +67,18 @@ is_in_place() { shows MainPID "$pid" && shows NRestarts 0; }
 
 # ---- the relay, and one who reads from it all the time ----
 
-# read_model TO: the model's bytes as the relay sends them. 2: it was not there.
+# read_model TO: the model's bytes as the relay sends them. 2: it was not there, or was stopped before it had sent them all.
 read_model() {
-	local status
+	local status key value length=-1
 	{ exec 3<>/dev/tcp/127.0.0.1/19401; } 2>/dev/null || return 2
 	printf 'GET /v1/buffers/llama HTTP/1.0\r\nHost: localhost\r\n\r\n' >&3
 	{ read -r _ status _ <&3 && [ "$status" = 200 ]; } || { exec 3>&- && return 2; }
-	LC_ALL=C sed '1,/^\r$/d' <&3 >"$1"
+	while IFS=$': \r' read -r key value <&3 && [ -n "$key" ]; do
+		[ "${key,,}" != content-length ] || length=$value
+	done
+	cat <&3 >"$1" 2>/dev/null
 	exec 3>&-
+	[ "$(stat -c %s "$1")" = "$length" ] || return 2
 }
 relay_serves() { read_model /test/served && cmp /test/served /test/reference; }
 
