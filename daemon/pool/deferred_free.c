@@ -222,9 +222,9 @@ static bool is_large(const struct pending *p)
 }
 
 /* A large block is made anew in less time than it takes to fill it; pinned memory is not: 16 ms for
- * 64 MiB, 390 ms for 1 GiB (driver 580). But while the driver takes 16 GiB of a GPU back, which it
- * clears, whoever maps memory waits 8 ms for it. Processes that go from one generation of a model
- * to the next at the same time have all mapped that before the last one is freed. */
+ * 64 MiB, 390 ms for 1 GiB (driver 580). But the driver clears what it takes back of a GPU, and a
+ * process that maps memory waits for that: 8 ms for 16 GiB. Workers go on to the next generation of
+ * a model at the same time: the last one frees the old generation while others map the new one. */
 static uint64_t wait_ms(const struct pending *p)
 {
 	const struct pool_config *config = &p->pool->config;

@@ -96,6 +96,7 @@ static const struct pool_ops gpu_ops = {
 
 static const struct pool_ops large_ops = {
 	.kind = POOL_VMM,
+	.reuses_pending = true,
 	.open = test_open,
 	.alloc = test_alloc,
 	.free = test_free,

@@ -61,12 +61,12 @@ class Link:
 
     def say(self, verb: str, key: str) -> None:
         """Sends that; nobody answers."""
-        self._do((verb, key), None)
+        self._send_soon((verb, key), None)
 
     def asked(self, *words: str) -> Future[str]:
         """Sends a question; wait() has the answer."""
         question: Future[str] = Future()
-        self._do(words, question)
+        self._send_soon(words, question)
         return question
 
     def wait(self, question: Future[str]) -> str:
@@ -78,7 +78,7 @@ class Link:
                 with suppress(TimeoutError):
                     question.result(PATIENCE)
                 if not question.done() and self._answered < time.monotonic() - PATIENCE:
-                    self._do((), question)
+                    self._send_soon((), question)
                     raise TimeoutError("gpushm.ray: the holder of objects does not answer")
             verb, _, said = question.result().partition(" ")
         finally:
@@ -93,7 +93,7 @@ class Link:
         """asked(), and wait() for it."""
         return self.wait(self.asked(*words))
 
-    def _do(self, words: tuple[str, ...], question: Future[str] | None) -> None:
+    def _send_soon(self, words: tuple[str, ...], question: Future[str] | None) -> None:
         self._lines.append((words, question))
         os.eventfd_write(self._said, 1)
 
