@@ -5,7 +5,9 @@
  * the lock is held for both, so a descriptor that is shut down here is still this connection's.
  *
  * What a client has read is known from the kernel alone (TCP_INFO, tcp(7)), so replies are sent
- * without a thought of limits; and the kernel paces them, too (SO_MAX_PACING_RATE, socket(7)).
+ * without a thought of limits; and the kernel paces them, too (SO_MAX_PACING_RATE, socket(7)). It
+ * still sends what it holds of a reply when libmicrohttpd has forgotten it, and goes on when the
+ * socket is closed, so it holds little (TCP_NOTSENT_LOWAT, tcp(7)).
  */
 #include "client/common/clients.h"
 
@@ -36,6 +38,7 @@ struct client {
 	uint64_t slow_ns,
 		slow_at; /* REPLY: since when it is looked at, and what it had read then */
 	uint64_t pace;	 /* as the kernel knows it */
+	bool sends;	 /* REPLY, or the kernel may still hold some of the last one */
 	void *kept;	 /* owned, by */
 	void (*release)(void *);
 };
@@ -74,20 +77,39 @@ static void count_bytes(struct client *c, const struct tcp_info *info)
 	c->counted = info->tcpi_bytes_acked;
 }
 
+/* Bytes of a reply that the kernel may hold: what it sends in 1/64 s, or two of its packets. */
+static uint32_t unsent_limit(uint64_t rate)
+{
+	uint64_t n = rate / 64;
+
+	return n < 128u << 10 ? 128u << 10 : n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
 static void pace(struct client *c, uint64_t rate)
 {
 	uint64_t value = rate ? rate : UINT64_MAX;
+	uint32_t unsent = rate ? unsent_limit(rate) : 0; /* 0: the system's */
 
 	if (c->pace == rate)
 		return;
 	c->pace = rate;
 	setsockopt(c->socket, SOL_SOCKET, SO_MAX_PACING_RATE, &value, sizeof(value));
+	setsockopt(c->socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
 }
 
 static void begin(struct client *c, enum state state, uint64_t now)
 {
 	c->state = state;
 	c->since_ns = c->slow_ns = now;
+}
+
+static bool is_sending(struct client *c)
+{
+	if (c->state == REPLY)
+		c->sends = true;
+	else if (c->sends)
+		c->sends = ask_kernel(c).tcpi_notsent_bytes > 0;
+	return c->sends;
 }
 
 /* Each reply gets the same share of max_rate. */
@@ -98,10 +120,10 @@ static void share_out(void)
 	uint64_t share;
 
 	list_foreach (c, &clients, link)
-		replies += c->state == REPLY;
+		replies += is_sending(c);
 	share = limits.max_rate ? limits.max_rate / (replies ? replies : 1) : 0;
 	list_foreach (c, &clients, link)
-		if (c->state == REPLY)
+		if (c->sends)
 			pace(c, share);
 }
 

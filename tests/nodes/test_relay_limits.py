@@ -304,21 +304,51 @@ def test_the_rate_of_all_is_limited(tmp_path: Path) -> None:
         assert time.monotonic() - start > 0.7
 
 
-def test_the_rate_of_connections_that_begin_together_is_limited(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pause", [0, 0.06], ids=["together", "in_turn"])
+def test_the_rate_of_connections_is_limited(tmp_path: Path, pause: float) -> None:
+    """Also where the kernel still sends what a reply before has left to it."""
     write_model(tmp_path / "f", 40 * MIB)
     with Here(first="max-rate=20M\n") as h, ExitStack() as stack:
         h.load(tmp_path / "f", "m")
         start = time.monotonic()
-        parts = [stack.enter_context(h.raw()) for _ in range(10)]
-        for i, s in enumerate(parts):
-            part = f"Range: bytes={4 * i * MIB}-{4 * (i + 1) * MIB - 1}"
-            s.sendall(f"GET /v1/buffers/m HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{part}\r\n\r\n".encode())
-        while parts:
-            for s in select.select(parts, [], [], TIMEOUT)[0]:
+        parts: list[socket.socket] = []
+        begun = 0
+        while parts or begun < 10:
+            while begun < 10 and time.monotonic() - start >= pause * begun:
+                s = stack.enter_context(h.raw())
+                part = f"Range: bytes={4 * begun * MIB}-{4 * (begun + 1) * MIB - 1}"
+                request = f"GET /v1/buffers/m HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{part}\r\n\r\n"
+                s.sendall(request.encode())
+                parts.append(s)
+                begun += 1
+            for s in select.select(parts, [], [], pause / 10 if begun < 10 else TIMEOUT)[0]:
                 if not s.recv(1 << 20):
                     parts.remove(s)
         # 2 s, but for the first bytes of each.
-        assert time.monotonic() - start > 1
+        assert time.monotonic() - start > 1.2
+
+
+def test_the_rate_of_small_replies_is_limited(tmp_path: Path) -> None:
+    """Each of them fits into the kernel's buffer."""
+    write_model(tmp_path / "f", 2 * MIB)
+    request = f"GET /v1/buffers/m HTTP/1.1\r\nHost: a\r\nRange: bytes=0-{MIB // 4 - 1}\r\n\r\n".encode()
+    with Here(first="max-rate=20M\n") as h, ExitStack() as stack:
+        h.load(tmp_path / "f", "m")
+        start = time.monotonic()
+        left = {stack.enter_context(h.raw()): (16, 0) for _ in range(10)}  # replies, bytes of the first of them
+        for s in left:
+            s.sendall(request)
+        while left:
+            for s in select.select(left, [], [], TIMEOUT)[0]:
+                replies, n = left[s]
+                n += len(s.recv(1 << 20))
+                if n > MIB // 4:
+                    replies, n = replies - 1, 0
+                    s.sendall(request)
+                left[s] = replies, n
+                if not replies:
+                    del left[s]
+        assert time.monotonic() - start > 1.2
 
 
 # ---- memory ----
