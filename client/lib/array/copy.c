@@ -21,7 +21,7 @@
 
 /* Where a copy goes. */
 struct copy {
-	const struct gpushm_buffer *buffer;
+	struct gpushm_buffer *buffer;
 	uint64_t offset; /* bytes: the plan's start on the buffer's side */
 	void *host;	 /* the other side */
 	bool to_host;
@@ -55,8 +55,8 @@ static int by_cpu_staged(const struct copy_plan *plan, void *dst, const void *sr
 	if (!staged)
 		return error_set(ENOMEM, "no memory for the copy of an array that overlaps");
 	copy_plan_split(plan, &pack, &place);
-	copy_plan_copy(&pack, staged, src);
-	copy_plan_copy(&place, dst, staged);
+	copy_plan_copy(&pack, staged, src, NULL);
+	copy_plan_copy(&place, dst, staged, NULL);
 	return 0;
 }
 
@@ -64,10 +64,11 @@ static int by_cpu(const struct copy *c, const struct copy_plan *plan)
 {
 	char *mapped = (char *)c->buffer->map->host_ptr + c->offset;
 	void *dst = c->to_host ? c->host : mapped, *src = c->to_host ? mapped : c->host;
+	bool is_fresh = !c->to_host && c->buffer->memory >= 0;
 
 	if (copy_plan_overlaps(plan, dst, src))
 		return by_cpu_staged(plan, dst, src);
-	copy_plan_copy(plan, dst, src);
+	copy_plan_copy(plan, dst, src, is_fresh ? &c->buffer->fresh : NULL);
 	return 0;
 }
 
@@ -381,7 +382,9 @@ static int copy_bytes(struct copy *c, uint64_t bytes)
 
 int gpushm_read(const struct gpushm_buffer *b, uint64_t offset, void *host, uint64_t bytes)
 {
-	struct copy c = { .buffer = b, .offset = offset, .host = host, .to_host = true };
+	struct copy c = {
+		.buffer = (struct gpushm_buffer *)b, .offset = offset, .host = host, .to_host = true
+	};
 
 	return copy_bytes(&c, bytes);
 }

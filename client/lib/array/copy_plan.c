@@ -226,13 +226,31 @@ struct part {
 	char *dst;
 	const char *src;
 	size_t bytes;
+	struct huge_pages *fresh;
 };
+
+/* Each page is in the processor's cache when it is written. */
+static void copy_fresh(const struct part *p)
+{
+	for (size_t done = 0, n; done < p->bytes; done += n) {
+		size_t left = p->bytes - done;
+
+		n = HUGE_PAGE - (uintptr_t)(p->dst + done) % HUGE_PAGE;
+		n = n < left ? n : left;
+		huge_pages_make(p->fresh, (uint64_t)(p->dst + done - p->fresh->start), n);
+		memcpy(p->dst + done, p->src + done, n);
+	}
+}
 
 static void *copy_part(void *arg)
 {
 	const struct part *p = arg;
 
-	return memcpy(p->dst, p->src, p->bytes);
+	if (p->fresh && p->bytes >= HUGE_PAGE)
+		copy_fresh(p);
+	else
+		memcpy(p->dst, p->src, p->bytes);
+	return NULL;
 }
 
 static size_t parts_for(size_t run)
@@ -250,16 +268,16 @@ static size_t parts_for(size_t run)
 /* A large run by several threads: one does not use all of the memory's bandwidth, and most of the
  * time goes to page faults, where the memory is new. The program's signals are not for them, but
  * for those of their own faults, whose handlers say what happened. */
-static void copy_run(char *dst, const char *src, size_t run)
+static void copy_run(char *dst, const char *src, size_t run, struct huge_pages *fresh)
 {
-	const size_t n = parts_for(run), step = run / n;
+	const size_t n = parts_for(run), step = n > 1 ? run / n / HUGE_PAGE * HUGE_PAGE : 0;
 	struct part parts[PARTS_MAX];
 	sigset_t all, before;
 	size_t started;
 	int cancel;
 
 	if (n == 1) {
-		memcpy(dst, src, run);
+		copy_part(&(struct part){ .dst = dst, .src = src, .bytes = run, .fresh = fresh });
 		return;
 	}
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
@@ -270,7 +288,7 @@ static void copy_run(char *dst, const char *src, size_t run)
 	for (started = 0; started < n - 1; started++) {
 		struct part *p = &parts[started];
 
-		*p = (struct part){ .dst = dst, .src = src, .bytes = step };
+		*p = (struct part){ .dst = dst, .src = src, .bytes = step, .fresh = fresh };
 		if (pthread_create(&p->thread, NULL, copy_part, p) != 0)
 			break;
 		dst += step;
@@ -278,19 +296,20 @@ static void copy_run(char *dst, const char *src, size_t run)
 		run -= step;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	memcpy(dst, src, run);
+	copy_part(&(struct part){ .dst = dst, .src = src, .bytes = run, .fresh = fresh });
 	while (started > 0)
 		pthread_join(parts[--started].thread, NULL);
 	pthread_setcancelstate(cancel, NULL);
 }
 
-void copy_plan_copy(const struct copy_plan *plan, void *dst, const void *src)
+void copy_plan_copy(const struct copy_plan *plan, void *dst, const void *src,
+		    struct huge_pages *fresh)
 {
 	char *to = (char *)dst + plan->dst_at;
 	const char *from = (const char *)src + plan->src_at;
 
 	if (plan->n_axes == 0)
-		copy_run(to, from, plan->run);
+		copy_run(to, from, plan->run, fresh);
 	else
 		copy_from_axis(plan, 0, to, from);
 }

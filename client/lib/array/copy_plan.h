@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "proto/base/huge_pages.h"
 #include "proto/limits.h"
 
 #include <stdbool.h>
@@ -45,5 +46,7 @@ uint64_t copy_plan_bytes(const struct copy_plan *plan);
 /* Whether the bytes from the lowest to the highest one of both sides overlap. */
 bool copy_plan_overlaps(const struct copy_plan *plan, const void *dst, const void *src);
 
-/* Copies from host memory to host memory. The sides do not overlap. */
-void copy_plan_copy(const struct copy_plan *plan, void *dst, const void *src);
+/* Copies from host memory to host memory. The sides do not overlap. fresh: the mapping that dst
+ * lies in, if it is written for the first time; NULL: it is not. */
+void copy_plan_copy(const struct copy_plan *plan, void *dst, const void *src,
+		    struct huge_pages *fresh);

@@ -172,7 +172,7 @@ static int gather(struct transfer *t, const struct copy_plan *plan, uint64_t spa
 	if (r < 0)
 		return r;
 	pick.src_at = before;
-	copy_plan_copy(&pick, t->host, t->buffer);
+	copy_plan_copy(&pick, t->host, t->buffer, NULL);
 	return 0;
 }
 
@@ -192,7 +192,7 @@ static int scatter(struct transfer *t, const struct copy_plan *pack, const struc
 
 	if (r < 0)
 		return r;
-	copy_plan_copy(pack, t->buffer, t->host);
+	copy_plan_copy(pack, t->buffer, t->host, NULL);
 	from_buffer = *t;
 	from_buffer.host = t->buffer;
 	/* The buffer is freed later: also after a failed call, queued copies may read it. */

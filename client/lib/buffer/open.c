@@ -279,8 +279,10 @@ static int map_attach(struct gpushm_buffer *b, struct attach *a,
 	if (r == 0 && !(o->flags & GPUSHM_TABLE))
 		r = map(b, &a->map);
 	if (r == 0 && b->state == GPUSHM_FILLING && !kind_of(b->pool->map.kind)->by_driver &&
-	    b->bytes >= MEMORY_FD_MIN)
+	    b->bytes >= MEMORY_FD_MIN) {
 		b->memory = take_fd(&a->fd);
+		huge_pages_init(&b->fresh, b->map->host_ptr, b->bytes, b->memory);
+	}
 	if (r == 0 && a->map.copy_on_write) {
 		b->copy_on_write = true;
 		b->access = GPUSHM_WRITE;

@@ -13,6 +13,7 @@
 #include "client/lib/base/endpoint.h"
 #include "client/lib/base/error.h"
 #include "client/lib/map/map.h"
+#include "proto/base/huge_pages.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,11 +29,23 @@ static int host_prepare(const struct map_request *r, int *ret_owner, int *ret_de
 	return 0;
 }
 
+/* At addresses for which huge pages serve (proto/base/huge_pages.h), where the kernel has any. at:
+ * NULL, or the addresses. */
+static void *map_file(void *at, size_t bytes, int prot, int flags, int fd)
+{
+	char *memory = mmap(at, bytes, prot, flags | (at ? MAP_FIXED : 0), fd, 0);
+	size_t before = (uintptr_t)memory % HUGE_PAGE;
+
+	if (at || memory == MAP_FAILED || bytes < HUGE_PAGE || before == 0)
+		return memory;
+	munmap(memory, bytes);
+	return mmap(memory - before, bytes, prot, flags, fd, 0);
+}
+
 static int host_map(const struct map_request *r, struct map_private *p)
 {
 	int prot = PROT_READ | (p->write ? PROT_WRITE : 0);
-	int flags =
-		(p->copy_on_write ? MAP_PRIVATE : MAP_SHARED) | (p->map.host_ptr ? MAP_FIXED : 0);
+	int flags = p->copy_on_write ? MAP_PRIVATE : MAP_SHARED;
 	struct stat st;
 	void *memory;
 	int result = endpoint_check_file("the memory that the daemon sent", r->fd, r->server_uid,
@@ -40,7 +53,7 @@ static int host_map(const struct map_request *r, struct map_private *p)
 
 	if (result < 0)
 		return result;
-	memory = mmap(p->map.host_ptr, r->allocated_bytes, prot, flags, r->fd, 0);
+	memory = map_file(p->map.host_ptr, r->allocated_bytes, prot, flags, r->fd);
 	if (memory == MAP_FAILED)
 		return error_set(errno == ENOMEM ? ENOMEM : EPROTO,
 				 "can't map the memory that the daemon sent: %m");

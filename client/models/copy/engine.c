@@ -16,6 +16,7 @@
 #include "client/models/locks.h"
 #include "client/models/nixl/nixl_file.h"
 #include "client/models/web/remote.h"
+#include "proto/base/huge_pages.h"
 #include "proto/base/own.h"
 
 #include <endian.h>
@@ -92,6 +93,7 @@ struct job {
 	unsigned threads;
 	char *host;		 /* the buffer's memory, if the processor writes it; else NULL */
 	int memory;		 /* the same as a file, to write to; -1: it can't be */
+	struct huge_pages fresh; /* both */
 	pthread_mutex_t writing; /* held by the thread that does */
 	uint64_t device; /* its address for the GPU; 0: there is no buffer, or it is host memory */
 };
@@ -260,7 +262,7 @@ static int read_to(struct worker *w, const struct run *part, char *to)
 	return r;
 }
 
-/* A large part of host memory is written as a file. */
+/* A large part of host memory that has no huge pages is written as a file. */
 static int load_to_memory(struct worker *w, const struct run *part)
 {
 	struct source *s = &w->job->sources[part->file];
@@ -286,7 +288,8 @@ static int load_to_host(struct worker *w, struct cursor at)
 	while (r == 0 && !crew_stopped(w->crew) && at.left > 0) {
 		expect(w, at);
 		cursor_next(&at, &part);
-		if (w->job->memory >= 0 && part.bytes >= WRITE_MIN)
+		if (w->job->memory >= 0 && part.bytes >= WRITE_MIN &&
+		    !huge_pages_make(&w->job->fresh, part.buffer_offset, part.bytes))
 			r = load_to_memory(w, &part);
 		else
 			r = read_to(w, &part, w->job->host + part.buffer_offset);
@@ -668,6 +671,8 @@ static int set_buffer(struct job *job, struct gpushm_buffer *b)
 
 	job->host = gpushm_buffer_host_ptr(b);
 	job->memory = gpushm_private_memory(b);
+	if (job->memory >= 0)
+		huge_pages_init(&job->fresh, job->host, gpushm_buffer_bytes(b), job->memory);
 	if (job->host)
 		return 0;
 	r = preparer_transport(&job->e->preparer, b, job->threads);

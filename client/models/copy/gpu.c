@@ -10,6 +10,7 @@
 #include "client/models/crew.h"
 #include "client/models/locks.h"
 #include "proto/base/cuda_table.h"
+#include "proto/base/huge_pages.h"
 #include "proto/base/own.h"
 
 #include <ctype.h>
@@ -204,7 +205,6 @@ int gpu_node(struct gpu *g)
 
 /* ---- memory ---- */
 
-#define HUGE_PAGE ((size_t)2 << 20)
 #define PART (4 * HUGE_PAGE) /* that a thread clears at a time */
 #define THREADS 4u /* one clears 8 GB/s, four 24; eight are slower (tests/bench/RESULTS.md) */
 

@@ -255,13 +255,40 @@ START_TEST(a_run_that_several_threads_copy_is_whole)
 	for (size_t i = 0; i < run; i++)
 		src[i] = (unsigned char)(i % 251 + 1);
 	pthread_sigmask(SIG_SETMASK, NULL, &before);
-	copy_plan_copy(&plan, dst, src);
+	copy_plan_copy(&plan, dst, src, NULL);
 	pthread_sigmask(SIG_SETMASK, NULL, &after);
 	ck_assert_mem_eq(&before, &after, sizeof(before));
 	ck_assert_int_eq(memcmp(dst + 1, src, run), 0);
 	ck_assert(dst[0] == 0 && dst[run + 1] == 0);
 	free(src);
 	free(dst);
+}
+END_TEST
+
+/* It begins and ends in the middle of a huge page, and in small pages. */
+START_TEST(a_run_into_fresh_memory_is_whole)
+{
+	const size_t run = (20u << 20) + 3, bytes = run + HUGE_PAGE;
+	const struct copy_plan plan = { .run = run, .dst_at = 4097 };
+	_cleanup_(close_fd) int fd = memfd_create("memory", MFD_CLOEXEC);
+	char *src = malloc(run), *room, *dst;
+	struct huge_pages fresh;
+
+	ck_assert_int_eq(ftruncate(fd, (off_t)bytes), 0);
+	room = mmap(NULL, bytes + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert(src && room != MAP_FAILED);
+	room += -(uintptr_t)room % HUGE_PAGE;
+	dst = mmap(room, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+	ck_assert_ptr_eq(dst, room);
+	huge_pages_init(&fresh, dst, bytes, fd);
+	for (size_t i = 0; i < run; i++)
+		src[i] = (char)(i % 251 + 1);
+	dst[4096] = 7;
+	copy_plan_copy(&plan, dst, src, &fresh);
+	ck_assert_int_eq(memcmp(dst + 4097, src, run), 0);
+	ck_assert(dst[0] == 0 && dst[4096] == 7 && dst[4097 + run] == 0);
+	munmap(dst, bytes);
+	free(src);
 }
 END_TEST
 
@@ -289,7 +316,7 @@ START_TEST(a_fault_of_one_of_several_threads_reaches_the_programs_handler)
 	ck_assert(dst && src != MAP_FAILED && lost == src);
 	memset(dst, 1, run);
 	sigaction(SIGBUS, &act, NULL);
-	copy_plan_copy(&plan, dst, src);
+	copy_plan_copy(&plan, dst, src, NULL);
 	ck_assert(dst[0] == 0 && dst[run - 1] == 0);
 	munmap(src, run);
 	free(dst);
@@ -379,6 +406,7 @@ int main(void)
 	tcase_add_test(tc, a_read_only_array_refuses_writes);
 	tcase_add_test(tc, a_packed_array_is_copied_as_exactly_its_bytes);
 	tcase_add_test(tc, a_run_that_several_threads_copy_is_whole);
+	tcase_add_test(tc, a_run_into_fresh_memory_is_whole);
 	tcase_add_test(tc, a_fault_of_one_of_several_threads_reaches_the_programs_handler);
 	tcase_add_test(tc, invalid_host_strides_are_refused);
 	tcase_add_test(tc, an_empty_copy_accepts_a_null_pointer);

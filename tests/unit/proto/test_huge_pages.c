@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Huge pages of a memfd: what is there stays, and where there can be none the memory is as before.
+ * A kernel or processor that has none of 2 MiB shows that alone.
+ */
+#include "proto/base/huge_pages.h"
+#include "proto/base/own.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define BYTES (4 * HUGE_PAGE + 4096)
+
+static int fd = -1;
+static char *room, *memory;
+static struct huge_pages pages;
+
+static void map_at(char *at)
+{
+	memory = mmap(at, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+	ck_assert_ptr_eq(memory, at);
+	huge_pages_init(&pages, memory, BYTES, fd);
+}
+
+static void set_up(void)
+{
+	fd = memfd_create("memory", MFD_CLOEXEC);
+	ck_assert(fd >= 0 && ftruncate(fd, BYTES) == 0);
+	room = mmap(NULL, BYTES + 2 * HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(room, MAP_FAILED);
+	room += -(uintptr_t)room % HUGE_PAGE;
+	map_at(room);
+}
+
+static void tear_down(void)
+{
+	munmap(memory, BYTES);
+	close_fd(&fd);
+}
+
+static uint64_t allocated(void)
+{
+	struct stat st;
+
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+/* Whether this machine has huge pages: the first one may be refused. */
+static bool has_pages(void)
+{
+	bool has = huge_pages_make(&pages, 0, 1);
+
+	ck_assert(has || pages.off);
+	return has;
+}
+
+START_TEST(pages_are_there_that_hold_the_bytes)
+{
+	if (!has_pages())
+		return;
+	ck_assert_uint_eq(allocated(), HUGE_PAGE);
+	if (huge_pages_make(&pages, 2 * HUGE_PAGE - 1, 2))
+		ck_assert_uint_eq(allocated(), 3 * HUGE_PAGE);
+}
+END_TEST
+
+START_TEST(what_was_written_before_stays)
+{
+	memory[3] = 1;
+	memory[HUGE_PAGE - 1] = 2;
+	memory[HUGE_PAGE] = 3;
+	huge_pages_make(&pages, 0, 2 * HUGE_PAGE);
+	ck_assert(memory[3] == 1 && memory[HUGE_PAGE - 1] == 2 && memory[HUGE_PAGE] == 3);
+	ck_assert(memory[0] == 0 && memory[2 * HUGE_PAGE - 1] == 0);
+}
+END_TEST
+
+START_TEST(the_end_of_the_memory_has_small_pages)
+{
+	ck_assert(!huge_pages_make(&pages, 4 * HUGE_PAGE - 1, 2));
+	ck_assert_uint_eq(allocated(), 0);
+	ck_assert(!pages.off);
+}
+END_TEST
+
+START_TEST(memory_that_has_its_pages_keeps_them)
+{
+	ck_assert_int_eq(fallocate(fd, 0, 0, BYTES), 0);
+	huge_pages_init(&pages, memory, BYTES, fd);
+	ck_assert(!huge_pages_make(&pages, 0, HUGE_PAGE));
+}
+END_TEST
+
+START_TEST(another_address_has_none)
+{
+	munmap(memory, BYTES);
+	map_at(room + 4096);
+	ck_assert(!huge_pages_make(&pages, 0, HUGE_PAGE));
+	ck_assert_uint_eq(allocated(), 0);
+}
+END_TEST
+
+START_TEST(it_does_not_try_again_where_it_failed)
+{
+	ck_assert_int_eq(mprotect(memory, BYTES, PROT_READ), 0);
+	ck_assert(!huge_pages_make(&pages, 0, HUGE_PAGE));
+	ck_assert_int_eq(mprotect(memory, BYTES, PROT_READ | PROT_WRITE), 0);
+	ck_assert(!huge_pages_make(&pages, 0, HUGE_PAGE));
+	ck_assert_uint_eq(allocated(), 0);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *t = tcase_create("huge_pages");
+
+	tcase_add_checked_fixture(t, set_up, tear_down);
+	tcase_add_test(t, pages_are_there_that_hold_the_bytes);
+	tcase_add_test(t, what_was_written_before_stays);
+	tcase_add_test(t, the_end_of_the_memory_has_small_pages);
+	tcase_add_test(t, memory_that_has_its_pages_keeps_them);
+	tcase_add_test(t, another_address_has_none);
+	tcase_add_test(t, it_does_not_try_again_where_it_failed);
+	return suite_run("huge_pages", t, NULL);
+}
