@@ -29,17 +29,26 @@ static int host_prepare(const struct map_request *r, int *ret_owner, int *ret_de
 	return 0;
 }
 
-/* At addresses for which huge pages serve (proto/base/huge_pages.h), where the kernel has any. at:
- * NULL, or the addresses. */
-static void *map_file(void *at, size_t bytes, int prot, int flags, int fd)
-{
-	char *memory = mmap(at, bytes, prot, flags | (at ? MAP_FIXED : 0), fd, 0);
-	size_t before = (uintptr_t)memory % HUGE_PAGE;
+/* Where the last large memory was mapped. The next one goes there if it is gone by now. */
+static _Atomic uintptr_t last;
 
-	if (at || memory == MAP_FAILED || bytes < HUGE_PAGE || before == 0)
+/* Large memory at a multiple of HUGE_PAGE, so that it can have huge pages. at: NULL, or where it
+ * has to be. */
+static void *map_file(char *at, size_t bytes, int prot, int flags, int fd)
+{
+	char *wish = at ? at : bytes < HUGE_PAGE ? NULL : (char *)last, *memory;
+	size_t beyond;
+
+	memory = mmap(wish, bytes, prot, flags | (at ? MAP_FIXED : 0), fd, 0);
+	if (at || bytes < HUGE_PAGE || memory == MAP_FAILED)
 		return memory;
-	munmap(memory, bytes);
-	return mmap(memory - before, bytes, prot, flags, fd, 0);
+	beyond = (uintptr_t)memory % HUGE_PAGE;
+	if (beyond > 0) {
+		munmap(memory, bytes);
+		memory = mmap(memory - beyond, bytes, prot, flags, fd, 0);
+	}
+	last = (uintptr_t)memory / HUGE_PAGE * HUGE_PAGE;
+	return memory;
 }
 
 static int host_map(const struct map_request *r, struct map_private *p)
