@@ -157,9 +157,9 @@ int gpushm_array_dup(const struct gpushm_array *a, struct gpushm_array **ret);
  * strides need a buffer of the library; on host pools the copy is done on return.
  *
  * On a host pool 8 MiB and more that are contiguous on both sides are copied by up to eight
- * threads, one for each processor that the process may use; they end with the call. Into a buffer
- * that is not published, 2 MiB and more make huge pages where Linux can (6.1, MADV_COLLAPSE of
- * madvise(2)), also for the bytes of the buffer beside them.
+ * threads, one for each processor that the process may use; they end with the call. For 2 MiB and
+ * more, into a buffer that is not published, the library asks Linux for huge pages (6.1,
+ * MADV_COLLAPSE of madvise(2)); they also hold bytes of the buffer beside these.
  *
  * Errors: -EROFS (the array is read-only), -EINVAL (host_strides), -ENOMEM, -ENODEV, -EIO. */
 int gpushm_copy_to_host(const struct gpushm_array *a, void *host, const int64_t *host_strides);

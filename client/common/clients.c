@@ -36,9 +36,9 @@ struct client {
 	uint64_t received; /* bytes that had come when the last reply had ended */
 	uint64_t counted;  /* bytes that it has read, as they are in `counts` */
 	uint64_t slow_ns,
-		slow_at; /* REPLY: since when it is looked at, and what it had read then */
+		slow_at; /* sends: since when it is looked at, and what it had read then */
 	uint64_t pace;	 /* as the kernel knows it */
-	bool sends;	 /* REPLY, or the kernel may still hold some of the last one */
+	bool sends;	 /* REPLY, or the kernel has unsent bytes of the last one */
 	void *kept;	 /* owned, by */
 	void (*release)(void *);
 };
@@ -77,24 +77,29 @@ static void count_bytes(struct client *c, const struct tcp_info *info)
 	c->counted = info->tcpi_bytes_acked;
 }
 
-/* Bytes of a reply that the kernel may hold: what it sends in 1/64 s, or two of its packets. */
+/* Bytes of a reply that the kernel may hold: what it sends in 1/64 s, or two of its packets. 0:
+ * the system's limit. */
 static uint32_t unsent_limit(uint64_t rate)
 {
 	uint64_t n = rate / 64;
 
-	return n < 128u << 10 ? 128u << 10 : n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+	return rate == 0	? 0
+	       : n < 128u << 10 ? 128u << 10
+	       : n < UINT32_MAX ? (uint32_t)n
+				: UINT32_MAX;
 }
 
 static void pace(struct client *c, uint64_t rate)
 {
 	uint64_t value = rate ? rate : UINT64_MAX;
-	uint32_t unsent = rate ? unsent_limit(rate) : 0; /* 0: the system's */
+	uint32_t unsent = unsent_limit(rate);
 
 	if (c->pace == rate)
 		return;
-	c->pace = rate;
 	setsockopt(c->socket, SOL_SOCKET, SO_MAX_PACING_RATE, &value, sizeof(value));
-	setsockopt(c->socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
+	if (unsent != unsent_limit(c->pace))
+		setsockopt(c->socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
+	c->pace = rate;
 }
 
 static void begin(struct client *c, enum state state, uint64_t now)
@@ -183,9 +188,13 @@ void clients_on_completed(void *arg, struct MHD_Connection *connection, void **r
 {
 	struct client *c = client_of(connection);
 
+	struct tcp_info info;
+
 	lock_guard(&lock, LOCKS_COMMON);
 	if (c) {
-		c->received = ask_kernel(c).tcpi_bytes_received;
+		info = ask_kernel(c);
+		c->received = info.tcpi_bytes_received;
+		c->slow_at = info.tcpi_bytes_acked;
 		begin(c, IDLE, clock_monotonic_ns());
 	}
 }
@@ -280,7 +289,7 @@ static void look_at(struct client *c, uint64_t now)
 	if (c->state == IDLE && info.tcpi_bytes_received > c->received)
 		begin(c, REQUEST, now); /* no later than now: is_late() subtracts */
 	late = is_late(c, now);
-	slow = c->state == REPLY && limits.min_rate && is_slow(c, &info, now);
+	slow = is_sending(c) && limits.min_rate && is_slow(c, &info, now);
 	if (late || slow)
 		shutdown(c->socket, SHUT_RDWR);
 	counts.ended_late += late;

@@ -273,6 +273,23 @@ def test_a_slow_reader_is_ended_and_a_steady_one_is_not(tmp_path: Path) -> None:
         assert 'gpushm_relay_ended_total{limit="min-rate"} 1' in h.ask("/metrics").body.decode()
 
 
+@pytest.mark.deep
+def test_a_reader_that_leaves_its_reply_to_the_kernel_is_ended(tmp_path: Path) -> None:
+    """It would take a share of max-rate from the others."""
+    write_model(tmp_path / "f", 2 * MIB)
+    with Here(first="max-rate=20M\n") as h, socket.socket() as s:
+        h.load(tmp_path / "f", "m")
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.connect(("127.0.0.1", h.port))
+        s.settimeout(TIMEOUT)
+        s.sendall(f"GET /v1/buffers/m HTTP/1.1\r\nHost: a\r\nRange: bytes=0-{MIB // 4 - 1}\r\n\r\n".encode())
+        until = time.monotonic() + TIMEOUT
+        while 'limit="min-rate"} 1' not in h.ask("/metrics").body.decode():
+            assert time.monotonic() < until
+            time.sleep(0.5)
+        assert ended(s)
+
+
 def test_those_who_wait_leave_connections_to_others(tmp_path: Path) -> None:
     write_model(tmp_path / "f", 1000)
     # One more than are used here: that of load() may end late.

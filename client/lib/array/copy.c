@@ -21,9 +21,10 @@
 
 /* Where a copy goes. */
 struct copy {
-	struct gpushm_buffer *buffer;
-	uint64_t offset; /* bytes: the plan's start on the buffer's side */
-	void *host;	 /* the other side */
+	const struct gpushm_buffer *buffer;
+	struct huge_pages *fresh; /* the buffer's, if it is written to; else NULL */
+	uint64_t offset;	  /* bytes: the plan's start on the buffer's side */
+	void *host;		  /* the other side */
 	bool to_host;
 	bool on_device; /* the other side is memory of the GPU `device` */
 	int device;
@@ -64,11 +65,10 @@ static int by_cpu(const struct copy *c, const struct copy_plan *plan)
 {
 	char *mapped = (char *)c->buffer->map->host_ptr + c->offset;
 	void *dst = c->to_host ? c->host : mapped, *src = c->to_host ? mapped : c->host;
-	bool is_fresh = !c->to_host && c->buffer->memory >= 0;
 
 	if (copy_plan_overlaps(plan, dst, src))
 		return by_cpu_staged(plan, dst, src);
-	copy_plan_copy(plan, dst, src, is_fresh ? &c->buffer->fresh : NULL);
+	copy_plan_copy(plan, dst, src, c->fresh);
 	return 0;
 }
 
@@ -239,6 +239,7 @@ static int copy_array(const struct gpushm_array *a, const int64_t *host_strides,
 	if (r < 0 || a->size == 0)
 		return r;
 	c->buffer = a->buffer;
+	c->fresh = c->to_host ? NULL : &a->buffer->fresh;
 	c->offset = a->layout.offset;
 	r = plan_array(a, host_strides, c->to_host, &plan);
 	return r < 0 ? r : carry_out(c, &plan);
@@ -382,16 +383,14 @@ static int copy_bytes(struct copy *c, uint64_t bytes)
 
 int gpushm_read(const struct gpushm_buffer *b, uint64_t offset, void *host, uint64_t bytes)
 {
-	struct copy c = {
-		.buffer = (struct gpushm_buffer *)b, .offset = offset, .host = host, .to_host = true
-	};
+	struct copy c = { .buffer = b, .offset = offset, .host = host, .to_host = true };
 
 	return copy_bytes(&c, bytes);
 }
 
 int gpushm_write(struct gpushm_buffer *b, uint64_t offset, const void *host, uint64_t bytes)
 {
-	struct copy c = { .buffer = b, .offset = offset, .host = (void *)host };
+	struct copy c = { .buffer = b, .fresh = &b->fresh, .offset = offset, .host = (void *)host };
 
 	return copy_bytes(&c, bytes);
 }

@@ -18,6 +18,7 @@
 
 #define PART_MIN (4u << 20) /* bytes that a thread copies at least */
 #define PARTS_MAX 8u
+#define FRESH_PIECE (16u << 20)
 
 static uint64_t distance(int64_t stride)
 {
@@ -229,15 +230,15 @@ struct part {
 	struct huge_pages *fresh;
 };
 
-/* Each page is in the processor's cache when it is written. */
+/* Piece by piece: what the kernel has just cleared is in the processor's cache. */
 static void copy_fresh(const struct part *p)
 {
 	for (size_t done = 0, n; done < p->bytes; done += n) {
 		size_t left = p->bytes - done;
 
-		n = HUGE_PAGE - (uintptr_t)(p->dst + done) % HUGE_PAGE;
+		n = FRESH_PIECE - (uintptr_t)(p->dst + done) % HUGE_PAGE;
 		n = n < left ? n : left;
-		huge_pages_make(p->fresh, (uint64_t)(p->dst + done - p->fresh->start), n);
+		huge_pages_make(p->fresh, p->dst + done, n);
 		memcpy(p->dst + done, p->src + done, n);
 	}
 }

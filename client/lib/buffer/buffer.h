@@ -35,7 +35,7 @@ struct gpushm_buffer {
 	struct map *map;	      /* a reference; other opens of this buffer share it */
 	struct gpushm_buffer *twin;   /* owned: the pinned one from which it was restored */
 	int memory;		      /* owned: host memory's memfd, while filling; -1 */
-	struct huge_pages fresh;      /* of `memory` */
+	struct huge_pages fresh;      /* of `memory`; `off` from the publish on */
 	bool copy_on_write;	      /* the map is this open's own; the lease is for reading */
 	int device;		      /* ordinal of the GPU that uses it; -1: none */
 	pthread_mutex_t changing;     /* held by a suspend or a resume, over its request */

@@ -533,6 +533,7 @@ static int publish(struct gpushm_buffer *b, enum gpushm_state state, const char 
 	if (!b->builder)
 		return error_set(EBUSY, "buffer \"%s\" is published already", b->name);
 	close_fd(&b->memory);
+	b->fresh.off = true;
 	r = publish_with(b, message, state, &table);
 	if (r < 0)
 		return r;

@@ -93,7 +93,7 @@ struct job {
 	unsigned threads;
 	char *host;		 /* the buffer's memory, if the processor writes it; else NULL */
 	int memory;		 /* the same as a file, to write to; -1: it can't be */
-	struct huge_pages fresh; /* both */
+	struct huge_pages fresh; /* of that memory */
 	pthread_mutex_t writing; /* held by the thread that does */
 	uint64_t device; /* its address for the GPU; 0: there is no buffer, or it is host memory */
 };
@@ -289,7 +289,7 @@ static int load_to_host(struct worker *w, struct cursor at)
 		expect(w, at);
 		cursor_next(&at, &part);
 		if (w->job->memory >= 0 && part.bytes >= WRITE_MIN &&
-		    !huge_pages_make(&w->job->fresh, part.buffer_offset, part.bytes))
+		    !huge_pages_make(&w->job->fresh, w->job->host + part.buffer_offset, part.bytes))
 			r = load_to_memory(w, &part);
 		else
 			r = read_to(w, &part, w->job->host + part.buffer_offset);
