@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory of a memfd that is written for the first time: the kernel makes a huge page in down to a
- * fifth of the time of its 512 page faults, or less, and whoever maps it later has one fault.
+ * Memory of a memfd that is written for the first time: a huge page takes down to a fifth of the
+ * time of its 512 page faults, and whoever maps it later has one fault.
  *
  * MADV_COLLAPSE (Linux 6.1, madvise(2)) makes one, whatever /sys/kernel/mm/transparent_hugepage
  * says for shared memory. It loses nothing that is there or is being written. Where it fails, since

@@ -122,7 +122,7 @@ END_TEST
 /* As if another thread were in it: the kernel keeps a page that somebody else refers to. */
 START_TEST(a_page_that_is_in_use_is_left_out)
 {
-	struct iovec part = { .iov_base = memory, .iov_len = 4096 };
+	struct iovec part = { .iov_len = 4096 };
 	int ends[2];
 
 	if (!has_pages())
@@ -130,6 +130,7 @@ START_TEST(a_page_that_is_in_use_is_left_out)
 	tear_down();
 	set_up();
 	ck_assert_int_eq(pipe(ends), 0);
+	part.iov_base = memory;
 	memory[0] = 1;
 	ck_assert_int_eq(vmsplice(ends[1], &part, 1, 0), 4096);
 	ck_assert(!huge_pages_make(&pages, memory, HUGE_PAGE));
@@ -155,6 +156,8 @@ static void *write_parts(void *arg)
 
 START_TEST(threads_that_meet_in_a_page_lose_nothing)
 {
+	size_t wrong = 0;
+
 	for (int i = 0; i < 20; i++) {
 		pthread_t other;
 
@@ -162,7 +165,8 @@ START_TEST(threads_that_meet_in_a_page_lose_nothing)
 		write_parts(NULL);
 		pthread_join(other, NULL);
 		for (size_t at = HUGE_PAGE / 2; at < HUGE_PAGE / 2 * 7; at++)
-			ck_assert(memory[at] == 3);
+			wrong += memory[at] != 3;
+		ck_assert_uint_eq(wrong, 0);
 		tear_down();
 		set_up();
 	}
