@@ -25,6 +25,7 @@ from nodes import Nodes, until
 from daemon import BUILD, Daemon
 
 N = 1 << 18
+HOLDER = BUILD / "python/gpushm/ray/_holder.py"
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +202,7 @@ with socket.socket(socket.AF_UNIX) as s:
 """
     try:
         env = os.environ | env | {"GPUSHM_SOCKET": daemon.socket}
-        subprocess.run([sys.executable, "-m", "gpushm.ray._holder", "127.0.0.1"], env=env, check=True, timeout=60)
+        subprocess.run([sys.executable, "-P", HOLDER, "127.0.0.1"], env=env, check=True, timeout=60)
         words = [sys.executable, "-c", code]
         said = subprocess.run(words, env=env, check=True, timeout=60, capture_output=True, text=True)
         assert said.stdout.startswith("ok 127.0.0.1 ")
@@ -225,10 +226,15 @@ with socket.socket(socket.AF_UNIX) as s:
 """
     try:
         env = os.environ | {"GPUSHM_SOCKET": daemon.socket}
-        for words in ["-m", "gpushm.ray._holder", "127.0.0.1"], ["-c", code]:
-            subprocess.run([sys.executable, *words], env=env, check=True, timeout=60)
+        for words in [HOLDER, "127.0.0.1"], ["-c", code]:
+            subprocess.run([sys.executable, "-P", *words], env=env, check=True, timeout=60)
     finally:
         daemon.remove()
+
+
+def test_the_holder_does_without_ray() -> None:
+    code = f"import runpy, sys; sys.modules['ray'] = None; runpy.run_path({str(HOLDER)!r})"
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, timeout=60)
 
 
 SEES_ONE_GPU = """

@@ -22,26 +22,8 @@ freed. gpushm.ray._holder has the details; gpushm-fleets(7) has the environment 
 `import gpushm` does not import this module, and so does not import Ray.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from ._store import empty
-    from ._transport import register
-    from ._weights import forget, weights
+from ._store import empty
+from ._transport import register
+from ._weights import forget, weights
 
 __all__ = ["empty", "forget", "register", "weights"]
-_PLACES = {"empty": "_store", "forget": "_weights", "register": "_transport", "weights": "_weights"}
-
-
-def __getattr__(name: str) -> Any:
-    # Not before they are used: the holder imports this package, too, and needs no Ray.
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return [*__all__, *globals()]

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 """The holder: a process of each node and user that has a lease of each object, so that objects outlive their actors.
 
-    python -m gpushm.ray._holder ADDRESS
+    python _holder.py ADDRESS
 
-The first process of the node that makes an object starts it, in a session of its own. It knows nothing of Ray, and ends
-half a minute after the last object and the last connection. It takes lines from processes of its user on this node by
-an abstract socket, and at ADDRESS from owners on other nodes, who have its token from the object's metadata. What a
-process holds it lets go when it says so, or with its connection: the kernel closes that when the process ends, and
-TCP's keepalive when the node vanishes. An object that nobody holds before its owner has held it waits for that.
+The first process of the node that makes an object starts it, in a session of its own. It knows nothing of Ray, and
+does not import this file's package. It ends half a minute after the last object and the last connection. It takes lines
+from processes of its user on this node by an abstract socket, and at ADDRESS from owners on other nodes, who have its
+token from the object's metadata. What a process holds it lets go when it says so, or with its connection: the kernel
+closes that when the process ends, and TCP's keepalive when the node vanishes. An object that nobody holds before its
+owner has held it waits for that.
 
     keep KEY BUFFER ID   take a lease -> "ok HOST PORT TOKEN" of the holder, for the metadata; or "no" and the error
     hold KEY, drop KEY   the owner at the other end refers to the object; it, or the maker, does not any more
@@ -39,7 +40,6 @@ from typing import Any, TypeAlias
 
 import gpushm
 from gpushm import _core, _handle
-from gpushm.ray import _store
 
 IDLE = 30  # seconds until it ends
 ORPHANED = 15.0  # seconds for the owner to take over what a process made that has died
@@ -60,6 +60,11 @@ def is_ours(connection: socket.socket) -> bool:
     """Whether a process of this user is at the other end."""
     uid: int = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
     return uid == os.geteuid()
+
+
+def is_offered(buffer: gpushm.Buffer) -> bool:
+    """Whether a relay has it for other nodes: sealed, and under a name that no program gives to another buffer."""
+    return buffer.state == "sealed" and buffer.name.startswith("ray/")
 
 
 def keep_alive(connection: socket.socket) -> None:
@@ -211,7 +216,7 @@ class Holder:
         held = self._known(key)
         async with held.sealing:
             for made in held.leases:
-                if _store.is_offered(made) and made.pool == (pool or made.pool):
+                if is_offered(made) and made.pool == (pool or made.pool):
                     return made.name
             name = f"ray/{key}{pool and '/'}{pool}"
             held.leases.append(await asyncio.to_thread(_sealed, held.leases[0], name, pool))

@@ -233,13 +233,13 @@ def _started(host: str) -> socket.socket:
         if not _holder.is_ours(made):
             raise PermissionError(f"the socket {place[1:]} is another user's")
         return made
-    raise ConnectionRefusedError(f"{_holder.__name__} does not listen on {place[1:]}")
+    raise ConnectionRefusedError(f"gpushm.ray: the holder of objects does not listen on {place[1:]}")
 
 
 def _start(host: str) -> None:
     """It may not be limited to the GPUs of the actor that starts it."""
     env = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
     env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), env.get("PYTHONPATH", "")]).rstrip(":")
-    words = [sys.executable, "-P", "-m", _holder.__name__, host]
+    words = [sys.executable, "-P", _holder.__file__, host]
     no = subprocess.DEVNULL
     subprocess.run(words, env=env, stdin=no, stdout=no, stderr=no, cwd="/", start_new_session=True, check=False)

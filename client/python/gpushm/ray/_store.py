@@ -66,11 +66,6 @@ def pool(gpu: int | None) -> str:
     return found or next((p.name for p in _core.pools() if p.kind == "host" and p.allowed), "host")
 
 
-def is_offered(buffer: Buffer) -> bool:
-    """Whether a relay has it for other nodes: sealed, and under a name that no program gives to another buffer."""
-    return buffer.state == "sealed" and buffer.name.startswith("ray/")
-
-
 def created(key: str, nbytes: int, gpu: int | None) -> Buffer:
     """A new buffer."""
     arrays = {BYTES: ((max(nbytes, 1),), "uint8")}

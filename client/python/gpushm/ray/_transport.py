@@ -23,7 +23,7 @@ from ray.experimental.rdt.tensor_transport_manager import CommunicatorMetadata, 
 from ray.experimental.rdt.util import transport_manager_info
 
 from .. import _core, _load
-from . import _link, _store
+from . import _holder, _link, _store
 from ._store import store
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def published(tensors: list[Any], is_owner: bool, sealed: bool = False) -> Metad
         link.say("hold", key)
     made = Metadata(
         tensor_meta=[((*t.shape,), t.dtype) for t in tensors], tensor_device=device, buffer=placed.buffer.name,
-        id=placed.buffer.id, key=key, pieces=placed.pieces, is_offered=_store.is_offered(placed.buffer),
+        id=placed.buffer.id, key=key, pieces=placed.pieces, is_offered=_holder.is_offered(placed.buffer),
         node=ray.get_runtime_context().get_node_id(), address=(host, int(port), token), relay=relay(),
         for_owner=not is_owner,
     )  # fmt: skip
