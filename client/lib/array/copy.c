@@ -390,7 +390,9 @@ int gpushm_read(const struct gpushm_buffer *b, uint64_t offset, void *host, uint
 
 int gpushm_write(struct gpushm_buffer *b, uint64_t offset, const void *host, uint64_t bytes)
 {
-	struct copy c = { .buffer = b, .fresh = &b->fresh, .offset = offset, .host = (void *)host };
+	struct copy c = {
+		.buffer = b, .fresh = b ? &b->fresh : NULL, .offset = offset, .host = (void *)host
+	};
 
 	return copy_bytes(&c, bytes);
 }
