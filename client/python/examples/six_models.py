@@ -66,7 +66,7 @@ def ask(port: int, n: int, x: int) -> int:
         try:
             connection.request("GET", f"/{n}?{x}")
             pid, first, last = json.load(connection.getresponse())
-        except (ConnectionError, http.client.HTTPException):
+        except (ConnectionError, http.client.HTTPException, json.JSONDecodeError):  # it may die in its reply
             continue
         finally:
             connection.close()
