@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory of a memfd that is written for the first time: a huge page takes down to a fifth of the
- * time of its 512 page faults, and whoever maps it later has one fault.
+ * Huge pages for memory of a memfd that is written for the first time. The kernel makes one in as
+ * little as a fifth of the time that 512 page faults take. A process that maps the memory later has
+ * one page fault for each.
  *
  * MADV_COLLAPSE (Linux 6.1, madvise(2)) makes one, whatever /sys/kernel/mm/transparent_hugepage
  * says for shared memory. It loses nothing that is there or is being written. Where it fails, since
