@@ -282,6 +282,86 @@ sys.stdin.read()
         daemon.remove()
 
 
+# Lines of stdin are calls, whose results are printed.
+ON_A_GPU = """
+import sys, threading
+from types import SimpleNamespace
+import gpushm
+from gpushm import _driver
+from gpushm.ray import _link, _store
+_link.node_address = lambda: "127.0.0.1"
+link, store, works = _link.here(), _store.store, threading.Event()
+works.set()
+synchronize_all, _driver.synchronize_all = _driver.synchronize_all, lambda gpu: works.wait() and synchronize_all(gpu)
+
+class Tensor(SimpleNamespace):
+    device, nbytes, itemsize, data_ptr, is_contiguous = SimpleNamespace(index=0), 4, 1, int, lambda self: True
+
+def fill(slab, tensors, offsets):
+    for tensor, at in zip(tensors, offsets):
+        slab.buffer.array((4,), "uint8", offset=at).copy_from_host([tensor.value] * 4)
+    return int
+
+_store.Slab.fill = fill
+
+def make(key, value):
+    buffer = store.place(link, key, [Tensor(value=value)], False)[0].buffer
+    return f"{buffer.name} {buffer.id}"
+
+def read(key, name, id):
+    global whole
+    whole = store.read(link, key, (name, id), "r", "current")
+    return whole.tolist()[0]
+
+def drop():
+    global whole
+    whole = None
+
+for line in sys.stdin:
+    print(eval(line), flush=True)
+"""
+
+
+def test_memory_of_a_gpu_is_used_again_when_the_gpus_of_its_readers_are_done(tmp_path: Path) -> None:
+    env = {"LD_LIBRARY_PATH": str(BUILD / "fakecuda"), "FAKECUDA_STATE": f"{tmp_path}/gpus"}
+    daemon = Daemon("[pool gpu]\nkind=vmm\ndevice=0\nsize=64M\n", **env)
+    env = os.environ | env | {"GPUSHM_SOCKET": daemon.socket}
+    words = [sys.executable, "-c", ON_A_GPU]
+    source, reader = (subprocess.Popen(words, env=env, text=True, stdin=-1, stdout=-1) for _ in range(2))
+
+    def call(program: Any, line: str) -> str:
+        program.stdin.write(f"{line}\n")
+        program.stdin.flush()
+        return str(program.stdout.readline().strip())
+
+    try:
+        name, id = call(source, "make('a', 1)").split()
+        assert call(reader, f"read('a', '{name}', {id})") == "1"
+        call(reader, "works.clear()")
+        call(source, "link.say('end', 'a')")
+        until(lambda: call(reader, "'a' in store._read") == "False")
+        call(reader, "drop()")
+        time.sleep(1)
+        other = call(source, "make('b', 2)")
+        assert other.split()[0] != name, "the reader's GPU may still read it"
+        call(reader, "works.set()")
+        until(lambda: call(source, "sum(not s.objects for s in store._slabs)") == "1")
+        call(reader, "setattr(_store, '_opened', None)")  # it has it mapped
+        assert call(source, "make('c', 3)") == f"{name} {id}" and call(reader, f"read('c', '{name}', {id})") == "3"
+        for key in "bc":
+            call(source, f"link.say('end', '{key}')")
+        call(reader, "drop()")
+        until(lambda: call(reader, "len(store._idle)") == "1")
+        until(lambda: call(source, "sum(not s.objects for s in store._slabs)") == "2")
+        assert call(source, "store.tidy(0)") == "None"
+        with gpushm.connect(daemon.socket) as c:
+            until(lambda: not c.ls(), 5)  # neither the holder nor the reader keeps it
+    finally:
+        for program in source, reader:
+            program.communicate(timeout=60)
+        daemon.remove()
+
+
 def test_an_object_outlives_its_actor_until_nobody_refers_to_it(nodes: Nodes) -> None:
     source, old = nodes.on(Actor, 0), nodes.on(Actor, 0)
     ref = source.make.remote(3.0)

@@ -11,12 +11,16 @@ closes that when the process ends, and TCP's keepalive when the node vanishes. A
 owner has held it waits for that.
 
     keep KEY BUFFER ID   take a lease -> "ok HOST PORT TOKEN" of the holder, for the metadata; or "no" and the error
+    more KEY BUFFER ID   the next object in a buffer of which that process gave one before; nobody answers
+    forget ID            it has closed that buffer: leases are those of its objects alone
     hold KEY, drop KEY   the owner at the other end refers to the object; it, or the maker, does not any more
     end KEY              Ray's reference count is zero
-    use KEY              read the object -> "ok BUFFER ID", and "ended KEY" when it has ended
+    use KEY              read the object -> "ok BUFFER ID", and "ended KEY" when it has ended; "rests KEY" where the next
+                         one may be in its buffer, and "forgot ID" when that is closed
     done KEY             once for each use: nothing of that process reads it any more
     seal KEY [POOL]      make a sealed copy for a relay, if the buffer is not sealed or has a name of the program's, or
-                         in that pool for processes that can't see the buffer's GPU -> "ok NAME"
+                         in that pool for processes that can't see the buffer's GPU -> "ok NAME"; "far KEY" to the
+                         maker, if it is for a relay
     copy KEY BUFFER HOST PORT TOKEN  take a lease of what was pulled, for as long as that holder has KEY -> "ok"
     room -               "room -" to all: let go of memory that waits for its next object
 
@@ -102,6 +106,7 @@ class Holder:
         self._held: dict[str, Held] = {}
         self._ended: dict[str, Held] = {}  # whose buffers have readers
         self._within: dict[str, set[Held]] = {}  # both, by buffer
+        self._given: dict[Peer, dict[str, gpushm.Buffer]] = {}  # buffers that makers have open, by id
         self._peers: set[Peer] = set()
 
     async def run(self) -> None:
@@ -131,14 +136,17 @@ class Holder:
         return secrets.compare_digest(token.strip(), self._token.encode())
 
     async def _take(self, peer: Peer, verb: str, key: str, *more: str) -> None:
-        if verb in ("keep", "copy", "seal", "use"):
+        if verb in ("keep", "more", "copy", "seal", "use"):
             try:
-                say(peer, f"ok {await getattr(self, f'_{verb}')(peer, key, *more)}")
+                answer = f"ok {await getattr(self, f'_{verb}')(peer, key, *more)}"
             except OSError as e:
-                say(peer, f"no {type(e).__name__}: {e}".replace("\n", " "))
+                answer = f"no {type(e).__name__}: {e}".replace("\n", " ")
+            if verb != "more":
+                say(peer, answer)
         elif verb == "room":
-            for other in self._peers:
-                say(other, "room -")
+            self._say_all("room -")
+        elif verb == "forget":
+            self._forget(peer, key)
         elif verb == "done":
             if held := self._held.get(key) or self._ended.get(key):
                 held.users -= Counter([peer])
@@ -151,6 +159,14 @@ class Holder:
                 self._drop(peer, held, UNCLAIMED)
             else:
                 self._end(held)
+
+    def _say_all(self, line: str) -> None:
+        for peer in self._peers:
+            say(peer, line)
+
+    def _forget(self, peer: Peer, id: str) -> None:
+        if self._given.get(peer, {}).pop(id, None):
+            self._say_all(f"forgot {id}")
 
     def _add(self, key: str, buffer: gpushm.Buffer, peer: Peer, is_maker: bool) -> Held:
         held = self._held[key] = Held(key, buffer, peer, peer if is_maker else None)
@@ -166,6 +182,9 @@ class Holder:
 
     def _left(self, peer: Peer) -> None:
         self._peers.discard(peer)
+        for id in [*self._given.get(peer, {})]:
+            self._forget(peer, id)
+        self._given.pop(peer, None)
         for held in [*self._held.values(), *self._ended.values()]:
             held.is_lost |= bool(held.users.pop(peer, 0))
             if peer is held.maker or peer in held.holders:
@@ -177,9 +196,10 @@ class Holder:
     def _end(self, held: Held) -> None:
         if self._held.get(held.key) is held:
             self._ended[held.key] = self._held.pop(held.key)
+            rests = str(held.leases[0].id) in self._given.get(held.maker, {})
             held.leases.clear()  # those that are being copied end after that
             for peer in held.users:
-                say(peer, f"ended {held.key}")
+                say(peer, f"{'rests' if rests else 'ended'} {held.key}")
             self._release(held)
 
     def _release(self, held: Held) -> None:
@@ -201,10 +221,13 @@ class Holder:
         return self._held[key]
 
     async def _keep(self, peer: Peer, key: str, buffer: str, id: str) -> str:
-        lease = _handle.check_id(_core._common._open_table(buffer), buffer, int(id))
+        lease = self._given.setdefault(peer, {})[id] = _lease(buffer, id)
         self._add(key, lease, peer, is_maker=True)
         host, port = self._there.getsockname()[:2]
         return f"{host} {port} {self._token}"
+
+    async def _more(self, peer: Peer, key: str, buffer: str, id: str) -> None:
+        self._add(key, self._given.get(peer, {}).get(id) or _lease(buffer, id), peer, is_maker=True)
 
     async def _use(self, peer: Peer, key: str) -> str:
         held = self._known(key)
@@ -214,6 +237,8 @@ class Holder:
     async def _seal(self, peer: Peer, key: str, pool: str = "") -> str:
         """A relay offers sealed buffers of ours alone; a slab is not sealed."""
         held = self._known(key)
+        if held.maker and not pool:
+            say(held.maker, f"far {key}")
         async with held.sealing:
             for made in held.leases:
                 if is_offered(made) and made.pool == (pool or made.pool):
@@ -239,6 +264,10 @@ class Holder:
             writer.write(f"done {held.key}\n".encode())
             writer.close()
         self._end(held)
+
+
+def _lease(buffer: str, id: str) -> Any:
+    return _handle.check_id(_core._common._open_table(buffer), buffer, int(id))
 
 
 def _sealed(lease: gpushm.Buffer, name: str, pool: str) -> Any:

@@ -33,9 +33,12 @@ Address: TypeAlias = tuple[str, int, str]  # of a holder: host, port, token
 def _cluster() -> object:
     """What this process is connected to; None: nothing."""
     with suppress(Exception):  # while another thread shuts Ray down
-        context = ray.get_runtime_context() if ray.is_initialized() else None
-        return context and (context.gcs_address, context.get_job_id())
+        return ray.is_initialized() and ray._private.worker.global_worker.current_cluster_and_job
     return None
+
+
+def _line(words: tuple[str, ...]) -> bytes:
+    return f"{' '.join(words)}\n".encode()
 
 
 class Link:
@@ -53,6 +56,7 @@ class Link:
         self._poll = select.poll()
         self._poll.register(self._said, select.POLLIN)
         self._socket: socket.socket | None = None
+        self._sending = threading.Lock()
         self._input = b""
         self._answered = 0.0  # when the last answer came
         self._holds: set[str] = set()
@@ -68,6 +72,14 @@ class Link:
         question: Future[str] = Future()
         self._send_soon(words, question)
         return question
+
+    def tell(self, *words: str) -> bool:
+        """Sends that from this thread, over the connection that there is. False: there is none."""
+        with suppress(OSError), self._sending:
+            if self._socket and _cluster() == self._cluster:
+                self._socket.sendall(_line(words))
+                return True
+        return False
 
     def wait(self, question: Future[str]) -> str:
         """What the holder answers. NotFound: it has no such object, or the daemon no such buffer. OSError: it refuses
@@ -139,7 +151,9 @@ class Link:
             self._holds.discard(words[1])
         for is_last in False, True:
             try:
-                self._opened().sendall(f"{' '.join(words)}\n".encode())
+                connection = self._opened()
+                with self._sending:
+                    connection.sendall(_line(words))
                 break
             except Exception as e:  # also what Ray says where it is asked for the node's address
                 self._end()
@@ -178,8 +192,9 @@ class Link:
         if self._socket is None:
             return
         self._poll.unregister(self._socket)
-        self._socket.close()
-        self._socket, self._input = None, b""
+        with self._sending:
+            self._socket.close()
+            self._socket, self._input = None, b""
         with suppress(Exception):
             self._on_word("left", "")
         while self._asked:

@@ -2,10 +2,10 @@
 """Where a process puts the tensors that it gives to others, and what it has open of theirs.
 
 Those that lie in a buffer already stay there: those of empty(), of gpushm.torch.memory(), of another object, of an
-attached module. Others are copied once. On a GPU and for weights() that is a new sealed buffer. On the host fresh pages
-cost several times what the copy costs. So a process keeps its buffers there, mapped, as slabs: they are published
-"shared", and it puts the next object into one when nobody reads the last one any more, which the holder knows. Readers
-keep a slab mapped, too: the next object in it has pages that all of them have had before.
+attached module. Others are copied once. For weights() that is a new sealed buffer. Else a new buffer costs several times
+what the copy costs: fresh pages on the host, on a GPU the mappings and the holder's lease. So a process keeps its
+buffers, mapped, as slabs: they are published "shared", and it puts the next object into one when nobody reads the last
+one any more, which the holder knows. Readers keep a slab mapped, too, and the holder its lease.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import secrets
+import select
 import sys
 import threading
 import time
-import uuid
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from .. import _copy, _core, _handle, _models
+from .. import _copy, _core, _driver, _handle, _models
 from .._array import Buffer
 
 KEEP = 10.0  # seconds for which a slab waits for the next object
@@ -39,17 +41,34 @@ class Placed(NamedTuple):
 
     buffer: Buffer
     pieces: list[tuple[str, int]]
+    wait: Callable[[], object] = int  # for the copies on a GPU
 
 
 class Slab:
     """A buffer of this process for one object after the other."""
 
-    def __init__(self, nbytes: int) -> None:
-        self.nbytes = nbytes
-        self.buffer = created(uuid.uuid4().hex, nbytes, None)
+    def __init__(self, nbytes: int, gpu: int | None) -> None:
+        self.nbytes, self.gpu = nbytes, gpu
+        self.buffer = created(secrets.token_hex(16), nbytes, gpu)
         self.buffer.publish("shared")
+        self._layout: list[tuple[Any, Any, int]] = []  # of the last object on a GPU, and where it was copied
+        self._to: list[Any] = []
         self.objects: set[str] = set()  # with LOAN, while somebody writes to it
         self.since = time.monotonic()
+
+    def fill(self, tensors: Sequence[Any], offsets: list[int]) -> Callable[[], object]:
+        """Copies them, on a GPU behind what PyTorch's current stream has: what is returned waits for that."""
+        if self.gpu is None:
+            _fill(self.buffer, tensors, offsets)
+            return int
+        import torch
+
+        layout = [(t.shape, t.dtype, at) for t, at in zip(tensors, offsets, strict=False)]
+        if self._layout != layout:
+            self._layout, self._to = layout, views(_whole(self.buffer), layout, True)
+        with torch.no_grad():
+            torch._foreach_copy_(self._to, tensors)
+        return torch.cuda.current_stream(self.gpu).synchronize
 
 
 def mode() -> int:
@@ -80,15 +99,18 @@ class Store:
         self._slabs: list[Slab] = []
         self._read: dict[str, Any] = {}  # all bytes of an object, until that ends; None: it is being opened
         self.on_full: Callable[[], None] = lambda: None  # asks other processes for what waits for an object
-        self._idle: dict[int, tuple[float, Buffer]] = {}  # slabs of others by id, and since when nothing is read
+        self._idle: dict[int, tuple[float, Buffer]] = {}  # of others, by id, and since when nothing is read
+        self._given: dict[int, str] = {}  # open buffers, by id, that the holder has: what it answered
+        self._is_far = False  # other nodes read what is made here
+        self._done: SimpleQueue[tuple[Any, str, int]] = SimpleQueue()
 
-    def _slab(self, nbytes: int, key: str) -> Slab:
+    def _slab(self, nbytes: int, gpu: int | None, key: str) -> Slab:
         """One in which that object is from now on. Where the pool is full, processes let go of what waits for one."""
         end = time.monotonic() + PATIENCE
         while True:
             with self._lock:
                 try:
-                    made = self._free_slab(nbytes)
+                    made = self._free_slab(nbytes, gpu)
                     made.objects.add(key)
                     return made
                 except _core.PoolFull:
@@ -98,18 +120,18 @@ class Store:
             self.on_full()
             time.sleep(0.02)
 
-    def _free_slab(self, nbytes: int) -> Slab:
+    def _free_slab(self, nbytes: int, gpu: int | None) -> Slab:
         for found in sorted(self._slabs, key=lambda s: s.nbytes):
-            if nbytes <= found.nbytes <= 2 * nbytes + (1 << 20) and not found.objects:
+            if nbytes <= found.nbytes <= 2 * nbytes + (1 << 20) and not found.objects and found.gpu == gpu:
                 return found
         step = 1 << max(nbytes.bit_length() - 4, 12)
-        self._slabs.append(Slab(max(-(-nbytes // step), 1) * step))
+        self._slabs.append(Slab(max(-(-nbytes // step), 1) * step, gpu))
         return self._slabs[-1]
 
     def lend(self, nbytes: int) -> Any:
         """Memory for tensors that are to be given away: an Array of at least that many bytes, which its views keep."""
-        slab = self._slab(nbytes, LOAN)
-        made = slab.buffer.array((slab.nbytes,), "uint8")
+        slab = self._slab(nbytes, None, LOAN)
+        made = _whole(slab.buffer)
         weakref.finalize(made, slab.objects.discard, LOAN).atexit = False
         return made
 
@@ -122,12 +144,17 @@ class Store:
                     slab.since = time.monotonic()
                     if verb == "lost":
                         self._slabs.remove(slab)
-            elif verb == "ended":
+            elif verb in ("ended", "rests"):
                 whole = self._read.pop(key, None)
-                if whole is not None and whole.buffer.state == "shared":
+                if whole is not None and verb == "rests":
                     self._idle[whole.buffer.id] = time.monotonic(), whole.buffer
+            elif verb == "forgot":
+                self._idle.pop(int(key), None)
+            elif verb == "far":
+                self._is_far = True
             elif verb == "left":
                 self._read.clear()
+                self._given.clear()
                 self._slabs = [s for s in self._slabs if not s.objects]
             else:
                 self.tidy(KEEP if verb == "tick" else 0)
@@ -139,35 +166,58 @@ class Store:
             self._slabs = [s for s in self._slabs if s.objects or s.since > since]
             self._idle = {id: one for id, one in self._idle.items() if one[0] > since}
 
-    def read(self, link: Any, key: str, likely: tuple[str, int] | None, access: Any, device: Any) -> Any:
-        """All bytes of the object, an Array, open until that has ended. NotFound: the holder does not have it.
+    def read(
+        self, link: Any, key: str, likely: tuple[str, int] | None, access: Any, device: Any,
+        made_of: Callable[[Any], Any] = lambda whole: whole,
+    ) -> Any:  # fmt: skip
+        """What is made of all bytes of the object, an Array, which is open until that has ended. NotFound: the holder
+        does not have it.
 
         likely: the name and the id of its buffer on this node, which is opened while the holder is asked.
         """
         if access == "r":
             with self._lock:
                 if (found := self._read.setdefault(key, None)) is not None:
-                    return found
+                    return made_of(found)
         question, buffer = link.asked("use", key), None
         try:
             if likely:
                 with suppress(_core.Error):
                     buffer = self._open(*likely, access, device)
+                    made = made_of(whole := _whole(buffer))
             name, id = link.wait(question).split()
             if buffer is None or buffer.id != int(id):
                 buffer = self._open_near(link, key, name, int(id), access, device)
-            whole = buffer.array((buffer.nbytes,), "uint8")
+                made = made_of(whole := _whole(buffer))
         except BaseException:
             with self._lock:
                 self._read.pop(key, None)
             # Also where a KeyboardInterrupt came before the answer.
             question.add_done_callback(lambda q: q.cancelled() or q.result()[:2] != "ok" or link.say("done", key))
             raise
-        weakref.finalize(whole, link.say, "done", key).atexit = False
+        if buffer.device is None:
+            weakref.finalize(whole, link.say, "done", key).atexit = False
+        else:
+            self._start_waiting()
+            weakref.finalize(whole, self._done.put, (link, key, buffer.device)).atexit = False
         with self._lock:
             if key in self._read and access == "r":
                 self._read[key] = whole
-        return whole
+        return made
+
+    @cache  # noqa: B019
+    def _start_waiting(self) -> None:
+        threading.Thread(target=self._wait_for_gpus, daemon=True).start()
+
+    def _wait_for_gpus(self) -> None:
+        """Is done with objects that the GPU may still read when the last tensor has ended. Nobody else waits for it: it
+        may run what waits for another process.
+        """
+        while True:
+            link, key, gpu = self._done.get()
+            with suppress(OSError):  # one that has failed reads nothing
+                _driver.synchronize_all(gpu)
+            link.say("done", key)
 
     def _open(self, name: str, id: int, access: Any, device: Any) -> Buffer:
         with self._lock:
@@ -194,15 +244,12 @@ class Store:
         holder's answer, too. sealed: uses no slab.
         """
 
-        def kept(buffer: Buffer) -> Any:
-            return link.asked("keep", key, buffer.name, str(buffer.id))
-
         found = None
         with self._lock, suppress(_core.NotFound):
             found = self._in_place(key, tensors, sealed)
         if found:
             try:
-                return found, link.wait(kept(found.buffer))
+                return found, self._give(link, key, found.buffer)()
             except _core.NotFound:  # another buffer has its name by now, or none: they are copied
                 self.on_word("lost", key)
         ends = [0]
@@ -211,16 +258,35 @@ class Store:
         pieces = [(BYTES, offset) for offset in ends[:-1]]
         device = getattr(tensors[0], "device", None)
         gpu = int(device.index) if device is not None and str(device) != "cpu" else None
-        if gpu is None and not sealed:
-            slab = self._slab(ends[-1], key)
-            question = kept(slab.buffer)
-            _fill(slab.buffer, tensors, ends)
-            return Placed(slab.buffer, pieces), link.wait(question)
+        if not sealed and (gpu is None or not self._is_far):
+            slab = self._slab(ends[-1], gpu, key)
+            given = self._give(link, key, slab.buffer)
+            return Placed(slab.buffer, pieces, slab.fill(tensors, ends)), given()
         with created(key, ends[-1], gpu) as buffer:
             _fill(buffer, tensors, ends)
             buffer.publish()
-            question = kept(buffer)
-            return Placed(_core.open_many(buffer.name, device=gpu), pieces), link.wait(question)
+            given = self._give(link, key, buffer)
+            return Placed(_core.open_many(buffer.name, device=gpu), pieces), given()
+
+    def _give(self, link: Any, key: str, buffer: Buffer) -> Callable[[], str]:
+        """Gives the holder an object in that buffer. What is returned waits for its answer. The holder keeps its lease
+        for the next object in there, until the buffer is closed here: then it is told, and does not answer.
+        """
+        known = self._given.get(buffer.id)
+        if known and _has_its_name(buffer) and link.tell("more", key, buffer.name, str(buffer.id)):
+            return lambda: known
+        question = link.asked("keep", key, buffer.name, str(buffer.id))
+
+        def wait() -> str:
+            self._given[buffer.id] = answer = link.wait(question)
+            weakref.finalize(buffer, self._forget, link, buffer.id).atexit = False
+            return answer
+
+        return wait
+
+    def _forget(self, link: Any, id: int) -> None:
+        if self._given.pop(id, None):
+            link.say("forget", str(id))
 
     def _in_place(self, key: str, tensors: Sequence[Any], sealed: bool) -> Placed | None:
         spans = [span for span in map(_span, tensors) if span]
@@ -240,6 +306,20 @@ def _opened(name: str, access: Any, device: Any) -> Buffer:
     if made.host_ptr and made.kind == "host":  # a fault of each page takes twice as long
         _libc.madvise(ctypes.c_void_p(made.host_ptr), ctypes.c_size_t(made.nbytes), _MADV_POPULATE_READ)
     return made
+
+
+def _whole(buffer: Buffer) -> Any:
+    return buffer.array((buffer.nbytes,), "uint8")
+
+
+def _has_its_name(buffer: Buffer) -> bool:
+    if buffer.name.startswith("ray/"):  # no program gives that to another one
+        daemon = select.poll()
+        daemon.register(buffer.connection.fileno(), 0)
+        return not buffer.lost and not daemon.poll(0)
+    with suppress(_core.NotFound):
+        return bool(_core.stat(buffer.name).id == buffer.id)
+    return False
 
 
 def _in_buffer(buffer: Buffer, start: int, spans: list[tuple[int, int]], sealed: bool) -> Placed | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-import uuid
+import secrets
 import weakref
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,6 +27,8 @@ from . import _holder, _link, _store
 from ._store import store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .._typing import Device
 
 RELAY_PORT = 19401
@@ -82,7 +84,7 @@ def published(tensors: list[Any], is_owner: bool, sealed: bool = False) -> Metad
     kinds = set(map(str, {getattr(t, "device", "cpu") for t in tensors}))
     if len(kinds) > 1:
         raise ValueError(f"the tensors of one object are on one device, not on {', '.join(sorted(kinds))}")
-    device, key, link = kinds.pop().partition(":")[0], uuid.uuid4().hex, _link.here()
+    device, key, link = kinds.pop().partition(":")[0], secrets.token_hex(16), _link.here()
     try:
         placed, kept = _kept(link, key, tensors, sealed)
     except _core.NotFound:  # a daemon that was started anew has lost this process's slabs
@@ -97,6 +99,7 @@ def published(tensors: list[Any], is_owner: bool, sealed: bool = False) -> Metad
         for_owner=not is_owner,
     )  # fmt: skip
     made.drop_at_end(link)
+    placed.wait()
     return made
 
 
@@ -119,13 +122,13 @@ def _is_put(obj_id: str) -> bool:
 
 # ---- a reader ----
 
-def opened(meta: Metadata, copy_on_write: bool = False) -> Any:
-    """All bytes of the object, from another node if this one does not have it."""
+def opened(meta: Metadata, copy_on_write: bool, made_of: Callable[[Any], Any]) -> Any:
+    """What is made of all bytes of the object, from another node if this one does not have it."""
     device: Device | None = None if meta.tensor_device == "cpu" else "current"
     access, link = "c" if copy_on_write and not device else "r", _link.here()
     is_here = meta.node == ray.get_runtime_context().get_node_id()
     try:
-        return store.read(link, meta.key, (meta.buffer, meta.id) if is_here else None, access, device)
+        return store.read(link, meta.key, (meta.buffer, meta.id) if is_here else None, access, device, made_of)
     except _core.NotFound as e:
         if is_here:
             text = f"object {meta.key} is gone: its owner let it go or died, or the daemon has lost it ({e.strerror})"
@@ -133,7 +136,7 @@ def opened(meta: Metadata, copy_on_write: bool = False) -> Any:
     copy = f"ray/{meta.key}"
     with _pulled(meta, copy, device) as pulled:
         link.ask("copy", meta.key, copy, *map(str, meta.address))
-        return store.read(link, meta.key, (copy, pulled.id), access, device)
+        return store.read(link, meta.key, (copy, pulled.id), access, device, made_of)
 
 
 def _pulled(meta: Metadata, copy: str, device: Device | None) -> _core.Buffer:
@@ -159,10 +162,14 @@ def views(meta: Metadata, copy_on_write: bool = True) -> list[Any]:
     to those on the CPU: they get pages of their own then.
     """
     is_torch = type(meta.tensor_meta[0][1]).__module__ == "torch"
-    whole = opened(meta, copy_on_write and is_torch)
-    starts = {name: whole.buffer[name].offset for name in {name for name, _ in meta.pieces}}
-    described = zip(meta.tensor_meta, meta.pieces, strict=True)
-    return _store.views(whole, ((*what, starts[name] + at) for what, (name, at) in described), is_torch)
+
+    def made_of(whole: Any) -> list[Any]:
+        starts = {name: whole.buffer[name].offset for name in {name for name, _ in meta.pieces}}
+        described = zip(meta.tensor_meta, meta.pieces, strict=True)
+        return _store.views(whole, ((*what, starts[name] + at) for what, (name, at) in described), is_torch)
+
+    found: list[Any] = opened(meta, copy_on_write and is_torch, made_of)
+    return found
 
 
 # ---- what Ray calls ----
