@@ -24,11 +24,11 @@ def place(tmp_path: Path) -> Iterator[str]:
     def serve(connection: socket.socket) -> None:
         with connection, connection.makefile("r") as lines:
             for line in lines:
-                verb, key = line.split()
+                *number, verb, key = line.split()
                 if key == "end":
                     return
                 if verb == "use":
-                    connection.sendall(f"ok {key}\n".encode())
+                    connection.sendall(f"{number[0]} ok {key}\n".encode())
 
     def accept() -> None:
         with suppress(OSError):  # at the end of the test
@@ -70,9 +70,9 @@ def test_a_question_that_a_dead_holder_leaves_is_an_error_and_the_next_one_is_an
 
 def test_a_question_that_is_interrupted_is_not_sent_later(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     link, may_open, sent = link_to(place), threading.Event(), []
-    opened, send = link._opened, link._send
+    opened, write = link._opened, link._write
     monkeypatch.setattr(link, "_opened", lambda: may_open.wait(60) and opened())
-    monkeypatch.setattr(link, "_send", lambda words, question: (sent.append(words[1]), send(words, question)))
+    monkeypatch.setattr(link, "_write", lambda to, words, question: (sent.append(words[1]), write(to, words, question)))
     first = link.asked("use", "first")
 
     def interrupt(*_: object) -> None:

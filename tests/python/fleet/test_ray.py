@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -196,7 +197,7 @@ made = gpushm.create("o", 4, pool="gpu")
 made.publish("sealed")
 with socket.socket(socket.AF_UNIX) as s:
     s.connect(_holder.place("127.0.0.1"))
-    s.sendall(f"keep k o {made.buffer.id}\\n".encode())
+    s.sendall(f"1 keep k o {made.buffer.id}\\n".encode())
     print(s.recv(999).decode())
     s.sendall(b"end k\\n")
 """
@@ -205,7 +206,7 @@ with socket.socket(socket.AF_UNIX) as s:
         subprocess.run([sys.executable, "-P", HOLDER, "127.0.0.1"], env=env, check=True, timeout=60)
         words = [sys.executable, "-c", code]
         said = subprocess.run(words, env=env, check=True, timeout=60, capture_output=True, text=True)
-        assert said.stdout.startswith("ok 127.0.0.1 ")
+        assert said.stdout.startswith("1 ok 127.0.0.1 ")
     finally:
         daemon.remove()
 
@@ -300,9 +301,11 @@ class Tensor(SimpleNamespace):
 def fill(slab, tensors, offsets):
     for tensor, at in zip(tensors, offsets):
         slab.buffer.array((4,), "uint8", offset=at).copy_from_host([tensor.value] * 4)
-    return int
+    return written.wait
 
 _store.Slab.fill = fill
+written = threading.Event()
+written.set()
 
 def make(key, value):
     buffer = store.place(link, key, [Tensor(value=value)], False)[0].buffer
@@ -346,13 +349,21 @@ def test_memory_of_a_gpu_is_used_again_when_the_gpus_of_its_readers_are_done(tmp
         assert other.split()[0] != name, "the reader's GPU may still read it"
         call(reader, "works.set()")
         until(lambda: call(source, "sum(not s.objects for s in store._slabs)") == "1")
-        call(reader, "setattr(_store, '_opened', None)")  # it has it mapped
+        call(reader, "[opened := _store._opened, setattr(_store, '_opened', None)]")  # it has it mapped
         assert call(source, "make('c', 3)") == f"{name} {id}" and call(reader, f"read('c', '{name}', {id})") == "3"
-        for key in "bc":
+        call(reader, "setattr(_store, '_opened', opened)")
+        call(source, "written.clear()")
+        late = call(source, "make('d', 4)").split()
+        reader.stdin.write(f"read('d', '{late[0]}', {late[1]})\n")
+        reader.stdin.flush()
+        assert not select.select([reader.stdout], [], [], 1)[0], "the source's GPU still writes it"
+        call(source, "written.set()")
+        assert reader.stdout.readline() == "4\n"
+        for key in "bcd":
             call(source, f"link.say('end', '{key}')")
         call(reader, "drop()")
-        until(lambda: call(reader, "len(store._idle)") == "1")
-        until(lambda: call(source, "sum(not s.objects for s in store._slabs)") == "2")
+        until(lambda: call(reader, "len(store._idle)") == "2")
+        until(lambda: call(source, "sum(not s.objects for s in store._slabs)") == "3")
         assert call(source, "store.tidy(0)") == "None"
         with gpushm.connect(daemon.socket) as c:
             until(lambda: not c.ls(), 5)  # neither the holder nor the reader keeps it

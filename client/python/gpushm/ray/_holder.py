@@ -6,22 +6,25 @@
 The first process of the node that makes an object starts it, in a session of its own. It knows nothing of Ray, and
 does not import this file's package. It ends half a minute after the last object and the last connection. It takes lines
 from processes of its user on this node by an abstract socket, and at ADDRESS from owners on other nodes, who have its
-token from the object's metadata. What a process holds it lets go when it says so, or with its connection: the kernel
-closes that when the process ends, and TCP's keepalive when the node vanishes. An object that nobody holds before its
-owner has held it waits for that.
+token from the object's metadata. A line that is answered begins with a number, and so does its answer, which other ones
+may overtake. What a process holds it lets go when it says so, or with its connection: the kernel closes that when the
+process ends, and TCP's keepalive when the node vanishes. An object that nobody holds before its owner has held it waits
+for that.
 
-    keep KEY BUFFER ID   take a lease -> "ok HOST PORT TOKEN" of the holder, for the metadata; or "no" and the error
-    more KEY BUFFER ID   the next object in a buffer of which that process gave one before; nobody answers
+    N keep KEY BUFFER ID [later]  take a lease -> "N ok HOST PORT TOKEN" of the holder, for the metadata; or "N no" and
+                         the error. later: its GPU still writes it
+    more KEY BUFFER ID [later]  the next object in a buffer of which that process gave one before
+    whole KEY            the GPU has written it
     forget ID            it has closed that buffer: leases are those of its objects alone
     hold KEY, drop KEY   the owner at the other end refers to the object; it, or the maker, does not any more
     end KEY              Ray's reference count is zero
-    use KEY              read the object -> "ok BUFFER ID", and "ended KEY" when it has ended; "rests KEY" where the next
-                         one may be in its buffer, and "forgot ID" when that is closed
+    N use KEY            read the object -> "N ok BUFFER ID" when it is whole, and "ended KEY" when it has ended; "rests
+                         KEY" where the next one may be in its buffer, and "forgot ID" when that is closed
     done KEY             once for each use: nothing of that process reads it any more
-    seal KEY [POOL]      make a sealed copy for a relay, if the buffer is not sealed or has a name of the program's, or
-                         in that pool for processes that can't see the buffer's GPU -> "ok NAME"; "far KEY" to the
-                         maker, if it is for a relay
-    copy KEY BUFFER HOST PORT TOKEN  take a lease of what was pulled, for as long as that holder has KEY -> "ok"
+    N seal KEY [POOL]    make a sealed copy for a relay, if the buffer is not sealed or has a name of the program's, or
+                         in that pool for processes that can't see the buffer's GPU -> "N ok NAME"; "far KEY" to
+                         the maker, if it is for a relay
+    N copy KEY BUFFER HOST PORT TOKEN  take a lease of what was pulled, for as long as that holder has KEY -> "N ok"
     room -               "room -" to all: let go of memory that waits for its next object
 
 A maker writes its next object into the same buffer, which readers have mapped. It may do so when the objects in there
@@ -40,7 +43,7 @@ import struct
 import sys
 from collections import Counter
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any
 
 import gpushm
 from gpushm import _core, _handle
@@ -48,7 +51,7 @@ from gpushm import _core, _handle
 IDLE = 30  # seconds until it ends
 ORPHANED = 15.0  # seconds for the owner to take over what a process made that has died
 UNCLAIMED = 300.0  # the same, of a process that lives and has passed the metadata on
-Peer: TypeAlias = asyncio.StreamWriter  # a process at the other end of a connection
+LINE = 4096  # bytes of one at most
 
 
 def place(host: str) -> str:
@@ -79,21 +82,62 @@ def keep_alive(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_{option}"), value)
 
 
-def say(peer: Peer, line: str) -> None:
-    peer.write(f"{line}\n".encode())
+class Peer(asyncio.Protocol):
+    """A process at the other end of a connection."""
+
+    def __init__(self, holder: Holder) -> None:
+        self._holder, self._input = holder, b""
+        self.is_admitted = self.is_near = False  # near: on this node
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        connection = transport.get_extra_info("socket")
+        self.is_near = connection.family == socket.AF_UNIX
+        if not self.is_near:
+            keep_alive(connection)
+            asyncio.get_running_loop().call_later(10, lambda: self.is_admitted or transport.abort())
+        elif is_ours(connection):
+            self._holder.join(self)
+        else:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._input = (self._input + data).split(b"\n")
+        try:
+            for line in lines:
+                if self.is_admitted:
+                    self._holder.take(self, line.decode().split())
+                elif self._holder.admits(line):
+                    self._holder.join(self)
+                else:
+                    raise ValueError
+        except (ValueError, TypeError):
+            self._transport.abort()
+        if len(self._input) > LINE:
+            self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._holder.left(self)
+
+    def say(self, line: str) -> None:
+        """It does not wait until that is sent: the process may send much before it reads."""
+        self._transport.write(f"{line}\n".encode())
 
 
 class Held:
     """An object: the leases of its buffers, its references, and its readers."""
 
-    def __init__(self, key: str, buffer: gpushm.Buffer, peer: Peer, maker: Any) -> None:
+    def __init__(self, key: str, buffer: gpushm.Buffer, peer: Peer, maker: Any, is_later: bool) -> None:
         self.key, self.buffer, self.maker = key, buffer.name, maker
         self.leases = [buffer]
         self.sealing = asyncio.Lock()
-        self.holders = {peer}
+        self.holders: set[Any] = {peer}
         self.is_claimed = False  # the owner has held it
         self.users: Counter[Peer] = Counter()
         self.is_lost = False  # one of the users has left without a word
+        self.whole = asyncio.Event()  # or it will never be
+        if not is_later:
+            self.whole.set()
         self.task: asyncio.Task[None] | None = None  # of a copy: follows the holder of what was copied
 
 
@@ -108,41 +152,38 @@ class Holder:
         self._within: dict[str, set[Held]] = {}  # both, by buffer
         self._given: dict[Peer, dict[str, gpushm.Buffer]] = {}  # buffers that makers have open, by id
         self._peers: set[Peer] = set()
+        self._tasks: set[asyncio.Future[str]] = set()
 
     async def run(self) -> None:
         """Returns when it is not needed any more."""
-        await asyncio.start_unix_server(self._serve, sock=self._here)
-        await asyncio.start_server(self._serve, sock=self._there)
+        loop = asyncio.get_running_loop()
+        await loop.create_unix_server(lambda: Peer(self), sock=self._here)
+        await loop.create_server(lambda: Peer(self), sock=self._there)
         idle = 0
         while idle < IDLE:
             await asyncio.sleep(1)
             idle = 0 if self._held or self._peers else idle + 1
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, ValueError, TypeError, TimeoutError):
-            if await self._admits(writer.get_extra_info("socket"), reader):
-                self._peers.add(writer)
-                while line := await reader.readline():
-                    # It does not wait until that is sent: the peer may send much before it reads.
-                    await self._take(writer, *line.decode().split())
-        self._left(writer)
-        writer.close()
-
-    async def _admits(self, connection: socket.socket, reader: asyncio.StreamReader) -> bool:
-        if connection.family == socket.AF_UNIX:
-            return is_ours(connection)
-        keep_alive(connection)
-        token = await asyncio.wait_for(reader.readline(), 10)
+    def admits(self, token: bytes) -> bool:
         return secrets.compare_digest(token.strip(), self._token.encode())
 
-    async def _take(self, peer: Peer, verb: str, key: str, *more: str) -> None:
-        if verb in ("keep", "more", "copy", "seal", "use"):
-            try:
-                answer = f"ok {await getattr(self, f'_{verb}')(peer, key, *more)}"
-            except OSError as e:
-                answer = f"no {type(e).__name__}: {e}".replace("\n", " ")
-            if verb != "more":
-                say(peer, answer)
+    def join(self, peer: Peer) -> None:
+        peer.is_admitted = True
+        self._peers.add(peer)
+
+    def take(self, peer: Peer, words: list[str]) -> None:
+        """A line of that process. A process's lines are taken one after the other, but some are answered later."""
+        number = words.pop(0) if words[0].isdigit() else ""
+        verb, key, *more = words
+        if verb in ("keep", "more", "copy"):
+            self._answer(peer, number, getattr(self, f"_{verb}"), peer, key, *more)
+        elif verb == "use" and key in self._held and self._held[key].whole.is_set():
+            self._answer(peer, number, self._used, peer, self._held[key])
+        elif verb in ("use", "seal"):
+            task = asyncio.ensure_future(getattr(self, f"_{verb}")(peer, key, *more))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(lambda task: self._answer(peer, number, task.result))
         elif verb == "room":
             self._say_all("room -")
         elif verb == "forget":
@@ -157,19 +198,30 @@ class Holder:
                 held.holders.add(peer)
             elif verb == "drop":
                 self._drop(peer, held, UNCLAIMED)
+            elif verb == "whole":
+                held.whole.set()
             else:
                 self._end(held)
 
+    def _answer(self, peer: Peer, number: str, what: Any, *args: Any) -> None:
+        try:
+            answer = f"ok {what(*args)}"
+        except Exception as e:
+            answer = f"no {type(e).__name__}: {e}".replace("\n", " ")
+        if number:
+            peer.say(f"{number} {answer}")
+
     def _say_all(self, line: str) -> None:
         for peer in self._peers:
-            say(peer, line)
+            if peer.is_near:
+                peer.say(line)
 
     def _forget(self, peer: Peer, id: str) -> None:
         if self._given.get(peer, {}).pop(id, None):
             self._say_all(f"forgot {id}")
 
-    def _add(self, key: str, buffer: gpushm.Buffer, peer: Peer, is_maker: bool) -> Held:
-        held = self._held[key] = Held(key, buffer, peer, peer if is_maker else None)
+    def _add(self, key: str, buffer: gpushm.Buffer, peer: Peer, is_maker: bool, *later: str) -> Held:
+        held = self._held[key] = Held(key, buffer, peer, peer if is_maker else None, bool(later))
         self._within.setdefault(held.buffer, set()).add(held)
         return held
 
@@ -180,7 +232,7 @@ class Holder:
         elif not held.is_claimed:
             asyncio.get_running_loop().call_later(patience, lambda: None if held.holders else self._end(held))
 
-    def _left(self, peer: Peer) -> None:
+    def left(self, peer: Peer) -> None:
         self._peers.discard(peer)
         for id in [*self._given.get(peer, {})]:
             self._forget(peer, id)
@@ -188,8 +240,12 @@ class Holder:
         for held in [*self._held.values(), *self._ended.values()]:
             held.is_lost |= bool(held.users.pop(peer, 0))
             if peer is held.maker or peer in held.holders:
+                is_torn = peer is held.maker and not held.whole.is_set()
                 held.maker = None if peer is held.maker else held.maker
-                self._drop(peer, held, ORPHANED)
+                if is_torn:
+                    self._end(held)
+                else:
+                    self._drop(peer, held, ORPHANED)
             if held.key in self._ended:
                 self._release(held)
 
@@ -198,8 +254,9 @@ class Holder:
             self._ended[held.key] = self._held.pop(held.key)
             rests = str(held.leases[0].id) in self._given.get(held.maker, {})
             held.leases.clear()  # those that are being copied end after that
+            held.whole.set()
             for peer in held.users:
-                say(peer, f"{'rests' if rests else 'ended'} {held.key}")
+                peer.say(f"{'rests' if rests else 'ended'} {held.key}")
             self._release(held)
 
     def _release(self, held: Held) -> None:
@@ -211,7 +268,7 @@ class Holder:
         for one in self._within.pop(held.buffer, within):
             self._ended.pop(one.key, None)
             if one.maker:
-                say(one.maker, f"{word} {one.key}")
+                one.maker.say(f"{word} {one.key}")
 
     # ---- what is answered ----
 
@@ -220,25 +277,33 @@ class Holder:
             raise _core.NotFound(errno.ENOENT, f"no object {key}")
         return self._held[key]
 
-    async def _keep(self, peer: Peer, key: str, buffer: str, id: str) -> str:
+    async def _whole(self, key: str) -> Held:
+        if key in self._held:
+            await self._held[key].whole.wait()
+        return self._known(key)
+
+    def _keep(self, peer: Peer, key: str, buffer: str, id: str, *later: str) -> str:
         lease = self._given.setdefault(peer, {})[id] = _lease(buffer, id)
-        self._add(key, lease, peer, is_maker=True)
+        self._add(key, lease, peer, True, *later)
         host, port = self._there.getsockname()[:2]
         return f"{host} {port} {self._token}"
 
-    async def _more(self, peer: Peer, key: str, buffer: str, id: str) -> None:
-        self._add(key, self._given.get(peer, {}).get(id) or _lease(buffer, id), peer, is_maker=True)
+    def _more(self, peer: Peer, key: str, buffer: str, id: str, *later: str) -> None:
+        self._add(key, self._given.get(peer, {}).get(id) or _lease(buffer, id), peer, True, *later)
 
     async def _use(self, peer: Peer, key: str) -> str:
-        held = self._known(key)
-        held.users[peer] += 1
+        return self._used(peer, await self._whole(key))
+
+    def _used(self, peer: Peer, held: Held) -> str:
+        if peer in self._peers:  # still
+            held.users[peer] += 1
         return f"{held.buffer} {held.leases[0].id}"
 
     async def _seal(self, peer: Peer, key: str, pool: str = "") -> str:
         """A relay offers sealed buffers of ours alone; a slab is not sealed."""
-        held = self._known(key)
+        held = await self._whole(key)
         if held.maker and not pool:
-            say(held.maker, f"far {key}")
+            held.maker.say(f"far {key}")
         async with held.sealing:
             for made in held.leases:
                 if is_offered(made) and made.pool == (pool or made.pool):
@@ -247,9 +312,9 @@ class Holder:
             held.leases.append(await asyncio.to_thread(_sealed, held.leases[0], name, pool))
         return held.leases[-1].name
 
-    async def _copy(self, peer: Peer, key: str, buffer: str, *holder: str) -> str:
+    def _copy(self, peer: Peer, key: str, buffer: str, *holder: str) -> str:
         if key not in self._held:
-            held = self._add(key, _core._common._open_table(buffer), peer, is_maker=False)
+            held = self._add(key, _core._common._open_table(buffer), peer, False)
             held.task = asyncio.get_running_loop().create_task(self._follow(held, *holder))
         return ""
 
@@ -257,9 +322,9 @@ class Holder:
         with suppress(OSError, TimeoutError):
             reader, writer = await asyncio.wait_for(asyncio.open_connection(host, int(port)), 10)
             keep_alive(writer.get_extra_info("socket"))
-            writer.write(f"{token}\nuse {held.key}\n".encode())
+            writer.write(f"{token}\n1 use {held.key}\n".encode())
             held.holders = {writer}  # and no more the peer that has pulled it
-            if (await reader.readline()).startswith(b"ok"):
+            if (await reader.readline()).startswith(b"1 ok"):
                 await reader.readline()
             writer.write(f"done {held.key}\n".encode())
             writer.close()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import select
 import socket
@@ -37,28 +38,23 @@ def _cluster() -> object:
     return None
 
 
-def _line(words: tuple[str, ...]) -> bytes:
-    return f"{' '.join(words)}\n".encode()
-
-
 class Link:
-    """One connection, in a thread of its own: an object's __del__ says things in any thread and under any lock, and a
-    KeyboardInterrupt does not come in the middle of a line.
+    """One connection, with a thread: an object's __del__ says things in any thread and under any lock.
 
     on_word: gets what the holder says of itself, and "left" when the connection has ended, "tick" from time to time.
     """
 
     def __init__(self, connect: Callable[[], socket.socket], on_word: Callable[[str, str], None] | None = None) -> None:
         self._connect, self._on_word = connect, on_word or (lambda verb, key: None)
-        self._lines: deque[tuple[tuple[str, ...], Future[str] | None]] = deque()  # to be sent
-        self._asked: deque[Future[str]] = deque()
+        self._lines: deque[tuple[tuple[str, ...], Future[str] | None]] = deque()  # to be sent by the thread
+        self._asked: dict[int, Future[str]] = {}
+        self._numbers = itertools.count()
         self._said = os.eventfd(0, os.EFD_CLOEXEC)
         self._poll = select.poll()
         self._poll.register(self._said, select.POLLIN)
         self._socket: socket.socket | None = None
         self._sending = threading.Lock()
         self._input = b""
-        self._answered = 0.0  # when the last answer came
         self._holds: set[str] = set()
         self._cluster = _cluster()
         threading.Thread(target=self._run, daemon=True).start()
@@ -70,29 +66,24 @@ class Link:
     def asked(self, *words: str) -> Future[str]:
         """Sends a question; wait() has the answer."""
         question: Future[str] = Future()
-        self._send_soon(words, question)
+        question.set_running_or_notify_cancel()
+        if not self._send_now(words, question):
+            question = Future()
+            self._send_soon(words, question)
         return question
 
     def tell(self, *words: str) -> bool:
-        """Sends that from this thread, over the connection that there is. False: there is none."""
-        with suppress(OSError), self._sending:
-            if self._socket and _cluster() == self._cluster:
-                self._socket.sendall(_line(words))
-                return True
-        return False
+        """Sends that over the connection that there is, before it returns. False: there is none."""
+        return self._send_now(words, None)
 
     def wait(self, question: Future[str]) -> str:
         """What the holder answers. NotFound: it has no such object, or the daemon no such buffer. OSError: it refuses
         otherwise, or is not there.
         """
         try:
-            while not question.done():  # a connection's questions are answered one after the other
-                with suppress(TimeoutError):
-                    question.result(PATIENCE)
-                if not question.done() and self._answered < time.monotonic() - PATIENCE:
-                    self._send_soon((), question)
-                    raise TimeoutError("gpushm.ray: the holder of objects does not answer")
-            verb, _, said = question.result().partition(" ")
+            verb, _, said = question.result(PATIENCE).partition(" ")
+        except TimeoutError:
+            raise TimeoutError("gpushm.ray: the holder of objects does not answer") from None
         finally:
             question.cancel()  # one that is interrupted is not sent any more
         if verb == "ok":
@@ -108,6 +99,25 @@ class Link:
     def _send_soon(self, words: tuple[str, ...], question: Future[str] | None) -> None:
         self._lines.append((words, question))
         os.eventfd_write(self._said, 1)
+
+    def _send_now(self, words: tuple[str, ...], question: Future[str] | None) -> bool:
+        """From this thread, whose KeyboardInterrupt does not come in the middle of a line to an AF_UNIX socket."""
+        with suppress(OSError), self._sending:
+            if self._socket and self._socket.family == socket.AF_UNIX and _cluster() == self._cluster:
+                self._write(self._socket, words, question)
+                return True
+        return False
+
+    def _write(self, to: socket.socket, words: tuple[str, ...], question: Future[str] | None) -> None:
+        number = next(self._numbers)
+        if question:
+            self._asked[number] = question
+            words = (str(number), *words)
+        try:
+            to.sendall(f"{' '.join(words)}\n".encode())
+        except OSError:
+            self._asked.pop(number, None)
+            raise
 
     # ---- in the thread ----
 
@@ -131,10 +141,8 @@ class Link:
             self._read(self._socket)
         while self._lines:
             words, question = self._lines.popleft()
-            if words and (question is None or question.set_running_or_notify_cancel()):
+            if question is None or question.set_running_or_notify_cancel():
                 self._send(words, question)
-            elif question in self._asked:  # for too long
-                self._end()
 
     def _see_cluster(self) -> None:
         """Ray's manager keeps metadata after ray.shutdown(): the connection's end ends what they hold."""
@@ -153,15 +161,12 @@ class Link:
             try:
                 connection = self._opened()
                 with self._sending:
-                    connection.sendall(_line(words))
-                break
+                    self._write(connection, words, question)
+                return
             except Exception as e:  # also what Ray says where it is asked for the node's address
                 self._end()
                 if question and is_last:
                     question.set_result(f"no {e}")
-                    return
-        if question:
-            self._asked.append(question)
 
     def _opened(self) -> socket.socket:
         if self._socket is None:
@@ -180,11 +185,10 @@ class Link:
         *lines, self._input = (self._input + data).split(b"\n")
         for line in map(bytes.decode, lines):
             verb, _, key = line.partition(" ")
-            if verb not in ("ok", "no"):
+            if not verb.isdigit():
                 self._on_word(verb, key)
-            elif self._asked:
-                self._answered = time.monotonic()
-                self._asked.popleft().set_result(line)
+            elif question := self._asked.pop(int(verb), None):
+                question.set_result(key)
         if not data:
             self._end()
 
@@ -195,10 +199,11 @@ class Link:
         with self._sending:
             self._socket.close()
             self._socket, self._input = None, b""
+            asked, self._asked = self._asked, {}
         with suppress(Exception):
             self._on_word("left", "")
-        while self._asked:
-            self._asked.popleft().set_result("no the holder of objects has ended")
+        for question in asked.values():
+            question.set_result("no the holder of objects has ended")
 
 
 _links: dict[object, Link] = {}

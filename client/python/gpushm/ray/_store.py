@@ -2,10 +2,13 @@
 """Where a process puts the tensors that it gives to others, and what it has open of theirs.
 
 Those that lie in a buffer already stay there: those of empty(), of gpushm.torch.memory(), of another object, of an
-attached module. Others are copied once. For weights() that is a new sealed buffer. Else a new buffer costs several times
-what the copy costs: fresh pages on the host, on a GPU the mappings and the holder's lease. So a process keeps its
+attached module. Others are copied once. For weights() that is a new sealed buffer. Else a new buffer costs several
+times what the copy costs: fresh pages on the host, on a GPU the mappings and the holder's lease. So a process keeps its
 buffers, mapped, as slabs: they are published "shared", and it puts the next object into one when nobody reads the last
 one any more, which the holder knows. Readers keep a slab mapped, too, and the holder its lease.
+
+A GPU may still write an object when it has been passed on: the holder lets readers have it when that is done, and
+nobody has it if its maker dies before.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -41,7 +44,6 @@ class Placed(NamedTuple):
 
     buffer: Buffer
     pieces: list[tuple[str, int]]
-    wait: Callable[[], object] = int  # for the copies on a GPU
 
 
 class Slab:
@@ -53,6 +55,7 @@ class Slab:
         self.buffer.publish("shared")
         self._layout: list[tuple[Any, Any, int]] = []  # of the last object on a GPU, and where it was copied
         self._to: list[Any] = []
+        self._copied: Any = None
         self.objects: set[str] = set()  # with LOAN, while somebody writes to it
         self.since = time.monotonic()
 
@@ -66,9 +69,47 @@ class Slab:
         layout = [(t.shape, t.dtype, at) for t, at in zip(tensors, offsets, strict=False)]
         if self._layout != layout:
             self._layout, self._to = layout, views(_whole(self.buffer), layout, True)
+        if self._copied:  # the last object may have ended before that
+            torch.cuda.current_stream(self.gpu).wait_event(self._copied)
         with torch.no_grad():
             torch._foreach_copy_(self._to, tensors)
-        return torch.cuda.current_stream(self.gpu).synchronize
+        self._copied = _queued(self.gpu)
+        return self._copied.synchronize  # type: ignore[no-any-return]
+
+
+def _queued(gpu: int) -> Any:
+    """An event behind what PyTorch's current stream has."""
+    import torch
+
+    made = torch.cuda.Event(blocking=True)
+    made.record(torch.cuda.current_stream(gpu))
+    return made
+
+
+class Waiter:
+    """Says to a holder that a GPU is done, in a thread: its work may wait for another process."""
+
+    def __init__(self) -> None:
+        self._todo: SimpleQueue[tuple[Callable[[], object], Any, str, str]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+
+    def put(self, wait: Callable[[], object], link: Any, verb: str, key: str) -> None:
+        """After start; in any thread, under any lock."""
+        self._todo.put((wait, link, verb, key))
+
+    def _run(self) -> None:
+        while True:
+            wait, link, verb, key = self._todo.get()
+            try:
+                wait()
+            except Exception:  # a GPU that has failed writes nothing, and reads nothing
+                verb = "end" if verb == "whole" else verb
+            link.say(verb, key)
 
 
 def mode() -> int:
@@ -102,7 +143,7 @@ class Store:
         self._idle: dict[int, tuple[float, Buffer]] = {}  # of others, by id, and since when nothing is read
         self._given: dict[int, str] = {}  # open buffers, by id, that the holder has: what it answered
         self._is_far = False  # other nodes read what is made here
-        self._done: SimpleQueue[tuple[Any, str, int]] = SimpleQueue()
+        self._writes, self._reads = Waiter(), Waiter()
 
     def _slab(self, nbytes: int, gpu: int | None, key: str) -> Slab:
         """One in which that object is from now on. Where the pool is full, processes let go of what waits for one."""
@@ -190,6 +231,7 @@ class Store:
                 buffer = self._open_near(link, key, name, int(id), access, device)
                 made = made_of(whole := _whole(buffer))
         except BaseException:
+            made = whole = buffer = None  # and not for as long as the traceback
             with self._lock:
                 self._read.pop(key, None)
             # Also where a KeyboardInterrupt came before the answer.
@@ -198,26 +240,13 @@ class Store:
         if buffer.device is None:
             weakref.finalize(whole, link.say, "done", key).atexit = False
         else:
-            self._start_waiting()
-            weakref.finalize(whole, self._done.put, (link, key, buffer.device)).atexit = False
+            self._reads.start()
+            wait = partial(_driver.synchronize_all, buffer.device)
+            weakref.finalize(whole, self._reads.put, wait, link, "done", key).atexit = False
         with self._lock:
             if key in self._read and access == "r":
                 self._read[key] = whole
         return made
-
-    @cache  # noqa: B019
-    def _start_waiting(self) -> None:
-        threading.Thread(target=self._wait_for_gpus, daemon=True).start()
-
-    def _wait_for_gpus(self) -> None:
-        """Is done with objects that the GPU may still read when the last tensor has ended. Nobody else waits for it: it
-        may run what waits for another process.
-        """
-        while True:
-            link, key, gpu = self._done.get()
-            with suppress(OSError):  # one that has failed reads nothing
-                _driver.synchronize_all(gpu)
-            link.say("done", key)
 
     def _open(self, name: str, id: int, access: Any, device: Any) -> Buffer:
         with self._lock:
@@ -243,42 +272,54 @@ class Store:
         """Places the tensors of that object in a buffer that others can open, and gives that to the holder. Returns the
         holder's answer, too. sealed: uses no slab.
         """
-
+        device = getattr(tensors[0], "device", None)
+        gpu = int(device.index) if device is not None and str(device) != "cpu" else None
         found = None
         with self._lock, suppress(_core.NotFound):
             found = self._in_place(key, tensors, sealed)
         if found:
+            later = gpu is not None and found.buffer.access == "r+" and found.buffer.state == "shared"
             try:
-                return found, self._give(link, key, found.buffer)()
+                given = self._give(link, key, found.buffer, later)
+                if gpu is not None and later:
+                    self._writes.start()
+                    self._writes.put(_queued(gpu).synchronize, link, "whole", key)
+                return found, given()
             except _core.NotFound:  # another buffer has its name by now, or none: they are copied
                 self.on_word("lost", key)
         ends = [0]
         for tensor in tensors:
             ends.append(ends[-1] + -(-tensor.nbytes // 256) * 256)
         pieces = [(BYTES, offset) for offset in ends[:-1]]
-        device = getattr(tensors[0], "device", None)
-        gpu = int(device.index) if device is not None and str(device) != "cpu" else None
         if not sealed and (gpu is None or not self._is_far):
             slab = self._slab(ends[-1], gpu, key)
-            given = self._give(link, key, slab.buffer)
-            return Placed(slab.buffer, pieces, slab.fill(tensors, ends)), given()
+            given = self._give(link, key, slab.buffer, gpu is not None)
+            wait = slab.fill(tensors, ends)
+            if gpu is not None:
+                self._writes.start()
+                self._writes.put(wait, link, "whole", key)
+            return Placed(slab.buffer, pieces), given()
         with created(key, ends[-1], gpu) as buffer:
             _fill(buffer, tensors, ends)
             buffer.publish()
-            given = self._give(link, key, buffer)
+            given = self._give(link, key, buffer, False)
             return Placed(_core.open_many(buffer.name, device=gpu), pieces), given()
 
-    def _give(self, link: Any, key: str, buffer: Buffer) -> Callable[[], str]:
+    def _give(self, link: Any, key: str, buffer: Buffer, later: bool) -> Callable[[], str]:
         """Gives the holder an object in that buffer. What is returned waits for its answer. The holder keeps its lease
         for the next object in there, until the buffer is closed here: then it is told, and does not answer.
+
+        later: readers get the object when the holder is told that it is whole.
         """
+        words = [key, buffer.name, str(buffer.id), *(["later"] if later else [])]
         known = self._given.get(buffer.id)
-        if known and _has_its_name(buffer) and link.tell("more", key, buffer.name, str(buffer.id)):
+        if known and _has_its_name(buffer) and link.tell("more", *words):
             return lambda: known
-        question = link.asked("keep", key, buffer.name, str(buffer.id))
+        question = link.asked("keep", *words)
 
         def wait() -> str:
-            self._given[buffer.id] = answer = link.wait(question)
+            answer: str = link.wait(question)
+            self._given[buffer.id] = answer
             weakref.finalize(buffer, self._forget, link, buffer.id).atexit = False
             return answer
 

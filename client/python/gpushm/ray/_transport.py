@@ -99,7 +99,6 @@ def published(tensors: list[Any], is_owner: bool, sealed: bool = False) -> Metad
         for_owner=not is_owner,
     )  # fmt: skip
     made.drop_at_end(link)
-    placed.wait()
     return made
 
 
@@ -131,7 +130,10 @@ def opened(meta: Metadata, copy_on_write: bool, made_of: Callable[[Any], Any]) -
         return store.read(link, meta.key, (meta.buffer, meta.id) if is_here else None, access, device, made_of)
     except _core.NotFound as e:
         if is_here:
-            text = f"object {meta.key} is gone: its owner let it go or died, or the daemon has lost it ({e.strerror})"
+            text = (
+                f"object {meta.key} is gone: its owner let it go or died, its source died before its GPU was done, or "
+                f"the daemon has lost it ({e.strerror})"
+            )
             raise _core.NotFound(errno.ENOENT, text) from None
     copy = f"ray/{meta.key}"
     with _pulled(meta, copy, device) as pulled:
