@@ -51,7 +51,7 @@ class Actor:
         if not hasattr(self, "buffer"):
             self.buffer = gpushm.create_many("test/shared", {"a": ((1 << 20,), "float32")}, pool="gpu0")
             self.buffer.publish("shared")
-            self.tensor = self.buffer.tensors()["a"]
+            self.tensor = torch.from_dlpack(self.buffer["a"])
         torch.cuda._sleep(cycles)
         return self.tensor.fill_(value)
 
