@@ -14,12 +14,15 @@ import pytest
 
 pytest.importorskip("ray")
 
+from gpushm.errors import NotFound
 from gpushm.ray import _link, _store
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[str]:
-    """Of a holder that answers with the key, and ends the connection at the key "end"."""
+    """Of a holder that answers with the key, has none that is "late", and ends the connection at the key "end"."""
+
+    asked: list[str] = []
 
     def serve(connection: socket.socket) -> None:
         with connection, connection.makefile("r") as lines:
@@ -27,7 +30,10 @@ def place(tmp_path: Path) -> Iterator[str]:
                 *number, verb, key = line.split()
                 if key == "end":
                     return
-                if verb == "use":
+                if key == "late":
+                    asked.append(verb)
+                    connection.sendall(f"{number[0]} no {'TimeoutError' if len(asked) < 3 else 'NotFound'}: \n".encode())
+                elif verb == "use":
                     connection.sendall(f"{number[0]} ok {key}\n".encode())
 
     def accept() -> None:
@@ -120,6 +126,11 @@ def test_a_holder_that_does_not_answer_is_an_error_and_the_next_question_is_answ
     with pytest.raises(TimeoutError, match="does not answer"):
         link.ask("keep", "silence")
     assert link.ask("use", "next") == "next"
+
+
+def test_an_object_that_a_gpu_has_not_made_is_asked_for_until_it_has(place: str) -> None:
+    with pytest.raises(NotFound):
+        _store.Store().read(link_to(place), "late", None, "r", None)
 
 
 def test_questions_of_many_threads_have_their_own_answers(place: str) -> None:

@@ -18,8 +18,9 @@ for that.
     forget ID            it has closed that buffer: leases are those of its objects alone
     hold KEY, drop KEY   the owner at the other end refers to the object; it, or the maker, does not any more
     end KEY              Ray's reference count is zero
-    N use KEY            read the object -> "N ok BUFFER ID" when it is whole, and "ended KEY" when it has ended; "rests
-                         KEY" where the next one may be in its buffer, and "forgot ID" when that is closed
+    N use KEY            read the object -> "N ok BUFFER ID" when it is whole, or "N no TimeoutError" after a while, and
+                         "ended KEY" when it has ended; "rests KEY" where the next one may be in its buffer, and "forgot
+                         ID" when that is closed
     done KEY             once for each use: nothing of that process reads it any more
     N seal KEY [POOL]    make a sealed copy for a relay, if the buffer is not sealed or has a name of the program's, or
                          in that pool for processes that can't see the buffer's GPU -> "N ok NAME"; "far KEY" to
@@ -51,6 +52,7 @@ from gpushm import _core, _handle
 IDLE = 30  # seconds until it ends
 ORPHANED = 15.0  # seconds for the owner to take over what a process made that has died
 UNCLAIMED = 300.0  # the same, of a process that lives and has passed the metadata on
+LATE = 30.0  # seconds until who asks for what is not whole yet has to ask again
 LINE = 4096  # bytes of one at most
 
 
@@ -111,7 +113,7 @@ class Peer(asyncio.Protocol):
                     self._holder.join(self)
                 else:
                     raise ValueError
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, LookupError):
             self._transport.abort()
         if len(self._input) > LINE:
             self._transport.abort()
@@ -279,7 +281,7 @@ class Holder:
 
     async def _whole(self, key: str) -> Held:
         if key in self._held:
-            await self._held[key].whole.wait()
+            await asyncio.wait_for(self._held[key].whole.wait(), LATE)
         return self._known(key)
 
     def _keep(self, peer: Peer, key: str, buffer: str, id: str, *later: str) -> str:

@@ -77,8 +77,8 @@ class Link:
         return self._send_now(words, None)
 
     def wait(self, question: Future[str]) -> str:
-        """What the holder answers. NotFound: it has no such object, or the daemon no such buffer. OSError: it refuses
-        otherwise, or is not there.
+        """What the holder answers. NotFound: it has no such object, or the daemon no such buffer. TimeoutError: it does
+        not answer, or the question is done and the object's GPU is not. OSError: it refuses otherwise, or is not there.
         """
         try:
             verb, _, said = question.result(PATIENCE).partition(" ")
@@ -90,6 +90,8 @@ class Link:
             return said
         if said.startswith("NotFound"):
             raise _core.NotFound(errno.ENOENT, f"gpushm.ray: {said}")
+        if said.startswith("TimeoutError"):
+            raise TimeoutError("gpushm.ray: the GPU of the object's source has not made it yet")
         raise OSError(f"gpushm.ray: {said}")
 
     def ask(self, *words: str) -> str:

@@ -226,7 +226,14 @@ class Store:
                 with suppress(_core.Error):
                     buffer = self._open(*likely, access, device)
                     made = made_of(whole := _whole(buffer))
-            name, id = link.wait(question).split()
+            while True:
+                try:
+                    name, id = link.wait(question).split()
+                    break
+                except TimeoutError:
+                    if not question.done():
+                        raise
+                    question = link.asked("use", key)  # the source's GPU is not done
             if buffer is None or buffer.id != int(id):
                 buffer = self._open_near(link, key, name, int(id), access, device)
                 made = made_of(whole := _whole(buffer))
@@ -280,11 +287,11 @@ class Store:
         if found:
             later = gpu is not None and found.buffer.access == "r+" and found.buffer.state == "shared"
             try:
-                given = self._give(link, key, found.buffer, later)
+                kept = self._give(link, key, found.buffer, later)()
                 if gpu is not None and later:
                     self._writes.start()
                     self._writes.put(_queued(gpu).synchronize, link, "whole", key)
-                return found, given()
+                return found, kept
             except _core.NotFound:  # another buffer has its name by now, or none: they are copied
                 self.on_word("lost", key)
         ends = [0]
@@ -295,10 +302,11 @@ class Store:
             slab = self._slab(ends[-1], gpu, key)
             given = self._give(link, key, slab.buffer, gpu is not None)
             wait = slab.fill(tensors, ends)
+            kept = given()
             if gpu is not None:
                 self._writes.start()
                 self._writes.put(wait, link, "whole", key)
-            return Placed(slab.buffer, pieces), given()
+            return Placed(slab.buffer, pieces), kept
         with created(key, ends[-1], gpu) as buffer:
             _fill(buffer, tensors, ends)
             buffer.publish()
