@@ -21,7 +21,6 @@ from gpushm.ray import _link, _store
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[str]:
     """Of a holder that answers with the key, has none that is "late", and ends the connection at the key "end"."""
-
     asked: list[str] = []
 
     def serve(connection: socket.socket) -> None:
@@ -32,7 +31,8 @@ def place(tmp_path: Path) -> Iterator[str]:
                     return
                 if key == "late":
                     asked.append(verb)
-                    connection.sendall(f"{number[0]} no {'TimeoutError' if len(asked) < 3 else 'NotFound'}: \n".encode())
+                    error = "TimeoutError" if len(asked) < 3 else "NotFound"
+                    connection.sendall(f"{number[0]} no {error}: \n".encode())
                 elif verb == "use":
                     connection.sendall(f"{number[0]} ok {key}\n".encode())
 

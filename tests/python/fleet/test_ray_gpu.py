@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 pytest.importorskip("ray")
-torch = pytest.importorskip("torch")
-if not torch.cuda.is_available():
-    pytest.skip("no GPU for PyTorch", allow_module_level=True)
-
-from daemon import Daemon
-from nodes import until
+pytest.importorskip("torch")
 
 import gpushm
 import gpushm.ray
 import gpushm.torch
 import ray
+import torch
+from nodes import until
 
+from daemon import Daemon
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU for PyTorch")
 gpushm.ray.register()
 SECOND = 1_800_000_000  # cycles of a GPU
 
