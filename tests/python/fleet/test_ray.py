@@ -325,7 +325,7 @@ for line in sys.stdin:
 """
 
 
-def test_memory_of_a_gpu_is_used_again_when_the_gpus_of_its_readers_are_done(tmp_path: Path) -> None:
+def test_memory_of_a_gpu_waits_for_its_readers_gpus(tmp_path: Path) -> None:
     env = {"LD_LIBRARY_PATH": str(BUILD / "fakecuda"), "FAKECUDA_STATE": f"{tmp_path}/gpus"}
     daemon = Daemon("[pool gpu]\nkind=vmm\ndevice=0\nsize=64M\n", **env)
     env = os.environ | env | {"GPUSHM_SOCKET": daemon.socket}

@@ -98,7 +98,7 @@ def test_memory_that_queued_work_of_a_reader_reads_is_not_written_to(daemon: Dae
     assert ray.get(slow.mean_of_copy.remote()) == 5.0
 
 
-def test_an_object_of_a_source_that_dies_before_its_gpu_is_done_is_an_error(daemon: Daemon) -> None:
+def test_a_source_that_dies_before_its_gpu_is_done_is_an_error(daemon: Daemon) -> None:
     source, reader = actors(2)
     pid = ray.get(source.pid.remote())
     ref = source.make.remote(7.0, 4 * SECOND)
