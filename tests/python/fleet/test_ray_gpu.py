@@ -90,7 +90,7 @@ def test_the_source_goes_on_while_its_gpu_works_and_readers_get_what_it_made(dae
         del ref
 
 
-def test_memory_that_queued_work_of_a_reader_reads_is_not_written_to(daemon: Daemon) -> None:
+def test_memory_that_queued_work_reads_is_not_written_to(daemon: Daemon) -> None:
     source, slow, reader = actors(3)
     ray.get(slow.queue.remote(source.make.remote(5.0)))
     for _ in range(5):
