@@ -87,7 +87,7 @@ def _queued(gpu: int) -> Any:
 
 
 class Waiter:
-    """Says to a holder that a GPU is done, in a thread: its work may wait for another process."""
+    """Waits for GPUs, in a thread: their work may wait for another process, which may wait for a word of this one."""
 
     def __init__(self) -> None:
         self._todo: SimpleQueue[tuple[Callable[[], object], Any, str, str]] = SimpleQueue()
@@ -99,8 +99,14 @@ class Waiter:
             self._thread.start()
 
     def put(self, wait: Callable[[], object], link: Any, verb: str, key: str) -> None:
-        """After start; in any thread, under any lock."""
+        """Says that after the wait. After start; in any thread, under any lock."""
         self._todo.put((wait, link, verb, key))
+
+    def drop(self, what: list[Any]) -> None:
+        """Lets go of what is in that list, where buffers are closed: that waits for the GPU."""
+        if what:
+            self.start()
+            self._todo.put((what.clear, None, "", ""))
 
     def _run(self) -> None:
         while True:
@@ -109,7 +115,8 @@ class Waiter:
                 wait()
             except Exception:  # a GPU that has failed writes nothing, and reads nothing
                 verb = "end" if verb == "whole" else verb
-            link.say(verb, key)
+            if link:
+                link.say(verb, key)
 
 
 def mode() -> int:
@@ -178,6 +185,7 @@ class Store:
 
     def on_word(self, verb: str, key: str) -> None:
         """What the holder says."""
+        gone: list[Any] = []
         with self._lock:
             if verb in ("free", "lost"):
                 for slab in [s for s in self._slabs if key in s.objects]:
@@ -185,27 +193,32 @@ class Store:
                     slab.since = time.monotonic()
                     if verb == "lost":
                         self._slabs.remove(slab)
+                        gone.append(slab)
             elif verb in ("ended", "rests"):
-                whole = self._read.pop(key, None)
-                if whole is not None and verb == "rests":
-                    self._idle[whole.buffer.id] = time.monotonic(), whole.buffer
+                gone.append(self._read.pop(key, None))
+                if gone[0] is not None and verb == "rests":
+                    self._idle[gone[0].buffer.id] = time.monotonic(), gone[0].buffer
             elif verb == "forgot":
-                self._idle.pop(int(key), None)
+                gone.append(self._idle.pop(int(key), None))
             elif verb == "far":
                 self._is_far = True
             elif verb == "left":
+                gone += [*self._read.values(), *self._slabs]
                 self._read.clear()
                 self._given.clear()
                 self._slabs = [s for s in self._slabs if not s.objects]
             else:
                 self.tidy(KEEP if verb == "tick" else 0)
+        self._reads.drop(gone)
 
     def tidy(self, keep: float) -> None:
         """Frees what has waited for an object for that many seconds."""
         with self._lock:
             since = time.monotonic() - keep
+            gone: list[Any] = [*self._slabs, *self._idle.values()]
             self._slabs = [s for s in self._slabs if s.objects or s.since > since]
             self._idle = {id: one for id, one in self._idle.items() if one[0] > since}
+        self._reads.drop(gone)
 
     def read(
         self, link: Any, key: str, likely: tuple[str, int] | None, access: Any, device: Any,
