@@ -52,7 +52,7 @@ from gpushm import _core, _handle
 IDLE = 30  # seconds until it ends
 ORPHANED = 15.0  # seconds for the owner to take over what a process made that has died
 UNCLAIMED = 300.0  # the same, of a process that lives and has passed the metadata on
-LATE = 30.0  # seconds until who asks for what is not whole yet has to ask again
+LATE = 30.0  # seconds that a question waits for a GPU; then the reader asks again
 LINE = 4096  # bytes of one at most
 
 

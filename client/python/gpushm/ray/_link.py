@@ -73,7 +73,7 @@ class Link:
         return question
 
     def tell(self, *words: str) -> bool:
-        """Sends that over the connection that there is, before it returns. False: there is none."""
+        """Sends that before it returns. False: there is no connection, and nothing was sent."""
         return self._send_now(words, None)
 
     def wait(self, question: Future[str]) -> str:

@@ -327,10 +327,10 @@ class Store:
             return Placed(_core.open_many(buffer.name, device=gpu), pieces), given()
 
     def _give(self, link: Any, key: str, buffer: Buffer, later: bool) -> Callable[[], str]:
-        """Gives the holder an object in that buffer. What is returned waits for its answer. The holder keeps its lease
-        for the next object in there, until the buffer is closed here: then it is told, and does not answer.
+        """Gives the holder an object in that buffer. The function that it returns waits for the holder's answer. The
+        holder keeps its lease until this process closes the buffer: it gets the next object without an answer.
 
-        later: readers get the object when the holder is told that it is whole.
+        later: the GPU still writes the object. Readers wait until "whole".
         """
         words = [key, buffer.name, str(buffer.id), *(["later"] if later else [])]
         known = self._given.get(buffer.id)
