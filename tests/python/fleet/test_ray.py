@@ -304,6 +304,7 @@ def fill(slab, tensors, offsets):
     return written.wait
 
 _store.Slab.fill = fill
+_store._fill = lambda buffer, *args: fill(SimpleNamespace(buffer=buffer), *args)
 written = threading.Event()
 written.set()
 
@@ -359,7 +360,11 @@ def test_memory_of_a_gpu_waits_for_its_readers_gpus(tmp_path: Path) -> None:
         assert not select.select([reader.stdout], [], [], 1)[0], "the source's GPU still writes it"
         call(source, "written.set()")
         assert reader.stdout.readline() == "4\n"
-        for key in "bcd":
+        with gpushm.connect(daemon.socket) as c:  # for a relay the holder copies the first one
+            assert c.stat(call(reader, "link.ask('seal', 'd')")).state == "sealed" and c.stat(late[0]).state == "shared"
+            until(lambda: call(source, "store._is_far") == "True")
+            assert c.stat(call(source, "make('e', 5)").split()[0]).state == "sealed"
+        for key in "bcde":
             call(source, f"link.say('end', '{key}')")
         call(reader, "drop()")
         until(lambda: call(reader, "len(store._idle)") == "2")
